@@ -1,0 +1,1 @@
+"""The operator: resources in, tables, Deployments, CronJobs and SparkApplications out."""

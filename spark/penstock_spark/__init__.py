@@ -1,0 +1,1 @@
+"""The Spark side: a data source and the bulk jobs."""

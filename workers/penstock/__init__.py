@@ -1,0 +1,1 @@
+"""The data plane and the SDK: queues and counters on Cassandra."""

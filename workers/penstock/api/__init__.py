@@ -1,0 +1,1 @@
+"""The resource models: one pydantic model each of Queue and Counter, the source of crds/ and of the reference."""
