@@ -1,0 +1,77 @@
+"""The column types that Penstock uses, and their order.
+
+Cassandra orders and compares values by their type, not as Python does: the low half of a time uuid compares as signed
+bytes, text by its UTF-8, a tie of timestamps is decided by the raw bytes of the value. Whoever compares values of a
+column compares them through here, so that a position read from the store and one held in memory agree.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+Value = bool | int | float | str | bytes | uuid.UUID | None
+
+
+@dataclass(frozen=True)
+class _Facts:
+    cql: str
+    python: tuple[type, ...]
+    encode: Callable[[Any], bytes]
+    order: Callable[[Any], Any]
+
+
+def time_of(value: uuid.UUID) -> int:
+    """The 60-bit time of a version 1 uuid: steps of 100 ns since 1582."""
+    return value.time
+
+
+def time_order(value: uuid.UUID) -> tuple[int, tuple[int, ...]]:
+    """How Cassandra orders time uuids: by time, then by the low eight bytes, each as a signed byte."""
+    return value.time, tuple(byte - 256 if byte > 127 else byte for byte in value.bytes[8:])
+
+
+def _uuid_order(value: uuid.UUID) -> tuple[int, Any]:
+    """How Cassandra's uuid type orders: by version, time uuids among themselves by time, others by their bytes."""
+    version = value.int >> 76 & 0xF
+    return version, time_order(value) if version == 1 else value.bytes
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+class Type(Enum):
+    """A column's type. Collections are left out on purpose: they are many cells, and some need a read to write."""
+
+    BOOLEAN = _Facts("boolean", (bool,), lambda value: b"\x01" if value else b"\x00", _itself)
+    INT = _Facts("int", (int,), struct.Struct(">i").pack, _itself)
+    BIGINT = _Facts("bigint", (int,), struct.Struct(">q").pack, _itself)
+    DOUBLE = _Facts("double", (float,), struct.Struct(">d").pack, _itself)
+    TEXT = _Facts("text", (str,), lambda value: value.encode(), lambda value: value.encode())
+    BLOB = _Facts("blob", (bytes,), bytes, _itself)
+    UUID = _Facts("uuid", (uuid.UUID,), lambda value: value.bytes, _uuid_order)
+    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), lambda value: value.bytes, time_order)
+
+    @property
+    def cql(self) -> str:
+        """Its name in CQL."""
+        return self.value.cql
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value can stand in such a column; null can where the column is not part of the key."""
+        if isinstance(value, bool):
+            return self is Type.BOOLEAN
+        return isinstance(value, self.value.python)
+
+    def encode(self, value: Value) -> bytes:
+        """The bytes as Cassandra stores them; a tie of timestamps is decided by these."""
+        return self.value.encode(value)
+
+    def order(self, value: Value) -> Any:
+        """A key that sorts as Cassandra sorts such a clustering column."""
+        return self.value.order(value)
