@@ -80,16 +80,23 @@ class _Statement:
 class Insert(_Statement):
     """Write a row, marker and all. Only where rows are made plainly; only plain columns."""
 
-    __slots__ = ("shape", "timestamp_us", "ttl_s", "values")
-    _shown = ("shape", "values", "timestamp_us", "ttl_s")
+    __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
+    _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")
 
     def __init__(
-        self, table: Table, values: Mapping[str, Value], *, timestamp_us: int, ttl_s: int | None = None
+        self,
+        table: Table,
+        values: Mapping[str, Value],
+        *,
+        timestamp_us: int,
+        ttl_s: int | None = None,
+        consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
         self.shape: InsertShape = insert_shape(table, tuple(values), False)
         self.values = tuple(values.values())
         self.timestamp_us = timestamp_us
         self.ttl_s = ttl_s
+        self.consistency = consistency
         _check_timestamp(timestamp_us)
         _check_ttl(ttl_s)
         self.shape.check_values(self.values)
@@ -98,8 +105,8 @@ class Insert(_Statement):
 class Update(_Statement):
     """Write some cells of a row, without a marker; null removes a cell. Only plain columns."""
 
-    __slots__ = ("shape", "timestamp_us", "ttl_s", "values")
-    _shown = ("shape", "values", "timestamp_us", "ttl_s")
+    __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
+    _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")
 
     def __init__(
         self,
@@ -109,11 +116,13 @@ class Update(_Statement):
         *,
         timestamp_us: int,
         ttl_s: int | None = None,
+        consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
         self.shape: UpdateShape = update_shape(table, tuple(key), tuple(to), None, ())
         self.values = (*to.values(), *key.values())
         self.timestamp_us = timestamp_us
         self.ttl_s = ttl_s
+        self.consistency = consistency
         _check_timestamp(timestamp_us)
         _check_ttl(ttl_s)
         self.shape.check_values(self.values)
@@ -126,8 +135,8 @@ class Delete(_Statement):
     a delete from a slower clock would leave them as ghosts (rule R3).
     """
 
-    __slots__ = ("shape", "timestamp_us", "values")
-    _shown = ("shape", "values", "timestamp_us")
+    __slots__ = ("consistency", "shape", "timestamp_us", "values")
+    _shown = ("shape", "values", "timestamp_us", "consistency")
 
     def __init__(
         self,
@@ -137,10 +146,12 @@ class Delete(_Statement):
         timestamp_us: int,
         within: Slice | None = None,
         above_lwt_us: int | None = None,
+        consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
         self.shape: DeleteShape = delete_shape(table, tuple(key), within.form if within else None)
         self.values = (*key.values(), *(within.values if within else ()))
         self.timestamp_us = timestamp_us
+        self.consistency = consistency
         _check_timestamp(timestamp_us)
         if table.has_lwt and (above_lwt_us is None or timestamp_us <= above_lwt_us):
             raise StatementBroken(
@@ -156,14 +167,24 @@ Plain: TypeAlias = Insert | Update | Delete
 
 
 class Batch(_Statement):
-    """Plain writes sent together: one mutation if on one partition, else all or nothing when `logged`."""
+    """Plain writes sent together: one mutation if on one partition, else all or nothing when `logged`.
 
-    __slots__ = ("logged", "statements")
-    _shown = ("statements", "logged")
+    Its consistency is its own; that of its parts does not count.
+    """
 
-    def __init__(self, statements: Iterable[Plain], *, logged: bool = False) -> None:
+    __slots__ = ("consistency", "logged", "statements")
+    _shown = ("statements", "logged", "consistency")
+
+    def __init__(
+        self,
+        statements: Iterable[Plain],
+        *,
+        logged: bool = False,
+        consistency: Consistency = Consistency.LOCAL_QUORUM,
+    ) -> None:
         self.statements = tuple(statements)
         self.logged = logged
+        self.consistency = consistency
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
             raise StatementBroken("a batch holds from one to ten thousand statements", held=len(self.statements))
 
