@@ -1,0 +1,3 @@
+module penstock.local/certificates
+
+go 1.21

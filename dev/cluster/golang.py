@@ -1,0 +1,210 @@
+"""Builds Go programs into the cache: our own small ones from here, others from the module they are published in.
+
+The caches of the Go tool live under our own cache root while builds run and are deleted afterwards: they are twenty
+times the size of what comes out. The checksums of every module stay verified: those of our own programs stand in
+their go.sum, those of others in `Published.module_sum` and in the go.sum that this sum covers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.errors import Surroundings
+from penstock.testing.cache import cache_root, cached
+from penstock.testing.processes import require_program
+
+HERE = Path(__file__).parent
+# The first Go that fetches by itself the toolchain that a module asks for.
+OLDEST_GO = (1, 21)
+GO_REMEDY = "install Go 1.24 or later (https://go.dev/dl), or name a cluster you have: CONTEXT=name"
+_FLAGS = ("-trimpath",)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A program whose source stands beside this file, with its go.mod and go.sum."""
+
+    name: str
+    version: str
+    title: str
+    expect_s: float
+    variables: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    needs_mb: int = 1000
+
+    def fingerprint(self) -> str:
+        """Changes when the source, a pinned version or a flag does."""
+        digest = hashlib.sha256(repr((_FLAGS, sorted(self.variables.items()), self.aliases)).encode())
+        for source in sorted((HERE / self.name).iterdir()):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        return digest.hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A program that somebody else publishes as a Go module of its own."""
+
+    name: str
+    version: str
+    title: str
+    expect_s: float
+    module: str
+    package: str
+    module_sum: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    # What of the module's sources is needed beside the program, such as manifests: kept in `source/`.
+    keep: tuple[str, ...] = ()
+    needs_mb: int = 4000
+
+    def fingerprint(self) -> str:
+        """Changes when the module, the package or a flag does."""
+        told = repr((_FLAGS, self.module, self.package, self.module_sum, sorted(self.variables.items()), self.keep))
+        return hashlib.sha256(told.encode()).hexdigest()[:8]
+
+
+Program = Own | Published
+
+
+def entry_version(program: Program) -> str:
+    """The cache entry's version: a readable one, and a fingerprint of everything that goes in."""
+    return f"{program.version}-{program.fingerprint()}"
+
+
+def build(program: Program) -> Path:
+    """The directory with the program in it, built when it is not in the cache yet."""
+
+    def make(directory: Path) -> None:
+        with _go_caches() as environment:
+            if isinstance(program, Own):
+                _compile(program, HERE / program.name, ".", directory, environment)
+                for alias in program.aliases:
+                    (directory / alias).symlink_to(program.name)
+            else:
+                _compile_published(program, directory, environment)
+
+    return cached(program.name, entry_version(program), make, needs_mb=program.needs_mb)
+
+
+def _compile_published(program: Published, directory: Path, environment: Mapping[str, str]) -> None:
+    source = directory / "source"
+    shutil.copytree(_fetch(program, environment), source)
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    _compile(program, source, program.package, directory, environment)
+    for kept in program.keep:
+        shutil.copytree(source / kept, directory / "kept" / kept)
+    shutil.rmtree(source)
+    if program.keep:
+        (directory / "kept").rename(source)
+
+
+def _fetch(program: Published, environment: Mapping[str, str]) -> Path:
+    """The module's source, the very one whose sum is pinned."""
+    wanted = f"{program.module}@v{program.version}"
+    answer = _go(["mod", "download", "-json", wanted], cwd=cache_root(), environment=environment, what=program.name)
+    told = json.loads(answer)
+    if told["Sum"] != program.module_sum:
+        raise Surroundings(
+            "a Go module is not the one that was pinned",
+            remedy="do not use it; look at what your module proxy serves",
+            module=wanted,
+            expected=program.module_sum,
+            found=told["Sum"],
+        )
+    return Path(told["Dir"])
+
+
+def _compile(program: Program, source: Path, package: str, into: Path, environment: Mapping[str, str]) -> None:
+    settings = " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(program.variables.items()))])
+    _go(
+        ["build", "-mod=readonly", *_FLAGS, "-ldflags", settings, "-o", str(into / program.name), package],
+        cwd=source,
+        environment=environment,
+        what=program.name,
+    )
+
+
+def _go(arguments: list[str], *, cwd: Path, environment: Mapping[str, str], what: str) -> str:
+    cwd.mkdir(parents=True, exist_ok=True)
+    # A build may take every core for minutes; the machine should stay usable meanwhile.
+    done = subprocess.run(
+        ["nice", "-n", "5", "go", *arguments], cwd=cwd, env=dict(environment), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Surroundings("a Go program did not build", remedy=remedy_for(done.stderr), program=what)
+    return done.stdout
+
+
+def remedy_for(output: str) -> str:
+    """What a person should do about a failed build, told by what the Go tool wrote."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    last = lines[-1] if lines else "(it said nothing)"
+    if "no space left on device" in output:
+        return "the disk is full: free 8 GB, or set PENSTOCK_CACHE (and TMPDIR) to a directory on another disk"
+    if re.search(r"checksum mismatch|SECURITY ERROR", output):
+        return f"a downloaded module is not the pinned one; do not use it: {last}"
+    if re.search(r"dial tcp|no such host|i/o timeout|connection refused|TLS handshake|proxyconnect|Forbidden", output):
+        return f"the Go module proxy did not answer; check the network and GOPROXY: {last}"
+    if "signal: killed" in output:
+        return "the machine ran out of memory; a build of Kubernetes takes 2.5 GB"
+    return f"the Go tool says: {last}"
+
+
+def go_version(answer: str) -> tuple[int, int] | None:
+    """Major and minor of `go version`'s answer."""
+    found = re.search(r"go(\d+)\.(\d+)", answer)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def require_go() -> None:
+    """Refuse with one line where there is no Go, or one too old to fetch a newer one by itself."""
+    require_program("go", remedy=GO_REMEDY)
+    answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout.strip()
+    version = go_version(answer)
+    if version is None or version < OLDEST_GO:
+        raise Surroundings("this Go is too old", remedy=GO_REMEDY, found=answer)
+
+
+@contextmanager
+def _go_caches() -> Iterator[dict[str, str]]:
+    """The environment of a build; whoever is the last to build deletes the caches, unless asked to keep them."""
+    require_go()
+    root = cache_root() / "go"
+    root.mkdir(parents=True, exist_ok=True)
+    lock = (root / ".lock").open("a")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        flags = " ".join(part for part in (os.environ.get("GOFLAGS", ""), "-modcacherw", "-buildvcs=false") if part)
+        yield {
+            **os.environ,
+            "GOMODCACHE": str(root / "mod"),
+            "GOCACHE": str(root / "build"),
+            "GOFLAGS": flags,
+            "GOWORK": "off",
+            "CGO_ENABLED": "0",
+        }
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def delete_go_caches() -> None:
+    """Give the room back, unless somebody builds now or PENSTOCK_KEEP_GO_CACHE says to keep it."""
+    root = cache_root() / "go"
+    if os.environ.get("PENSTOCK_KEEP_GO_CACHE") or not root.exists():
+        return
+    with (root / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        shutil.rmtree(root / "mod", ignore_errors=True)
+        shutil.rmtree(root / "build", ignore_errors=True)

@@ -1,0 +1,3 @@
+module penstock.local/pause
+
+go 1.21

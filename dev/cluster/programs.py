@@ -1,0 +1,124 @@
+"""Which programs a cluster is made of, at which versions, and how long each takes to build.
+
+A version of Kubernetes is not free to choose: the checksums of its staging modules are published completely for
+some patch releases only (docs/decisions/0002-kubernetes-from-source.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
+from penstock.testing.cache import is_cached
+from penstock.testing.progress import say, step
+
+KUBERNETES = "1.34.3"
+
+HYPERKUBE = Own(
+    name="hyperkube",
+    version=KUBERNETES,
+    title="building Kubernetes from source",
+    expect_s=400,
+    variables={
+        f"{package}.{name}": value
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for name, value in {
+            "gitVersion": f"v{KUBERNETES}",
+            "gitMajor": "1",
+            "gitMinor": KUBERNETES.split(".")[1],
+            "gitTreeState": "clean",
+            "gitCommit": "0" * 40,
+            "buildDate": "2026-01-01T00:00:00Z",
+        }.items()
+    },
+    aliases=(
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-proxy",
+        "kube-scheduler",
+        "kubectl",
+        "kubelet",
+    ),
+    needs_mb=8000,
+)
+COREDNS = Own("coredns", "1.12.4", "building CoreDNS", 60, needs_mb=4000)
+PAUSE = Own("pause", "1", "building pause", 10)
+CERTIFICATES = Own("certificates", "1", "building certificates", 10)
+HELM = Published(
+    name="helm",
+    version="3.22.0",
+    title="building helm",
+    expect_s=120,
+    module="helm.sh/helm/v3",
+    package="./cmd/helm",
+    module_sum="h1:n1if5iQgHYsujPAcO5oonH/KiSNUmqmUF0iGVjSF3AU=",
+    variables={"helm.sh/helm/v3/internal/version.version": "v3.22.0"},
+)
+KWOK = Published(
+    name="kwok",
+    version="0.8.0",
+    title="building kwok",
+    expect_s=170,
+    module="sigs.k8s.io/kwok",
+    package="./cmd/kwok",
+    module_sum="h1:OTIOTwgROqPMovcTwxICx2eYQ4AwLpSx5EpjbDKF4SQ=",
+    variables={"sigs.k8s.io/kwok/pkg/consts.Version": "v0.8.0"},
+    keep=("kustomize/stage",),
+)
+SPARK_OPERATOR = Published(
+    name="spark-operator",
+    version="2.5.1",
+    title="building spark-operator",
+    expect_s=180,
+    module="github.com/kubeflow/spark-operator/v2",
+    package="./cmd/operator",
+    module_sum="h1:7E1iz79b5p8fEcn2zr/yJ/T3kuZtJJqj+DPvvGV3WjA=",
+    keep=("config/crd",),
+)
+METRICS_SERVER = Published(
+    name="metrics-server",
+    version="0.9.0",
+    title="building metrics-server",
+    expect_s=260,
+    module="sigs.k8s.io/metrics-server",
+    package="./cmd/metrics-server",
+    module_sum="h1:nlqqZ2H0Xfko8eJC/1qaNVVT17hu4rxndkOi22KTZ4w=",
+)
+
+FOR_A_NODE: tuple[Program, ...] = (CERTIFICATES, PAUSE, HYPERKUBE, COREDNS)
+WITHOUT_ROOT: tuple[Program, ...] = (CERTIFICATES, HYPERKUBE, KWOK)
+EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER)}
+
+
+def is_built(program: Program) -> bool:
+    """Whether asking for it takes no time."""
+    return is_cached(program.name, entry_version(program))
+
+
+def require_built(programs: Iterable[Program]) -> dict[str, Path]:
+    """The directory of each program; what is missing is built, saying so and how long that takes."""
+    wanted = list(programs)
+    missing = [program for program in wanted if not is_built(program)]
+    if missing:
+        require_go()
+        if HYPERKUBE in missing:
+            say(
+                "  Kubernetes is built from source, once for this machine: minutes, all cores, 6 GB of disk while it"
+                " lasts and 150 MB after.\n"
+                "  In a hurry: stop this, and name a cluster you have (`make demo CONTEXT=name`), or start Docker"
+                " and install kind."
+            )
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            # Two at once: a build is narrow while it downloads and while it links.
+            for done in [pool.submit(_build_telling, program) for program in missing]:
+                done.result()
+        delete_go_caches()
+    return {program.name: build(program) for program in wanted}
+
+
+def _build_telling(program: Program) -> None:
+    with step(f"{program.title} {program.version}", expect_s=program.expect_s):
+        build(program)
