@@ -1,0 +1,66 @@
+# The two commands are `make demo` and `make test`; `make help` lists the rest.
+# Everything here runs on Python's standard library until the virtual environment exists.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+export PYTHONPATH := workers:.
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
+
+help: ## this list
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -m dev.environment $(VENV)
+
+demo: ## a cluster, a Cassandra and the examples on this machine (CONTEXT=name uses a cluster you have)
+	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT))
+
+down: ## end exactly what `make demo` started
+	@$(PYTHON) -m dev.demo down
+
+test: ## everything that shows the product right, on real servers started here
+	@$(PYTHON) -m dev.tests all
+
+test-fast: $(READY) ## unit tests and simulation, no servers, under 3 minutes
+	@$(PYTHON) -m dev.tests fast
+
+test-long: $(READY) ## what is too slow for each time
+	@$(PYTHON) -m dev.tests long
+
+lint: $(READY) ## ruff, mypy --strict, generated files
+	@$(PYTHON) -m dev.tests lint
+
+generate: $(READY) ## write crds/, docs/schema/ and docs/reference.md from the resource models
+	@$(PY) -m penstock.api.generate
+
+coverage: $(READY) ## the fast tests' coverage by package
+	@$(PY) -m dev.coverage_report
+
+mutants: $(READY) ## ten deliberate breakages for each protocol: every one has to be found
+	@$(PY) -m dev.mutants
+
+simulate: $(READY) ## many seeds of the simulation: make simulate SEEDS=1000
+	@$(PY) -m dev.simulate --seeds $(or $(SEEDS),1000)
+
+bench-%: $(READY) ## measure: make bench-store writes bench/results/store.json
+	@$(PY) -m bench.run $*
+
+lock: $(READY) ## resolve the dependencies anew and write the lock files
+	@$(PY) -m dev.lock
+
+cluster: ## a real Kubernetes on this machine
+	@$(PYTHON) -m dev.cluster up $(if $(CONTEXT),--context $(CONTEXT))
+
+cluster-down: ## end it, leaving nothing behind
+	@$(PYTHON) -m dev.cluster down
+
+image: ## an OCI image of the working tree, imported into the cluster
+	@$(PYTHON) -m dev.cluster image
+
+clean: ## remove the virtual environment and what tools cached in the tree
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,178 @@
+"""Run the tests: `python3 -m dev.tests all|fast|long|lint`.
+
+`all` needs nothing but this checkout and the programs that the README names. What is slow to build the first time
+(Kubernetes, Cassandra's jars) starts at once, beside the tests that need no server; the rest waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dev import environment
+from penstock.testing.cache import cache_root
+from penstock.testing.progress import duration, say
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv" / "bin"
+FAST = ("tests/unit", "tests/simulation", "tests/conformance")
+SERVERS = ("tests/conformance", "tests/cluster", "tests/golden")
+COLD_BUILDS = (
+    ("Cassandra", ("penstock.testing.cassandra", "fetch")),
+    ("Kubernetes", ("dev.cluster", "build")),
+)
+
+
+@dataclass
+class Part:
+    """One thing that was run, and how it ended."""
+
+    name: str
+    code: int
+    seconds: float
+    closing: str = ""
+
+
+@dataclass
+class Report:
+    """What was run so far; the last lines that a person reads."""
+
+    parts: list[Part] = field(default_factory=list)
+
+    def close(self) -> int:
+        """Print how each part ended, in the runners' own words; the exit code is the worst of them."""
+        say("")
+        for part in self.parts:
+            verdict = "passed" if part.code == 0 else f"FAILED (exit code {part.code})"
+            say(f"{part.name}: {verdict} in {duration(part.seconds)}")
+            if part.closing:
+                say(part.closing)
+        return max((part.code for part in self.parts), default=1)
+
+
+def run(name: str, command: Sequence[str], report: Report) -> None:
+    """Run one part, showing what it prints as it prints it, and keep its closing line."""
+    say(f"\n== {name}")
+    started = time.monotonic()
+    closing = ""
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet_environment()
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            say(line.rstrip("\n"))
+            if line.startswith("=") and " in " in line:
+                closing = line.rstrip("\n")
+    report.parts.append(Part(name, process.returncode, time.monotonic() - started, closing))
+
+
+def quiet_environment() -> dict[str, str]:
+    """Ours, so that tests find the tree, and the same seed of hashing for all workers."""
+    return {**os.environ, "PYTHONPATH": "workers:.", "PYTHONUNBUFFERED": "1"}
+
+
+class ColdBuilds:
+    """What is slow to make the first time, made in the background; a log each, shown only when one fails."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._build, args=(name, module), daemon=True) for name, module in COLD_BUILDS
+        ]
+
+    def start(self) -> None:
+        """Begin, all side by side, at a lower priority than the tests."""
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self) -> bool:
+        """Whether everything is there."""
+        for thread in self._threads:
+            thread.join()
+        return not self.failed
+
+    def _build(self, name: str, module: tuple[str, ...]) -> None:
+        log = cache_root() / "log" / f"{module[0]}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        with log.open("w") as output:
+            command = ["nice", "-n", "5", sys.executable, "-m", *module]
+            done = subprocess.run(
+                command, cwd=ROOT, stdout=output, stderr=output, env=quiet_environment(), check=False
+            )
+        took = duration(time.monotonic() - started)
+        if done.returncode == 0:
+            say(f"  ✓ {name} is built and cached: {took}")
+        else:
+            self.failed.append(name)
+            last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-3:]
+            say(f"  ✗ {name} could not be built after {took}:\n    " + "\n    ".join(last))
+
+
+def pytest(*arguments: str) -> list[str]:
+    """pytest of the environment, on both cores, each group of tests that share a server on one of them."""
+    return [str(BIN / "python"), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *arguments]
+
+
+def existing(paths: Sequence[str]) -> list[str]:
+    """Those of the paths that are there and hold a test."""
+    return [path for path in paths if any((ROOT / path).rglob("test_*.py"))]
+
+
+def lint(report: Report) -> None:
+    """Style, types, and files that are generated."""
+    run("ruff", [str(BIN / "ruff"), "check", "."], report)
+    run("ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."], report)
+    run("mypy", [str(BIN / "mypy")], report)
+    run("generated files", [str(BIN / "python"), "-m", "penstock.api.generate", "--check"], report)
+
+
+def fast(report: Report) -> None:
+    """Unit tests and simulation; no servers."""
+    run("tests without servers", pytest("-m", "not slow and not servers", *existing(FAST)), report)
+
+
+def servers(report: Report) -> None:
+    """Everything that needs a real server, but what is slow."""
+    run("tests on real servers", pytest("-m", "servers and not slow", *existing(SERVERS)), report)
+
+
+def everything(report: Report) -> None:
+    """All of it, on a machine that may have nothing yet."""
+    builds = ColdBuilds()
+    builds.start()
+    if not (ROOT / ".venv" / "ready").exists() and environment.main([]) != 0:
+        report.parts.append(Part("virtual environment", 1, 0))
+        return
+    lint(report)
+    fast(report)
+    if builds.wait():
+        servers(report)
+    else:
+        report.parts.append(Part("builds of " + ", ".join(builds.failed), 1, 0))
+
+
+def slow(report: Report) -> None:
+    """What is too slow for each time."""
+    run("slow tests", pytest("-m", "slow", *existing(FAST + SERVERS)), report)
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is named."""
+    which = {"all": everything, "fast": fast, "long": slow, "lint": lint}
+    if len(arguments) != 1 or arguments[0] not in which:
+        say(f"usage: python3 -m dev.tests {'|'.join(which)}", to=sys.stderr)
+        return 2
+    report = Report()
+    which[arguments[0]](report)
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""What holds for all tests: which need servers, what shares a server, and that no skip goes undeclared."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest_plugins = ["dev.cluster.fixtures"]
+
+HERE = Path(__file__).parent
+DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip"]
+SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
+KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
+
+HOLDS_HERE: dict[str, Callable[[], bool]] = {
+    "not root": lambda: os.geteuid() != 0,
+}
+"""When a declared skip is true of this machine; a skip whose condition does not hold is a failure."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, and keep what shares one on one worker."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & SERVER_FIXTURES or HERE / "cluster" in item.path.parents:
+            item.add_marker("servers")
+        if item.get_closest_marker("servers") and not item.get_closest_marker("xdist_group"):
+            group = "kubernetes" if fixtures & KUBERNETES_FIXTURES else "cassandra"
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def undeclared(reason: str) -> str | None:
+    """Why a skip does not count as declared, or None if it does."""
+    for skip in DECLARED_SKIPS:
+        if skip["reason"] in reason:
+            holds = HOLDS_HERE[skip["when"]]()
+            return None if holds else f"declared for machines with {skip['when']!r}, which this one is not"
+    return "not declared in tests/declared_skips.toml"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip that nobody declared into a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        problem = undeclared(reason)
+        if problem is not None:
+            report.outcome = "failed"
+            report.longrepr = f"skipped ({reason}), {problem}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A module skipped as a whole is a skip too."""
+    report = yield
+    if report.outcome == "skipped":
+        problem = undeclared(str(report.longrepr))
+        if problem is not None:
+            report.outcome = "failed"
+            report.longrepr = f"skipped as a whole ({report.longrepr}), {problem}"
+    return report
