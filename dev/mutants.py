@@ -1,0 +1,167 @@
+"""Run the deliberate breakages kept under tests/mutants: each has to be found by the tests that it names.
+
+A breakage is an exact text and what replaces it. It is applied to a copy of the tree, never to the tree itself. It
+counts as found when the tests it names fail by an assertion or an error of the code; a copy in which those tests can
+not even be collected, or pass without the breakage being there, shows nothing. One that survives, or whose text is
+no longer in the file, fails the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.testing.progress import duration, say
+
+ROOT = Path(__file__).resolve().parent.parent
+MUTANTS = ROOT / "tests" / "mutants"
+COPIED = ("workers", "operator", "spark", "tests", "dev", "bench", "crds", "docs", "examples", "pyproject.toml")
+TESTS_FAILED = 1
+RUN_S_MAX = 600
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One breakage: where, what, which rule it breaks, and who has to notice."""
+
+    name: str
+    breaks: str
+    file: str
+    find: str
+    replace: str
+    found_by: tuple[str, ...]
+    by: str
+
+    @classmethod
+    def read(cls, group: str, entry: dict[str, object]) -> Mutant:
+        """From an entry of a TOML file; all fields are required."""
+        found_by = entry["found_by"]
+        assert isinstance(found_by, list)
+        return cls(
+            f"{group}/{entry['name']}",
+            str(entry["breaks"]),
+            str(entry["file"]),
+            str(entry["find"]),
+            str(entry["replace"]),
+            tuple(map(str, found_by)),
+            str(entry["by"]),
+        )
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    verdict: str
+    seconds: float = 0.0
+    detail: str = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether the tests did their work."""
+        return self.verdict == "found"
+
+
+def read_mutants(directory: Path = MUTANTS) -> list[Mutant]:
+    """All breakages, by file name and then in the order of the file."""
+    return [
+        Mutant.read(path.stem, entry)
+        for path in sorted(directory.glob("*.toml"))
+        for entry in tomllib.loads(path.read_text())["mutant"]
+    ]
+
+
+def mutated(text: str, mutant: Mutant) -> str | None:
+    """The text with the breakage in it, or None if its place is not there exactly once."""
+    return text.replace(mutant.find, mutant.replace) if text.count(mutant.find) == 1 else None
+
+
+def copy_tree(to: Path) -> None:
+    """What the tests need of the tree."""
+    ignore = shutil.ignore_patterns("__pycache__", "results")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=ignore)
+        elif source.exists():
+            shutil.copy2(source, to / name)
+
+
+def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """pytest's exit code and closing lines, in a copy."""
+    environment = {**os.environ, "PYTHONPATH": "workers:operator:spark:.", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return TESTS_FAILED, f"did not end within {duration(RUN_S_MAX)}"
+    return done.returncode, "\n".join(done.stdout.splitlines()[-3:])
+
+
+def try_mutant(mutant: Mutant) -> Ending:
+    """Apply it to a copy, and see whether the tests notice."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as temporary:
+        tree = Path(temporary)
+        copy_tree(tree)
+        target = tree / mutant.file
+        text = mutated(target.read_text(), mutant) if target.exists() else None
+        if text is None:
+            return Ending(mutant, "no longer applies", 0, f"its text is not exactly once in {mutant.file}")
+        target.write_text(text)
+        code, closing = run_tests(tree, mutant.found_by)
+    took = time.monotonic() - started
+    if code == TESTS_FAILED:
+        return Ending(mutant, "found", took)
+    return Ending(mutant, "survived" if code == 0 else "shows nothing", took, closing)
+
+
+def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
+    """Whether the named tests pass while nothing is broken; else what they find says nothing."""
+    tests = sorted({test for mutant in mutants for test in mutant.found_by})
+    with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as temporary:
+        copy_tree(Path(temporary))
+        code, closing = run_tests(Path(temporary), tests)
+    return code == 0, closing
+
+
+def main() -> int:
+    """Try all, or those of one group."""
+    parser = argparse.ArgumentParser(description="run the deliberate breakages")
+    parser.add_argument("group", nargs="*", help="files of tests/mutants, without .toml; all when none is named")
+    chosen = parser.parse_args().group
+    mutants = [mutant for mutant in read_mutants() if not chosen or mutant.name.split("/")[0] in chosen]
+    if not mutants:
+        say(f"no mutants under tests/mutants{' of ' + ', '.join(chosen) if chosen else ''}", to=sys.stderr)
+        return 2
+    sound, closing = unbroken(mutants)
+    if not sound:
+        say(f"the tests fail without any breakage:\n{closing}", to=sys.stderr)
+        return 1
+    with ThreadPoolExecutor(2) as pool:
+        endings = []
+        for ending in pool.map(try_mutant, mutants):
+            endings.append(ending)
+            mark = "✓" if ending.found else "✗"
+            say(f"  {mark} {ending.mutant.name}: {ending.verdict} ({duration(ending.seconds)}) {ending.detail}")
+    found = sum(ending.found for ending in endings)
+    simulated = sum(ending.found and ending.mutant.by == "simulation" for ending in endings)
+    say(f"{found} of {len(endings)} breakages found, {simulated} of them by simulation alone")
+    return 0 if found == len(endings) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
