@@ -1,0 +1,357 @@
+"""Who may know whom: the rules of the layers as data, and what holds a tree of sources against them.
+
+The rules are in RULES and nowhere else; CONTRIBUTING.md shows them as `rows()` writes them, and a test compares the
+two. The checker reads text and returns what is wrong: it imports nothing of what it judges, so that a broken module
+is judged as well, and it takes the tree as a mapping of path to source, so that a test can hand it a wrong one.
+
+It sees `import`, `from ... import`, also relative, and `import_module("...")` or `__import__("...")` of a literal.
+What it does not see: a name put together at run time, and what an imported module imports in its turn (that is judged
+where it stands).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOTS = ("workers", "operator", "spark")
+"""Folders whose children are import packages: each lands on sys.path of an editable install."""
+
+JUDGED = (*ROOTS, "dev", "bench")
+"""Folders that are held against the rules; tests may name whatever they test."""
+
+SHIPPED = ("workers/**", "operator/**", "spark/**")
+STDLIB = "the standard library"
+PYDANTIC = ("pydantic", "pydantic_core")
+"""One library in two packages: what refuses a value by hand needs the error types of the second."""
+DOORS = (
+    "asyncio", "concurrent", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib", "secrets", "select",
+    "selectors", "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile",
+    "threading", "time", "urllib",
+)  # fmt: skip
+"""Standard modules by which a decision would reach the world, the clock or a source of chance."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the files of one part may know. `only` lists all they may name; `never` what they must not."""
+
+    name: str
+    why: str
+    files: tuple[str, ...]
+    but: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    at_import: bool = False
+    """Judge only what runs when the module is imported, not what a function imports when it is called."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One import, or one file, that a rule forbids."""
+
+    rule: str
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what} [{self.rule}]"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a file imports, as an absolute dotted name."""
+
+    name: str
+    line: int
+    at_import: bool
+    only_types: bool
+
+
+DECIDERS = ("**/decide*.py", "workers/penstock/engines/**/rules*.py", "workers/penstock/expiry.py")
+COUNTER_TYPES = ("workers/penstock/counters/types/**",)
+DECISIONS = (*DECIDERS, *COUNTER_TYPES)
+YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
+PRIMITIVES = (
+    "workers/penstock/errors.py",
+    "workers/penstock/testing/cache.py",
+    "workers/penstock/testing/processes.py",
+    "workers/penstock/testing/progress.py",
+    "workers/penstock/testing/namespaces.py",
+    "workers/penstock/testing/network.py",
+    "workers/penstock/testing/ownership.py",
+    "workers/penstock/testing/ports.py",
+    "workers/penstock/testing/debian*.py",
+    "workers/penstock/testing/debian/**",
+    "workers/penstock/testing/cassandra*.py",
+    "workers/penstock/testing/cassandra/**",
+)
+
+RULES = (
+    Rule(
+        "driver",
+        "one place to change when the driver does; everything else speaks statements as values",
+        (*SHIPPED, "dev/**"),
+        but=("workers/penstock/store/cassandra*.py",),
+        never=("cassandra",),
+    ),
+    Rule(
+        "cluster client",
+        "the cluster is behind one port, so that a simulated API server can stand in for it",
+        SHIPPED,
+        but=("operator/penstock_operator/cluster.py",),
+        never=("kubernetes",),
+    ),
+    Rule(
+        "kopf",
+        "kopf only puts keys on our own work queue",
+        (*SHIPPED, "dev/**"),
+        but=("operator/penstock_operator/handlers.py",),
+        never=("kopf",),
+    ),
+    Rule(
+        "pyspark",
+        "the data plane and the operator run where no Java is",
+        ("workers/**", "operator/**", "dev/**"),
+        never=("pyspark",),
+    ),
+    Rule(
+        "decisions",
+        "decisions are pure, so that they can be simulated, replayed and explained",
+        DECIDERS,
+        only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", *DECISIONS),
+    ),
+    Rule(
+        "counter types",
+        "as decisions; the sketches' bytes are those of Apache DataSketches",
+        COUNTER_TYPES,
+        only=(STDLIB, *PYDANTIC, "datasketches", "workers/penstock/errors.py", *DECISIONS),
+    ),
+    Rule(
+        "no doors",
+        "a decision takes time and chance as arguments and does no I/O",
+        DECISIONS,
+        never=DOORS,
+    ),
+    Rule(
+        "resource models",
+        "the single source of the CRDs is read by the operator, the CLI and editors, with no server near",
+        ("workers/penstock/api/**",),
+        but=YAML,
+        only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", "workers/penstock/api/**"),
+    ),
+    Rule(
+        "resource files",
+        "reading and generating are where it is known that resources are written in YAML",
+        YAML,
+        only=(STDLIB, *PYDANTIC, "yaml", "workers/penstock/errors.py", "workers/penstock/api/**"),
+    ),
+    Rule(
+        "testing primitives",
+        "they run before any virtual environment exists",
+        PRIMITIVES,
+        only=(STDLIB, *PRIMITIVES, "workers/penstock/testing/__init__.py", "workers/penstock/__init__.py"),
+    ),
+    Rule(
+        "doorsteps",
+        "they run whenever a testing primitive is imported",
+        ("workers/penstock/__init__.py", "workers/penstock/testing/__init__.py"),
+        only=(STDLIB, *PRIMITIVES),
+        at_import=True,
+    ),
+    Rule(
+        "dispatcher",
+        "lane, lease and dispatcher serve every engine and know none",
+        (
+            "workers/penstock/engines/lane*.py",
+            "workers/penstock/engines/lease*.py",
+            "workers/penstock/engines/dispatcher*.py",
+        ),
+        never=("penstock.engines.timeline", "penstock.engines.bucket", "penstock.engines.extent"),
+    ),
+    Rule(
+        "data plane",
+        "a worker needs neither the operator nor Spark; both stand on the data plane",
+        ("workers/**",),
+        never=("penstock_operator", "penstock_spark"),
+    ),
+    Rule(
+        "shipped",
+        "what is installed can not lean on what stands only in a checkout",
+        SHIPPED,
+        never=("dev", "tests", "bench"),
+    ),
+)
+
+GROUPS = ((DECISIONS, "*decisions* and *counter types*"), (PRIMITIVES, "*testing primitives*"))
+"""Sets of files that rules name as a whole."""
+
+LAYOUT = ("roots", "shadows")
+"""Rules on files rather than on imports; `layout_violations` holds them."""
+
+
+def rows() -> list[str]:
+    """The rules as rows of the table in CONTRIBUTING.md."""
+    written = []
+    for rule in RULES:
+        files = _code(rule.files) + (f", but not {_code(rule.but)}" if rule.but else "")
+        said = "names only " + _allowed(rule.only) if rule.only else "never names " + _code(rule.never)
+        when = " when it is imported" if rule.at_import else ""
+        written.append(f"| {rule.name} | {files} | {said}{when} | {rule.why} |")
+    return written
+
+
+def _allowed(only: Sequence[str]) -> str:
+    groups = [(group, f"the files of {title}") for group, title in GROUPS if set(group) <= set(only)]
+    singly = [name for name in only if not any(name in group for group, _ in groups)]
+    return ", ".join([_code(singly), *(title for _, title in groups)])
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(name if name == STDLIB else f"`{name}`" for name in names)
+
+
+def violations(tree: Mapping[str, str], rules: Sequence[Rule] = RULES) -> list[Violation]:
+    """All imports in the tree that a rule forbids."""
+    found = []
+    for path, source in sorted(tree.items()):
+        here = [rule for rule in rules if is_one_of(path, rule.files) and not is_one_of(path, rule.but)]
+        if here:
+            imports = list(imports_of(path, source, tree))
+            found += [wrong for rule in here for wrong in _violations_of(rule, path, imports)]
+    return found
+
+
+def _violations_of(rule: Rule, path: str, imports: Sequence[Import]) -> Iterator[Violation]:
+    for one in imports:
+        if rule.at_import and not one.at_import:
+            continue
+        if rule.never is DOORS and one.only_types:
+            continue  # naming a type for its annotation opens no door
+        beyond = rule.only and not any(_allows(may, one.name) for may in rule.only)
+        if beyond or any(_is_within(one.name, never) for never in rule.never):
+            yield Violation(rule.name, path, one.line, f"imports {one.name}")
+
+
+def _allows(may: str, name: str) -> bool:
+    if may == STDLIB:
+        return name.partition(".")[0] in sys.stdlib_module_names
+    if "/" in may:
+        return any(is_one_of(path, (may,)) for path in _paths_of(name))
+    return _is_within(name, may)
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def imports_of(path: str, source: str, tree: Mapping[str, str]) -> Iterator[Import]:
+    """Every import of a source; `from package import name` names the module `name` if the tree has one."""
+    yield from _walk(ast.parse(source, path), path, tree, lazy=False, types=False)
+
+
+def _walk(node: ast.AST, path: str, tree: Mapping[str, str], *, lazy: bool, types: bool) -> Iterator[Import]:
+    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        for guarded in node.body:
+            yield from _walk(guarded, path, tree, lazy=lazy, types=True)
+        for otherwise in node.orelse:
+            yield from _walk(otherwise, path, tree, lazy=lazy, types=types)
+        return
+    for name in _names(node, path, tree):
+        line = getattr(node, "lineno", 1)
+        yield Import(name, line, at_import=not lazy and not types, only_types=types)
+    inner = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, path, tree, lazy=inner, types=types)
+
+
+def _names(node: ast.AST, path: str, tree: Mapping[str, str]) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=module, names=names, level=level):
+            base = _absolute(path, module, level)
+            below = [f"{base}.{alias.name}" for alias in names]
+            return [name if any(at in tree for at in _paths_of(name)) else base for name in below]
+        case ast.Call(
+            func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            return [name]
+    return []
+
+
+def _absolute(path: str, module: str | None, level: int) -> str:
+    if level == 0:
+        return module or ""
+    package = module_of(path).split(".")
+    if not path.endswith("/__init__.py"):
+        package = package[:-1]
+    package = package[: len(package) - (level - 1)]
+    return ".".join([*package, module] if module else package)
+
+
+def module_of(path: str) -> str:
+    """The dotted name under which a file of the tree is imported."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    return ".".join(parts[1:] if parts[0] in ROOTS else parts)
+
+
+@cache
+def _paths_of(name: str) -> tuple[str, ...]:
+    """Where the module of that name would stand in the tree."""
+    below = name.replace(".", "/")
+    return tuple(
+        f"{root}{below}{end}" for root in ("workers/", "operator/", "spark/", "") for end in (".py", "/__init__.py")
+    )
+
+
+@cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    return re.compile(re.sub(r"\*\*/|\*\*|\*|[^*]+", lambda m: pieces.get(m[0], re.escape(m[0])), glob))
+
+
+def is_one_of(path: str, globs: Sequence[str]) -> bool:
+    return any(_pattern(glob).fullmatch(path) for glob in globs)
+
+
+def layout_violations(files: Sequence[str]) -> list[Violation]:
+    """Files that would hide a module of the standard library from whoever has our folders on sys.path."""
+    found = []
+    for path in sorted(files):
+        parts = path.split("/")
+        if path in {f"{root}/__init__.py" for root in ROOTS}:
+            found.append(Violation("roots", path, 1, "makes a package of a folder that holds packages"))
+        below = parts[1:] if parts[0] in ROOTS else parts
+        # A folder without __init__.py loses against the standard library, wherever it stands on sys.path.
+        tops_a_package = len(below) == 2 and below[1] == "__init__.py"
+        name = below[0].removesuffix(".py") if len(below) == 1 or tops_a_package else ""
+        if name in sys.stdlib_module_names and name != "__init__":
+            found.append(Violation("shadows", path, 1, f"hides the standard library's {name}"))
+    return found
+
+
+def read_tree(root: Path) -> dict[str, str]:
+    """The Python sources of the repository that are held against the rules, by their path within it."""
+    files = [file for folder in JUDGED for file in (root / folder).rglob("*.py")]
+    return {file.relative_to(root).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def read_python_paths(root: Path) -> list[str]:
+    """Every Python file that stands where it could be imported from: in the judged folders and at the root."""
+    return [*read_tree(root), *(file.name for file in root.glob("*.py")), *_at(root, "*/__init__.py")]
+
+
+def _at(root: Path, glob: str) -> list[str]:
+    return [file.relative_to(root).as_posix() for file in root.glob(glob)]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(rows()) + "\n")

@@ -1,0 +1,217 @@
+"""The layers hold over the real import graph, and the checker that says so can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.layers import (
+    JUDGED,
+    LAYOUT,
+    PRIMITIVES,
+    ROOTS,
+    RULES,
+    Rule,
+    imports_of,
+    is_one_of,
+    layout_violations,
+    module_of,
+    read_python_paths,
+    read_tree,
+    rows,
+    violations,
+)
+
+ROOT = Path(__file__).parents[2]
+
+NEIGHBOURS = dict.fromkeys(
+    (
+        "workers/penstock/api/__init__.py",
+        "workers/penstock/api/queue.py",
+        "workers/penstock/engines/__init__.py",
+        "workers/penstock/engines/decide_hand_out.py",
+        "workers/penstock/engines/timeline/__init__.py",
+        "workers/penstock/engines/timeline/tables.py",
+        "workers/penstock/store/__init__.py",
+        "workers/penstock/store/cassandra.py",
+        "workers/penstock/testing/fixtures.py",
+    ),
+    "",
+)
+
+WRONG = [
+    ("driver", "workers/penstock/engines/lane.py", "import cassandra"),
+    ("driver", "workers/penstock/testing/cassandra/ready.py", "from cassandra.cluster import Cluster"),
+    ("driver", "operator/penstock_operator/tables.py", "def f():\n    import cassandra.query"),
+    ("driver", "dev/probe.py", "from importlib import import_module\nimport_module('cassandra.cluster')"),
+    ("cluster client", "operator/penstock_operator/handlers.py", "from kubernetes import client"),
+    ("cluster client", "workers/penstock/cli/main.py", "import kubernetes.aio as k"),
+    ("kopf", "operator/penstock_operator/cluster.py", "import kopf"),
+    ("kopf", "operator/penstock_operator/deeper/handlers.py", "__import__('kopf')"),
+    ("pyspark", "workers/penstock/client/bulk.py", "from pyspark.sql import DataFrame"),
+    ("pyspark", "operator/penstock_operator/decide_bulk.py", "if TYPE_CHECKING:\n    import pyspark"),
+    ("decisions", "operator/penstock_operator/decide.py", "import yaml"),
+    ("decisions", "operator/penstock_operator/decide.py", "from penstock.store import cassandra"),
+    ("decisions", "workers/penstock/engines/timeline/rules_stamp.py", "from . import tables"),
+    ("decisions", "workers/penstock/engines/lease/decide_take.py", "import datasketches"),
+    ("decisions", "workers/penstock/expiry.py", "from penstock.store import clock"),
+    ("counter types", "workers/penstock/counters/types/total.py", "from penstock.counters.mutator import Mutator"),
+    ("counter types", "workers/penstock/counters/types/deep/total.py", "import numpy"),
+    ("no doors", "workers/penstock/engines/decide_hand_out.py", "import time"),
+    ("no doors", "workers/penstock/counters/types/total.py", "from os import urandom"),
+    ("no doors", "workers/penstock/engines/extent/rules.py", "import asyncio"),
+    ("resource models", "workers/penstock/api/queue.py", "import yaml"),
+    ("resource models", "workers/penstock/api/deeper/queue.py", "from penstock.store import table"),
+    ("resource models", "workers/penstock/api/queue.py", "from ..store import cassandra"),
+    ("resource files", "workers/penstock/api/loader.py", "import requests"),
+    ("testing primitives", "workers/penstock/testing/cache.py", "import pytest"),
+    ("testing primitives", "workers/penstock/testing/cassandra/node.py", "def start():\n    import yaml"),
+    ("testing primitives", "workers/penstock/testing/debian.py", "from penstock.testing import fixtures"),
+    ("testing primitives", "workers/penstock/errors.py", "import pydantic"),
+    ("doorsteps", "workers/penstock/__init__.py", "from penstock.client import connect"),
+    ("doorsteps", "workers/penstock/testing/__init__.py", "try:\n    import pytest\nexcept ImportError:\n    pass"),
+    ("dispatcher", "workers/penstock/engines/dispatcher.py", "from .timeline import tables"),
+    ("dispatcher", "workers/penstock/engines/lane_loop.py", "import penstock.engines.extent"),
+    ("data plane", "workers/penstock/cli/main.py", "from penstock_operator import decide"),
+    ("data plane", "workers/penstock/client/bulk.py", "import penstock_spark.source"),
+    ("shipped", "workers/penstock/cli/dev.py", "from dev import cluster"),
+    ("shipped", "operator/penstock_operator/decide.py", "import tests.unit"),
+]
+
+RIGHT = [
+    ("workers/penstock/store/cassandra.py", "from cassandra.cluster import Cluster"),
+    ("workers/penstock/store/cassandra_retry.py", "import cassandra"),
+    ("workers/penstock/engines/lane.py", "from penstock.store import cassandra, table"),
+    ("operator/penstock_operator/cluster.py", "from kubernetes import aio\nimport asyncio"),
+    ("operator/penstock_operator/handlers.py", "import kopf\nfrom penstock.api import queue"),
+    ("dev/cluster/ready.py", "from kubernetes import client"),
+    ("spark/penstock_spark/source.py", "from pyspark.sql import datasource\nfrom penstock import api"),
+    (
+        "operator/penstock_operator/decide.py",
+        "from penstock.engines import decide_hand_out\nimport datetime, pydantic",
+    ),
+    ("workers/penstock/engines/decide_wake.py", "if TYPE_CHECKING:\n    from asyncio import Event"),
+    ("workers/penstock/engines/extent/rules.py", "from penstock.expiry import is_silent\nfrom ..decide_x import y"),
+    ("workers/penstock/counters/types/distinct.py", "import datasketches\nfrom .law import Law\nimport struct"),
+    ("workers/penstock/api/queue.py", "from __future__ import annotations\nfrom . import duration\nimport pydantic"),
+    ("workers/penstock/api/generate.py", "import json\nimport yaml"),
+    ("workers/penstock/api/loader.py", "import yaml\nfrom penstock.errors import SpecError"),
+    ("workers/penstock/testing/cache.py", "import fcntl\nfrom penstock.errors import Surroundings"),
+    ("workers/penstock/testing/cassandra/ring.py", "from penstock.testing import namespaces\nfrom .node import Node"),
+    ("workers/penstock/testing/fixtures.py", "import pytest\nfrom penstock.testing import cassandra"),
+    (
+        "workers/penstock/__init__.py",
+        "def __getattr__(name):\n    from penstock.client import connect\n    return connect",
+    ),
+]
+
+
+def test_no_file_of_the_tree_knows_what_it_must_not() -> None:
+    assert [str(one) for one in violations(read_tree(ROOT))] == []
+
+
+def test_no_file_hides_a_module_of_the_standard_library() -> None:
+    assert [str(one) for one in layout_violations(read_python_paths(ROOT))] == []
+
+
+def test_the_checker_sees_the_real_tree() -> None:
+    tree = read_tree(ROOT)
+    assert {path.split("/")[0] for path in tree} >= set(ROOTS)
+    cache = "workers/penstock/testing/cache.py"
+    assert "penstock.errors" in {one.name for one in imports_of(cache, tree[cache], tree)}
+    assert set(JUDGED) == {*ROOTS, "dev", "bench"}
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), WRONG)
+def test_a_forbidden_import_is_found(rule: str, path: str, source: str) -> None:
+    found = violations({**NEIGHBOURS, path: source})
+    assert (rule, path) in {(one.rule, one.path) for one in found}
+
+
+@pytest.mark.parametrize(("path", "source"), RIGHT)
+def test_a_permitted_import_is_not_found(path: str, source: str) -> None:
+    assert violations({**NEIGHBOURS, path: source}) == []
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {rule for rule, _, _ in WRONG} == {rule.name for rule in RULES}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_without_its_rule_a_forbidden_import_passes(rule: Rule) -> None:
+    """So that no rule is there in name only, its work done by another."""
+    others = [other for other in RULES if other is not rule]
+    passed = [
+        path
+        for name, path, source in WRONG
+        if name == rule.name and not violations({**NEIGHBOURS, path: source}, others)
+    ]
+    assert passed != []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ("roots", "operator/__init__.py"),
+        ("roots", "workers/__init__.py"),
+        ("roots", "spark/__init__.py"),
+        ("shadows", "operator/queue/__init__.py"),
+        ("shadows", "workers/types.py"),
+        ("shadows", "select.py"),
+        ("shadows", "code/__init__.py"),
+    ],
+)
+def test_a_file_in_the_wrong_place_is_found(rule: str, path: str) -> None:
+    assert rule in LAYOUT
+    assert rule in {one.rule for one in layout_violations(["workers/penstock/errors.py", path])}
+
+
+@pytest.mark.parametrize("path", ["workers/penstock/store/types.py", "dev/__init__.py", "spark/penstock_spark/io.py"])
+def test_a_module_within_a_package_of_ours_hides_nothing(path: str) -> None:
+    assert layout_violations([path]) == []
+
+
+def test_relative_imports_are_told_by_their_absolute_names() -> None:
+    source = "from . import a\nfrom .b import c\nfrom .. import d\nfrom ..e.f import g"
+    inside = [one.name for one in imports_of("workers/penstock/store/x.py", source, {})]
+    assert inside == ["penstock.store", "penstock.store.b", "penstock", "penstock.e.f"]
+    package = [one.name for one in imports_of("workers/penstock/store/__init__.py", source, {})]
+    assert package == ["penstock.store", "penstock.store.b", "penstock", "penstock.e.f"]
+
+
+def test_contributing_shows_the_rules_as_they_are() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, _, after = text.partition("<!-- rules: tests/unit/layers.py -->\n")
+    table, marker, _ = after.partition("\n<!-- end of rules -->")
+    assert marker
+    assert table.splitlines()[2:] == rows()
+
+
+def test_the_layers_of_contributing_name_rules_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, _, after = text.partition("<!-- layers -->\n")
+    lines = after.partition("\n<!-- end of layers -->")[0].splitlines()[2:]
+    named = {rule.strip() for line in lines for rule in line.split("|")[4].split(",")} - {"", "-"}
+    assert named == {rule.name for rule in RULES} | set(LAYOUT)
+
+
+def _primitives() -> list[str]:
+    return sorted(module_of(path) for path in read_tree(ROOT) if is_one_of(path, PRIMITIVES))
+
+
+@pytest.mark.parametrize("module", _primitives())
+def test_a_testing_primitive_is_imported_without_a_virtual_environment(module: str) -> None:
+    """-S leaves site-packages out, so that only the standard library and this checkout are there."""
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", f"import {module}"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
