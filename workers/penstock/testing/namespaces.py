@@ -6,9 +6,11 @@ run in a namespace too (`enter`), so that no packet can leave the machine by a m
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import Surroundings
@@ -61,3 +63,31 @@ def delete(namespace: str) -> None:
 def enter(namespace: str, argv: Sequence[str]) -> list[str]:
     """The same command, run in the namespace. (`ip netns exec` would remount /sys and hide the cgroups.)"""
     return ["nsenter", f"--net={NAMES / namespace}", *argv]
+
+
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """Move the calling thread into the namespace, and back: sockets opened meanwhile stay there for life.
+
+    Threads started meanwhile begin there too; threads that run already do not move.
+    """
+    require_root("network namespaces")
+    with Path("/proc/thread-self/ns/net").open("rb") as home, (NAMES / namespace).open("rb") as away:
+        _set_namespace(away.fileno())
+        try:
+            yield
+        finally:
+            _set_namespace(home.fileno())
+
+
+def _set_namespace(descriptor: int) -> None:
+    # os.setns came with Python 3.12.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise Surroundings(
+            "the kernel refused a network namespace", answer=os.strerror(code), remedy="run it as root"
+        )
