@@ -108,6 +108,16 @@ class Shape:
         """The partition key among the values, in the order of the table."""
         return tuple(values[place] for place in self._partition_places)
 
+    @cached_property
+    def _attempt_places(self) -> tuple[int, ...]:
+        table = self.table
+        names = table.partition_names if table.attempt in table.static_names else table.key_names
+        return tuple(self.value_names.index(name) for name in names)
+
+    def attempt_row_of(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The key of the row (of the partition, where the column is static) that bears an LWT's attempt."""
+        return tuple(values[place] for place in self._attempt_places)
+
     def check_values(self, values: tuple[Value, ...]) -> None:
         """Refuse a value that the column can not hold: the server would, later and less clearly."""
         for place, (column, value) in enumerate(zip(self.value_columns, values, strict=True)):
@@ -219,6 +229,12 @@ def _require_written(table: Table, names: Iterable[str], by: Written) -> None:
         )
 
 
+def _require_attempt(table: Table, named: Iterable[str], lwt: bool) -> None:
+    """An LWT of static columns alone has no row; it can leave its attempt only in a static column."""
+    if lwt and table.attempt not in table.static_names:
+        _require(set(table.key_names) <= set(named), "an LWT of static columns needs a static attempt column", table)
+
+
 @lru_cache(SHAPES_MAX)
 def insert_shape(table: Table, names: tuple[str, ...], lwt: bool) -> InsertShape:
     """Checked: the whole key, and no cell or marker of the other kind."""
@@ -231,6 +247,7 @@ def insert_shape(table: Table, names: tuple[str, ...], lwt: bool) -> InsertShape
     _require(table.rows is by, f"rows of this table are not made {'by LWT' if lwt else 'plainly'} (rule R3)", table)
     _require(table.attempt not in names, "the attempt is written by the store", table)
     _require_written(table, [name for name in names if name not in key], by)
+    _require_attempt(table, names, lwt)
     return InsertShape(table, names, lwt)
 
 
@@ -253,6 +270,7 @@ def update_shape(
     _require(table.attempt not in to, "the attempt is written by the store", table)
     by = Written.LWT if lwt else Written.PLAIN
     _require_written(table, touched, by)
+    _require_attempt(table, key, bool(lwt))
     return UpdateShape(table, to, key, bool(lwt), conditions)
 
 

@@ -15,6 +15,7 @@ A statement is `shape` and `values`: the shape is checked once, and kept, so a s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -274,6 +275,8 @@ class BatchIf(_Statement):
             raise StatementBroken("a conditional batch without a condition", table=first.shape.table.name)
         if len({partition_of(statement) for statement in self.statements}) > 1:
             raise StatementBroken("a conditional batch is of one partition", table=first.shape.table.name)
+        if any(statement.shape.table is not first.shape.table for statement in self.statements):
+            raise StatementBroken("a conditional batch is of one table", table=first.shape.table.name)
         if len({statement.attempt for statement in self.statements}) > 1:
             raise StatementBroken("a conditional batch is one attempt (rule R3)", table=first.shape.table.name)
 
@@ -342,6 +345,28 @@ Decision: TypeAlias = Conditional | BatchIf
 Statement: TypeAlias = Write | Decision | Select | Scan
 
 
+def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
+    """Which of the statements of an LWT write its attempt: one for each row that it touches.
+
+    Of several on one row it is the first of those that live longest, so the attempt is there as long as anything is
+    that it changed.
+    """
+    if not isinstance(statement, BatchIf):
+        return (True,)
+    chosen: dict[tuple[Value, ...], int] = {}
+    for place, part in enumerate(statement.statements):
+        row = part.shape.attempt_row_of(part.values)
+        if row not in chosen or lifetime_s(part) > lifetime_s(statement.statements[chosen[row]]):
+            chosen[row] = place
+    bearers = set(chosen.values())
+    return tuple(place in bearers for place in range(len(statement.statements)))
+
+
+def lifetime_s(statement: Conditional) -> float:
+    """How long what it writes lives."""
+    return statement.ttl_s or statement.shape.table.default_ttl_s or math.inf
+
+
 def partition_of(statement: Plain | Conditional | Select) -> tuple[Value, ...]:
     """The partition key of a statement, in the order of the table."""
     return statement.shape.partition_of(statement.values)
@@ -367,8 +392,10 @@ __all__ = [
     "Update",
     "UpdateIf",
     "Write",
+    "attempt_bearers",
     "below",
     "is_",
     "is_not",
+    "lifetime_s",
     "partition_of",
 ]

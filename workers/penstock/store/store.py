@@ -3,9 +3,13 @@
 
 - A plain write or a read is sent again until it is answered or its time is up: both are idempotent (rule R4).
   A write whose time is up is `Unknown`: it may be there, or may still land.
-- An LWT is sent once (rule R3). When its answer is lost, the partition is read at the table's serial level for the
-  uuid of the attempt: that read also ends whatever was in flight, so an attempt that it does not find was not applied
-  and never will be, or was overwritten since. Both are treated as "not mine".
+- An LWT is sent once (rule R3); again only while it is certain that no server has seen it. When its answer is lost,
+  the partition is read at the table's serial level for the uuid of the attempt: that read also ends whatever replicas
+  have in flight, so an attempt that it does not find was not applied, or was overwritten since. Both are "not mine".
+  One thing can still surface: a request that a stopped coordinator has not read yet is run when it goes on, if its
+  conditions hold then. What it takes belongs to nobody, so what is taken by LWT has to expire or be fenced.
+- One attempt never takes all the time there is: a coordinator that is stopped or cut off answers nothing, and another
+  one would. The first attempt gets `attempt_s`, each further one twice the time of the one before.
 - A read that decides is one request; a scan pages, and only finds keys (rule R8).
 """
 
@@ -17,17 +21,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.errors import Unavailable
+from penstock.errors import Bug, Unavailable
 from penstock.store.consistency import Consistency
 from penstock.store.statements import (
     BatchIf,
-    Conditional,
     Decision,
-    InsertIfAbsent,
     Scan,
     Select,
-    UpdateIf,
     Write,
+    lifetime_s,
 )
 
 Row = Any
@@ -39,11 +41,15 @@ class Unknown(Unavailable):
 
 
 class NotEnoughReplicas(Unavailable):
-    """Too few replicas are alive to try; nothing was done."""
+    """Too few replicas are alive to try; nothing was done.
+
+    Where some of it may have been done before the lack was seen it is `Unknown` instead: of an LWT, whose earlier
+    rounds may have been accepted, and of an unlogged batch of several partitions.
+    """
 
 
 class Overloaded(Unavailable):
-    """The server turned it away unread; nothing was done."""
+    """It was turned away unread; nothing was done."""
 
 
 class Verdict(Enum):
@@ -59,7 +65,16 @@ class Verdict(Enum):
 class Outcome:
     """The end of an LWT, and the rows as it met them when it was refused or had to be looked for.
 
-    `resolved` tells that the answer was lost and was found by a serial read.
+    `resolved` tells that the answer was lost and was found by a serial read; `rows` are then whole rows.
+
+    A refusal returns one row for each row that exists among those its conditions are about, in clustering order, and
+    none for those that do not exist. It is a named tuple of
+
+    - UpdateIf: the columns of its conditions, and no key;
+    - InsertIfAbsent: every column of the table;
+    - BatchIf: the key and the columns of all its conditions; every column once it holds an InsertIfAbsent.
+
+    Fields are read by name; their order is the server's.
     """
 
     verdict: Verdict
@@ -76,12 +91,16 @@ class Store(ABC):
     """Runs statements. Every method takes the time it may take: nothing waits without end."""
 
     within_s: float = 10.0
+    attempt_s: float = 2.5
     retry_pause_s: float = 0.05
     retry_pause_s_max: float = 1.0
 
     @abstractmethod
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
-        """Send it once. Raises Unknown, NotEnoughReplicas or Overloaded; never tries again by itself."""
+        """Send it once, and wait so long. Raises Unknown, NotEnoughReplicas or Overloaded; never tries again.
+
+        The last two promise that nothing was done.
+        """
 
     @abstractmethod
     def scan(self, scan: Scan) -> AsyncIterator[Row]:
@@ -112,35 +131,50 @@ class Store(ABC):
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         try:
-            answer = await self.attempt(statement, limit)
+            answer = await self._until_seen(statement, deadline)
         except Unknown:
             return await self._resolve(statement, max(deadline - self.monotonic_s(), limit))
         if answer.applied:
             return Outcome(Verdict.APPLIED)
         return Outcome(Verdict.REFUSED, tuple(answer.rows))
 
+    async def _until_seen(self, statement: Decision, deadline: float) -> AttemptAnswer:
+        """Send an LWT until a server may have seen it; one that was turned away unread keeps its uuid."""
+        pause_s = self.retry_pause_s
+        while True:
+            try:
+                return await self.attempt(statement, min(self.attempt_s, deadline - self.monotonic_s()))
+            except (NotEnoughReplicas, Overloaded):
+                if deadline - self.monotonic_s() <= pause_s:
+                    raise
+            await self.pause(pause_s)
+            pause_s = min(pause_s * 2, self.retry_pause_s_max)
+
     async def _resolve(self, statement: Decision, within_s: float) -> Outcome:
-        found = await self.read(_read_of_attempt(statement), within_s=within_s)
-        mine = any(
-            getattr(row, _first(statement).shape.table.attempt or "") == _first(statement).attempt for row in found
-        )
+        select, attempt_name = _read_of_attempt(statement)
+        try:
+            found = await self.read(select, within_s=within_s)
+        except Unavailable as error:
+            raise Unknown("an LWT without an answer, and its attempt can not be read", last=error.message) from error
+        mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
         return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
 
     async def _until_answered(self, statement: Write | Select, within_s: float | None) -> AttemptAnswer:
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
-        pause_s = self.retry_pause_s
+        pause_s, attempt_s = self.retry_pause_s, self.attempt_s
         sent_in_doubt = False
         while True:
             left_s = deadline - self.monotonic_s()
             try:
-                return await self.attempt(statement, left_s)
+                return await self.attempt(statement, min(left_s, attempt_s))
             except Unavailable as error:
                 sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
                 if deadline - self.monotonic_s() <= pause_s:
                     raise self._given_up(statement, error, sent_in_doubt) from error
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)
+            attempt_s *= 2
 
     def _given_up(self, statement: Write | Select, last: Unavailable, sent_in_doubt: bool) -> Unavailable:
         if sent_in_doubt and not isinstance(statement, Select) and not isinstance(last, Unknown):
@@ -156,21 +190,14 @@ class AttemptAnswer:
     applied: bool = True
 
 
-def _first(statement: Decision) -> Conditional:
-    return statement.statements[0] if isinstance(statement, BatchIf) else statement
-
-
-def _read_of_attempt(statement: Decision) -> Select:
-    """A serial read of the row (or the partition's static cells) where the attempt left its uuid."""
-    first = _first(statement)
-    table = first.shape.table
-    names = first.shape.value_names
-    values = dict(zip(names, first.values, strict=True)) if isinstance(first, InsertIfAbsent) else _key_values(first)
-    wanted = table.partition_names if table.attempt in table.static_names else table.key_names
-    key = {name: values[name] for name in wanted}
-    return Select(table, key, limit=1, consistency=Consistency.SERIAL)
-
-
-def _key_values(update: UpdateIf) -> dict[str, Any]:
-    start = len(update.shape.to)
-    return dict(zip(update.shape.key, update.values[start : start + len(update.shape.key)], strict=True))
+def _read_of_attempt(statement: Decision) -> tuple[Select, str]:
+    """A serial read of a row (or of the partition's static cells) that bears the attempt, the longest lived."""
+    parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
+    lasting = max(parts, key=lifetime_s)
+    table = lasting.shape.table
+    attempt_name = table.attempt
+    if attempt_name is None:
+        raise Bug("an LWT on a table without a column for attempts", table=table.name)
+    wanted = table.partition_names if attempt_name in table.static_names else table.key_names
+    key = dict(zip(wanted, lasting.shape.attempt_row_of(lasting.values), strict=True))
+    return Select(table, key, limit=1, consistency=Consistency.SERIAL), attempt_name
