@@ -1,0 +1,65 @@
+"""The keys and certificates of one local cluster: who they are for, and when they have to be made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.errors import Bug
+
+VALID_DAYS = 365
+_MADE_FOR = "made-for.json"
+
+
+def wanted(*, node_name: str, addresses: Sequence[str]) -> list[dict[str, object]]:
+    """A certificate for each who has to prove to another who it is."""
+
+    def one(name: str, common_name: str, *organizations: str, hosts: Sequence[str] = ()) -> dict[str, object]:
+        return {
+            "name": name,
+            "common_name": common_name,
+            "organizations": list(organizations),
+            "hosts": list(hosts),
+        }
+
+    service = "kubernetes.default.svc.cluster.local".split(".")
+    names = ["localhost", *(".".join(service[:length]) for length in (1, 2, 3, 5))]
+    return [
+        one("apiserver", "kube-apiserver", hosts=[*names, *addresses]),
+        one("admin", "admin", "system:masters"),
+        one("controllers", "system:kube-controller-manager"),
+        one("scheduler", "system:kube-scheduler"),
+        one("apiserver-to-kubelet", "apiserver-to-kubelet", "system:masters"),
+        one("front-proxy", "front-proxy"),
+        one("kubelet", f"system:node:{node_name}", "system:nodes", hosts=[node_name, *addresses]),
+        one("kube-proxy", "system:kube-proxy"),
+        one("dns", "dns", "system:masters"),
+    ]
+
+
+def require_made(program: Path, directory: Path, *, node_name: str, addresses: Sequence[str]) -> None:
+    """Make them where they are missing, for somebody else, or about to end."""
+    certificates = wanted(node_name=node_name, addresses=addresses)
+    made_for = directory / _MADE_FOR
+    if made_for.exists():
+        told = json.loads(made_for.read_text())
+        if told["certificates"] == certificates and time.time() < told["until"] - 30 * 86400:
+            return
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True, mode=0o700)
+    request = {
+        "directory": str(directory),
+        "authority": "penstock-development",
+        "valid_days": VALID_DAYS,
+        "certificates": certificates,
+        "signing_key": "service-accounts",
+    }
+    done = subprocess.run([program], input=json.dumps(request), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Bug("certificates could not be made", answer=done.stderr.strip())
+    until = time.time() + VALID_DAYS * 86400
+    made_for.write_text(json.dumps({"certificates": certificates, "until": until}))

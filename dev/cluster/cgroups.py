@@ -1,0 +1,148 @@
+"""The cgroup of a cluster: every process of it is born in there, so that ending it ends exactly what was started.
+
+Both kinds of hierarchy: v1 (one tree a controller) and v2 (one tree). Works without systemd. A process can leave its
+cgroup only if root moves it; nothing that runs here does that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.errors import Surroundings
+from penstock.testing.processes import wait_until
+
+ROOT = Path("/sys/fs/cgroup")
+# Where control plane and runtime live, beside the kubelet's own `kubepods`.
+SYSTEM = "system"
+_NEEDED_V2 = ("cpu", "cpuset", "memory", "pids", "io", "hugetlb")
+
+
+def is_v2(root: Path = ROOT) -> bool:
+    """Whether there is one tree for all controllers."""
+    return (root / "cgroup.controllers").exists()
+
+
+def trees(root: Path = ROOT) -> list[Path]:
+    """The top of every hierarchy in which a cluster has a cgroup."""
+    if is_v2(root):
+        return [root]
+    return sorted({path.resolve() for path in root.iterdir() if (path / "cgroup.procs").exists()})
+
+
+def make(name: str, root: Path = ROOT) -> tuple[str, ...]:
+    """Make it in every hierarchy; the answer is what was switched on at the top for it (v2)."""
+    if not trees(root):
+        raise Surroundings(
+            "no cgroups here",
+            remedy="mount them (systemd does), or start a cluster without root: it runs no containers",
+            directory=root,
+        )
+    switched: tuple[str, ...] = ()
+    if is_v2(root):
+        switched = _switch_on(root)
+    for tree in trees(root):
+        group = tree / name
+        group.mkdir(exist_ok=True)
+        if is_v2(root):
+            _switch_on(group)
+        _copy_cpuset(tree, group)
+        (group / SYSTEM).mkdir(exist_ok=True)
+        _copy_cpuset(group, group / SYSTEM)
+    return switched
+
+
+def _switch_on(group: Path) -> tuple[str, ...]:
+    """Let children of a v2 group have the controllers that a kubelet asks for."""
+    offered = (group / "cgroup.controllers").read_text().split()
+    there = (group / "cgroup.subtree_control").read_text().split()
+    missing = tuple(name for name in _NEEDED_V2 if name in offered and name not in there)
+    for name in missing:
+        (group / "cgroup.subtree_control").write_text(f"+{name}")
+    return missing
+
+
+def switch_off(controllers: Iterable[str], root: Path = ROOT) -> None:
+    """Undo at the top what `make` has switched on, where nobody has come to rely on it."""
+    for name in controllers:
+        try:
+            (root / "cgroup.subtree_control").write_text(f"-{name}")
+        except OSError:
+            continue  # somebody else's group uses it by now
+
+
+def _copy_cpuset(parent: Path, group: Path) -> None:
+    """A v1 cpuset starts empty and takes no process until it is filled."""
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        if not is_v2(parent) and (parent / file).exists() and not (group / file).read_text().strip():
+            (group / file).write_text((parent / file).read_text())
+
+
+def enter(name: str, argv: list[str], root: Path = ROOT) -> list[str]:
+    """The same command, born in the cgroup: the shell moves itself there and becomes the command."""
+    tree = membership_tree(root)
+    return ["/bin/sh", "-c", f'echo $$ >"{tree / name / SYSTEM / "cgroup.procs"}" && exec "$@"', "sh", *argv]
+
+
+def membership_tree(root: Path = ROOT) -> Path:
+    """The hierarchy by which a process is known as ours."""
+    if is_v2(root):
+        return root
+    for name in ("pids", "memory", "cpu"):
+        if (root / name / "cgroup.procs").exists():
+            return (root / name).resolve()
+    return trees(root)[0]
+
+
+def members(name: str, root: Path = ROOT) -> set[int]:
+    """Every process in it, and in the groups below it, in any hierarchy."""
+    found: set[int] = set()
+    for tree in trees(root):
+        for file in (tree / name).glob("**/cgroup.procs"):
+            try:
+                found.update(int(pid) for pid in file.read_text().split())
+            except OSError:
+                continue  # the group went away meanwhile
+    return found - {0}
+
+
+def end(name: str, root: Path = ROOT) -> None:
+    """Kill what is left in it and remove it; what is not there is removed already."""
+
+    def empty() -> bool:
+        pids = members(name, root)
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return not pids
+
+    if not wait_until(empty, timeout_s=20):
+        raise Surroundings(
+            "processes do not end, not even when killed",
+            remedy="they hang in the kernel: see `cat /proc/PID/stack`, then try again",
+            pids=sorted(members(name, root)),
+        )
+    for tree in trees(root):
+        _remove(tree / name)
+
+
+def _remove(group: Path) -> None:
+    if not group.exists():
+        return
+    for path in sorted((path for path in group.glob("**/") if path.is_dir()), key=lambda path: -len(path.parts)):
+        # The kernel may need a moment after the last process has gone.
+        wait_until(lambda path=path: _removed(path), timeout_s=5)  # type: ignore[misc]
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""The mount namespace of a local cluster: whatever is mounted for a pod vanishes with the last process in it.
+
+Nothing that runtime and kubelet mount is ever seen by the rest of the machine, so that nothing has to be unmounted,
+not even after a kill -9 of everything. The few directories that their sources name outright are covered by private
+ones, and so are the kernel settings that a kubelet would change for the whole machine: it finds what it wants in files
+of ours, and the machine keeps its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from dev.cluster.plan import Plan
+from penstock.testing.processes import Server
+
+# What kubelet 1.34 insists on (pkg/kubelet/cm, setupKernelTunables).
+_KERNEL_SETTINGS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+_COVERED_BY_MEMORY = ("/run/containerd", "/var/log/containers")
+KUBELET = "/var/lib/kubelet"
+_COVERED_BY_DIRECTORY = {KUBELET: "kubelet", "/var/lib/cni": "cni"}
+
+
+def make_mount_points() -> tuple[str, ...]:
+    """Make the directories that are mounted on where they are missing; the answer names those made."""
+    made: list[str] = []
+    for wanted in (*_COVERED_BY_MEMORY, *_COVERED_BY_DIRECTORY):
+        path = Path(wanted)
+        for directory in reversed((path, *path.parents)):
+            if not directory.exists():
+                directory.mkdir()
+                made.append(str(directory))
+    return tuple(made)
+
+
+def remove_mount_points(made: tuple[str, ...]) -> None:
+    """Remove them again, the innermost first; one that somebody has filled meanwhile stays."""
+    for directory in reversed(made):
+        try:
+            Path(directory).rmdir()
+        except OSError:
+            continue
+
+
+def holder(plan: Plan, pause: Path, namespace: str) -> Server:
+    """The process that makes the namespace and keeps it while the cluster is up."""
+    return Server(
+        "holder",
+        ["unshare", "--mount", "--propagation", "slave", "/bin/sh", "-ec", script(plan, pause)],
+        log=plan.logs / "holder.log",
+        pid_file=plan.pids / "holder",
+        namespace=namespace,
+    )
+
+
+def script(plan: Plan, pause: Path) -> str:
+    """What is mounted, in the order in which it has to be."""
+    lines = ["mount --make-rshared /"]
+    lines += [f"mount -t tmpfs -o mode=0711 penstock {directory}" for directory in _COVERED_BY_MEMORY]
+    for directory, ours in _COVERED_BY_DIRECTORY.items():
+        lines.append(f"mount --bind {shlex.quote(str(plan.directory / ours))} {directory}")
+    for setting in _KERNEL_SETTINGS:
+        ours = plan.settings / "kernel" / setting
+        lines.append(f"[ ! -e /proc/sys/{setting} ] || mount --bind {shlex.quote(str(ours))} /proc/sys/{setting}")
+    lines.append(f"exec {shlex.quote(str(pause))}")
+    return "\n".join(lines)
+
+
+def write_sources(plan: Plan) -> None:
+    """Make what is mounted from."""
+    for ours in _COVERED_BY_DIRECTORY.values():
+        (plan.directory / ours).mkdir(parents=True, exist_ok=True)
+    for setting, value in _KERNEL_SETTINGS.items():
+        file = plan.settings / "kernel" / setting
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{value}\n")
+
+
+def is_made(server: Server) -> bool:
+    """Whether everything is mounted: the shell has become the process that only waits."""
+    try:
+        return Path(f"/proc/{server.pid}/comm").read_text().strip() == "pause"
+    except FileNotFoundError:
+        return False

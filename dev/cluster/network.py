@@ -1,0 +1,93 @@
+"""The network of a local cluster: a namespace, a link to it, and routes that never lead out of this machine.
+
+Node, control plane and pods live in the namespace, which has no way out but the link to this machine, and this machine does not
+forward. Guard routes stand behind the real ones: where a link is gone, packets for its networks are refused here
+instead of following the default route.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
+from penstock.errors import Surroundings
+from penstock.testing import namespaces
+from penstock.testing.namespaces import ip
+from penstock.testing.processes import wait_until
+
+# Worse than any route that leads somewhere.
+GUARD_METRIC = "4000000000"
+
+
+@contextmanager
+def choosing() -> Iterator[None]:
+    """Only one process of this machine chooses an index at a time; the kernel frees the name with its holder."""
+    with socket.socket(socket.AF_UNIX) as lock:
+
+        def free() -> bool:
+            try:
+                lock.bind("\0penstock-cluster-index")
+            except OSError:
+                return False
+            return True
+
+        if not wait_until(free, timeout_s=30):
+            raise Surroundings("another command chooses addresses for a cluster and does not end", remedy="try again")
+        yield
+
+
+def choose_index(taken: set[int]) -> int:
+    """The lowest index whose names and networks nobody has."""
+    routes = [route["dst"] for route in json.loads(ip("-json", "route", "show", "table", "all") or "[]")]
+    for index in INDEXES:
+        plan = Plan("any", index, namespaces.NAMES)
+        if index in taken or namespaces.exists(plan.namespace) or overlapping(plan, routes):
+            continue
+        return index
+    raise Surroundings(
+        "no address range is left for a cluster",
+        remedy="end a cluster: `python3 -m dev.cluster status --all` shows them",
+        tried=f"10.123.0.0/24 to 10.123.{INDEXES[-1]}.0/24 and the same of 10.124 and 10.125",
+    )
+
+
+def overlapping(plan: Plan, routes: list[str]) -> list[str]:
+    """The routes that lead to addresses the plan wants for itself."""
+    found = []
+    for destination in routes:
+        try:
+            network = ipaddress.ip_network("0.0.0.0/0" if destination == "default" else destination)
+        except ValueError:
+            continue
+        if network.version == 4 and network.prefixlen >= 12 and any(network.overlaps(own) for own in plan.networks):
+            found.append(destination)
+    return found
+
+
+def make(plan: Plan) -> None:
+    """Make namespace, link and routes."""
+    for network in plan.networks:
+        ip("route", "add", "unreachable", str(network), "metric", GUARD_METRIC)
+    namespaces.add(plan.namespace)
+    inside = plan.namespace
+    ip("link", "add", plan.host_side, "type", "veth", "peer", "name", NODE_SIDE, "netns", inside)
+    ip("addr", "add", f"{plan.host_address}/24", "dev", plan.host_side)
+    ip("link", "set", plan.host_side, "up")
+    ip("addr", "add", f"{plan.node_address}/24", "dev", NODE_SIDE, namespace=inside)
+    ip("link", "set", NODE_SIDE, "up", namespace=inside)
+    # A pod that asks for the world is told at once that there is none.
+    ip("route", "add", "unreachable", "default", "metric", GUARD_METRIC, namespace=inside)
+    for network in (plan.pod_network, plan.service_network):
+        ip("route", "add", str(network), "via", plan.node_address, "dev", plan.host_side)
+
+
+def remove(plan: Plan) -> None:
+    """Remove them; what is not there is removed already."""
+    ip("link", "del", plan.host_side, quiet=True)
+    namespaces.delete(plan.namespace)
+    for network in plan.networks:
+        ip("route", "del", "unreachable", str(network), "metric", GUARD_METRIC, quiet=True)

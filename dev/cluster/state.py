@@ -1,0 +1,116 @@
+"""What is known of each cluster between two commands: one JSON file in its directory.
+
+Others read it too: `read_cluster(name)` tells tests, `make demo` and the testing package where the API server is and
+at which address of this machine pods find what listens here. The file is there from before the first thing is made
+until after the last is removed, so that `down` knows what an interrupted `up` has begun.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from dev.cluster.plan import Plan, require_valid_name
+from penstock.errors import Surroundings
+from penstock.testing.cache import cache_root, locked
+
+FILE = "state.json"
+DEFAULT_NAME = "dev"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster as its state file tells of it."""
+
+    name: str
+    mode: str  # context | kind | k3d | node | kwok
+    reason: str
+    ready: bool
+    kubeconfig: str
+    kubectl: str
+    context: str | None = None
+    # Where this machine is reached by pods and by itself, if it is.
+    host_address: str | None = None
+    # Only where we made them.
+    namespace: str | None = None
+    index: int | None = None
+    api_port: int | None = None
+    # Directories made to mount on, removed when the last cluster goes.
+    made_directories: tuple[str, ...] = ()
+    # Controllers of the root cgroup (v2) that were switched on for us.
+    switched_controllers: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of it is."""
+        return directory_of(self.name)
+
+    @property
+    def plan(self) -> Plan:
+        """Names and addresses, where the cluster is one we made on this machine."""
+        if self.index is None:
+            raise Surroundings("this cluster is not one of this machine", remedy="ask `status`", name=self.name)
+        return Plan(self.name, self.index, self.directory)
+
+    def runs_containers(self) -> bool:
+        """Whether a pod runs a process, or only looks as if it did."""
+        return self.mode != "kwok"
+
+    def write(self) -> Cluster:
+        """Keep it; the file is whole at any moment."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        partial = self.directory / f".{FILE}.partial"
+        partial.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        partial.rename(self.directory / FILE)
+        return self
+
+    def with_(self, **changes: object) -> Cluster:
+        """The same with changes, kept."""
+        return replace(self, **changes).write()  # type: ignore[arg-type]  # names are checked by replace itself
+
+    def forget(self) -> None:
+        """Nothing of it is left."""
+        (self.directory / FILE).unlink(missing_ok=True)
+
+
+def state_root() -> Path:
+    """The directory of what runs now."""
+    named = os.environ.get("PENSTOCK_STATE")
+    return Path(named).absolute() if named else cache_root() / "run"
+
+
+def directory_of(name: str) -> Path:
+    """The directory of one cluster."""
+    return state_root() / f"cluster-{require_valid_name(name)}"
+
+
+def read_cluster(name: str = DEFAULT_NAME) -> Cluster | None:
+    """The cluster of that name, if anything of it may be there."""
+    return _read(directory_of(name) / FILE)
+
+
+def read_clusters() -> list[Cluster]:
+    """All of them."""
+    found = (_read(path) for path in sorted(state_root().glob(f"cluster-*/{FILE}")))
+    return [cluster for cluster in found if cluster is not None]
+
+
+def _read(path: Path) -> Cluster | None:
+    try:
+        told = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    told["made_directories"] = tuple(told["made_directories"])
+    told["switched_controllers"] = tuple(told["switched_controllers"])
+    return Cluster(**told)
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Only one command changes a cluster at a time; others wait for it."""
+    with locked(directory_of(name) / ".lock"):
+        yield
