@@ -73,7 +73,7 @@ class Host:
             try:
                 with self.inside():
                     outcome.append(function())
-            except BaseException as error:  # noqa: BLE001 - it is raised again where it was asked for
+            except BaseException as error:
                 failure.append(error)
 
         thread = threading.Thread(target=on_host, name=f"on {self.name}")

@@ -13,8 +13,9 @@ from pathlib import Path
 from penstock.errors import Surroundings
 from penstock.testing import progress
 from penstock.testing.cache import cached, is_cached
-from penstock.testing.cassandra.jars import VERSION
-from penstock.testing.cassandra.java import Java
+from penstock.testing.cassandra.installation import Installation
+from penstock.testing.cassandra.jars import VERSION, jars
+from penstock.testing.cassandra.java import Java, find_java
 from penstock.testing.cassandra.node import Node
 from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.ownership import temporary_directory
@@ -33,15 +34,22 @@ _LESSONS = (
 )
 
 
-def class_data_archive(java: Java, jars: Path) -> Path | None:
+def find_installation() -> Installation:
+    """The parts, fetched and made when they are not cached yet (about a minute, once)."""
+    java = find_java()
+    directory = jars()
+    return Installation(java, directory, class_data_archive(java, directory))
+
+
+def class_data_archive(java: Java, directory: Path) -> Path | None:
     """The archive for this Java and these jars, made once; none where this Java can not make one (before 13)."""
     if java.major < 13:
         return None
     # The JVM compares the path of each jar as text, so an archive made for another path is of no use.
-    version = f"{VERSION}-java{java.build}-{hashlib.sha256(str(jars).encode()).hexdigest()[:8]}"
+    version = f"{VERSION}-java{java.build}-{hashlib.sha256(str(directory).encode()).hexdigest()[:8]}"
 
     def build(entry: Path) -> None:
-        _learn(java, jars, entry / _FILE)
+        _learn(java, directory, entry / _FILE)
 
     if is_cached("cassandra-archive", version):
         return cached("cassandra-archive", version, build) / _FILE
@@ -49,15 +57,14 @@ def class_data_archive(java: Java, jars: Path) -> Path | None:
         return cached("cassandra-archive", version, build, needs_mb=400) / _FILE
 
 
-def _learn(java: Java, jars: Path, archive: Path) -> None:
+def _learn(java: Java, jar_directory: Path, archive: Path) -> None:
     directory = temporary_directory("penstock-cassandra-")
     native, storage, jmx = server_ports(3)
     place = Place(directory, "127.0.0.1", native, storage, jmx)
     node = Node(
         NodeSettings(),
         place,
-        java=java,
-        jars=jars,
+        installation=Installation(java, jar_directory),
         extra_arguments=(f"-XX:ArchiveClassesAtExit={archive}",),
     )
     try:

@@ -1,4 +1,4 @@
-"""A client of the CQL protocol (v4) small enough to read: says who it is, asks one thing at a time, reads plain values.
+"""A client of the CQL protocol (v4), small enough to read: says who it is, asks one thing at a time, reads values.
 
 It is here because servers are started before any driver is installed: to see that one answers with authentication,
 to make roles and keyspaces, to look from a test at what a node holds. It knows no paging, no pooling, no retries and
@@ -94,7 +94,7 @@ class CqlProbe:
             raise Unavailable("no TLS there", remedy="does it speak TLS?", at=self.point, why=error) from None
 
     def _greet(self) -> None:
-        opcode, body = self._ask(_STARTUP, struct.pack(">H", 1) + _string("CQL_VERSION") + _string("3.0.0"))
+        opcode, _ = self._ask(_STARTUP, struct.pack(">H", 1) + _string("CQL_VERSION") + _string("3.0.0"))
         if opcode == _READY:
             return
         if opcode != _AUTHENTICATE:
@@ -127,10 +127,10 @@ class CqlProbe:
         if flags & 0x02:
             answer.take(16)
         if flags & 0x08:
-            for _ in range(answer.short()):
-                answer.string()
+            for _ in range(answer.uint16()):
+                answer.text()
         if answered == _ERROR:
-            raise _error(answer.int(), answer.string(), self.point)
+            raise _error(answer.int32(), answer.text(), self.point)
         return answered, answer.rest()
 
     def _read(self, count: int) -> bytes:
@@ -171,17 +171,17 @@ class _Reader:
     def rest(self) -> bytes:
         return self._data[self._at :]
 
-    def int(self) -> int:
+    def int32(self) -> int:
         return int.from_bytes(self.take(4), signed=True)
 
-    def short(self) -> int:
+    def uint16(self) -> int:
         return int.from_bytes(self.take(2))
 
-    def string(self) -> str:
-        return self.take(self.short()).decode()
+    def text(self) -> str:
+        return self.take(self.uint16()).decode()
 
-    def bytes(self) -> bytes | None:
-        length = self.int()
+    def value(self) -> bytes | None:
+        length = self.int32()
         return None if length < 0 else self.take(length)
 
 
@@ -222,47 +222,47 @@ _DECODERS: dict[int, Decode] = {
 
 def _type(reader: _Reader) -> Decode:
     """How to read a value of the type that stands next; a type without a plain Python value stays bytes."""
-    kind = reader.short()
+    kind = reader.uint16()
     if kind == 0x00:
-        reader.string()
+        reader.text()
         return _plain
     if kind in {0x20, 0x22}:
         element = _type(reader)
-        return lambda value: [_element(inner, element) for inner in [_Reader(value)] for _ in range(inner.int())]
+        return lambda value: [_element(inner, element) for inner in [_Reader(value)] for _ in range(inner.int32())]
     if kind == 0x21:
         key, mapped = _type(reader), _type(reader)
-        return lambda value: dict(
-            (_element(inner, key), _element(inner, mapped)) for inner in [_Reader(value)] for _ in range(inner.int())
-        )
+        return lambda value: {
+            _element(inner, key): _element(inner, mapped) for inner in [_Reader(value)] for _ in range(inner.int32())
+        }
     if kind == 0x30:
-        reader.string(), reader.string()
-        for _ in range(reader.short()):
-            reader.string()
+        reader.text(), reader.text()
+        for _ in range(reader.uint16()):
+            reader.text()
             _type(reader)
         return _plain
     if kind == 0x31:
-        elements = [_type(reader) for _ in range(reader.short())]
+        elements = [_type(reader) for _ in range(reader.uint16())]
         return lambda value: tuple(_element(inner, one) for inner in [_Reader(value)] for one in elements)
     return _DECODERS.get(kind, _plain)
 
 
 def _element(reader: _Reader, decode: Decode) -> object:
-    value = reader.bytes()
+    value = reader.value()
     return None if value is None else decode(value)
 
 
 def _rows(reader: _Reader) -> list[Row]:
-    if reader.int() != _ROWS:
+    if reader.int32() != _ROWS:
         return []
-    flags, count = reader.int(), reader.int()
+    flags, count = reader.int32(), reader.int32()
     if flags & 0x02:
-        reader.bytes()
+        reader.value()
     if flags & 0x01:
-        reader.string(), reader.string()
+        reader.text(), reader.text()
     columns: list[tuple[str, Decode]] = []
     for _ in range(count):
         if not flags & 0x01:
-            reader.string(), reader.string()
-        name = reader.string()
+            reader.text(), reader.text()
+        name = reader.text()
         columns.append((name, _type(reader)))
-    return [{name: _element(reader, decode) for name, decode in columns} for _ in range(reader.int())]
+    return [{name: _element(reader, decode) for name, decode in columns} for _ in range(reader.int32())]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.testing.cassandra.archive import class_data_archive
-from penstock.testing.cassandra.jars import jars
-from penstock.testing.cassandra.java import Java, find_java
+from penstock.testing.cassandra.java import Java
 from penstock.testing.cassandra.settings import NodeSettings, Profile
 
 
@@ -17,15 +15,13 @@ class Installation:
 
     java: Java
     jars: Path
-    archive: Path | None
+    archive: Path | None = None
+
+    @property
+    def class_path(self) -> str:
+        """The jars in a fixed order, and no directory: with one the JVM silently skips its class-data archive."""
+        return ":".join(str(jar) for jar in sorted(self.jars.glob("*.jar")))
 
     def archive_for(self, settings: NodeSettings) -> Path | None:
         """The archive where a fast start is what counts; benchmarks run a JVM as production does."""
         return self.archive if settings.profile is Profile.FUNCTIONAL else None
-
-
-def installation() -> Installation:
-    """The parts, fetched and made when they are not cached yet (about a minute, once)."""
-    java = find_java()
-    directory = jars()
-    return Installation(java, directory, class_data_archive(java, directory))

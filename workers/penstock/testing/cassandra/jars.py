@@ -6,6 +6,7 @@ nothing is kept twice.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -42,11 +43,6 @@ def jars() -> Path:
         return cached("cassandra", VERSION, _fetch, needs_mb=400)
 
 
-def class_path(directory: Path) -> str:
-    """The jars in a fixed order, and no directory: with one the JVM silently skips its class-data archive."""
-    return ":".join(str(jar) for jar in sorted(directory.glob("*.jar")))
-
-
 def _fetch(entry: Path) -> None:
     maven = require_program(
         "mvn", remedy="install Maven (Debian: apt-get install maven); it fetches Cassandra's jars"
@@ -70,19 +66,13 @@ def _fetch(entry: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env=_maven_environment(java.program),
+        env={**os.environ, "JAVA_HOME": str(java.program.parent.parent)},
     )
     if done.returncode != 0:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
     if not (entry / f"cassandra-all-{VERSION}.jar").is_file():
         raise Surroundings("Maven brought no Cassandra", remedy="see what `mvn` is on this machine", program=maven)
-
-
-def _maven_environment(java: Path) -> dict[str, str]:
-    import os
-
-    return {**os.environ, "JAVA_HOME": str(java.parent.parent)}
 
 
 def maven_failure(said: str) -> Surroundings:

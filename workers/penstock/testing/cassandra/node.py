@@ -17,8 +17,7 @@ from penstock.testing import namespaces
 from penstock.testing.cassandra import security, settings
 from penstock.testing.cassandra.connection import Connection, ContactPoint, TlsFiles
 from penstock.testing.cassandra.cql_probe import CqlProbe, Row
-from penstock.testing.cassandra.jars import class_path
-from penstock.testing.cassandra.java import Java
+from penstock.testing.cassandra.installation import Installation
 from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.processes import Server
 
@@ -34,9 +33,7 @@ class Node:
         node_settings: NodeSettings,
         place: Place,
         *,
-        java: Java,
-        jars: Path,
-        archive: Path | None = None,
+        installation: Installation,
         namespace: str | None = None,
         client_tls: TlsFiles | None = None,
         pid_file: Path | None = None,
@@ -45,8 +42,7 @@ class Node:
         self.settings = node_settings
         self.place = place
         self.namespace = namespace
-        self._java = java
-        self._jars = jars
+        self._installation = installation
         self.connection = Connection(
             contact_points=(ContactPoint(place.address, place.native_port),),
             data_center=node_settings.data_center,
@@ -58,10 +54,10 @@ class Node:
         self.server = Server(
             f"cassandra {place.address}:{place.native_port}",
             [
-                str(java.program),
-                *settings.server_arguments(node_settings, place, archive=archive),
+                str(installation.java.program),
+                *settings.server_arguments(node_settings, place, archive=installation.archive_for(node_settings)),
                 *extra_arguments,
-                *("-cp", class_path(jars), "org.apache.cassandra.service.CassandraDaemon"),
+                *("-cp", installation.class_path, "org.apache.cassandra.service.CassandraDaemon"),
             ],
             log=place.directory / "system.log",
             cwd=place.directory,
@@ -170,9 +166,14 @@ class Node:
         tool = "org.apache.cassandra.tools.NodeTool"
         tmp = self.place.directory / "tmp"
         argv = [
-            *(str(self._java.program), *settings.module_arguments(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *(
+                str(self._installation.java.program),
+                *settings.module_arguments(),
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
+            ),
             *(f"-Djava.io.tmpdir={tmp}", f"-Duser.home={tmp}", f"-Dcassandra.storagedir={self.place.directory}"),
-            *(f"-Dlogback.configurationFile={tmp / 'none.xml'}", "-cp", class_path(self._jars), tool),
+            *(f"-Dlogback.configurationFile={self._quiet_logging()}", "-cp", self._installation.class_path, tool),
             *("-h", "127.0.0.1", "-p", str(self.place.jmx_port), *arguments),
         ]
         if self.namespace is not None:
@@ -181,6 +182,12 @@ class Node:
         if done.returncode != 0:
             raise Unavailable("nodetool failed", said=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0])
         return done.stdout
+
+    def _quiet_logging(self) -> Path:
+        """Without a configuration of its own a tool would log each step of its libraries to its output."""
+        file = self.place.directory / "quiet.xml"
+        file.write_text('<configuration><root level="OFF"/></configuration>\n')
+        return file
 
 
 _REASONS = (

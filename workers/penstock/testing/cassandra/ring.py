@@ -15,9 +15,10 @@ from types import TracebackType
 
 from penstock.errors import PenstockError, Refused, Unavailable
 from penstock.testing.cache import require_room
+from penstock.testing.cassandra.archive import find_installation
 from penstock.testing.cassandra.connection import Connection
 from penstock.testing.cassandra.cql_probe import Row
-from penstock.testing.cassandra.installation import Installation, installation
+from penstock.testing.cassandra.installation import Installation
 from penstock.testing.cassandra.java import require_memory
 from penstock.testing.cassandra.node import START_TIMEOUT_S, Node
 from penstock.testing.cassandra.settings import NodeSettings, Place, evenly_spaced_tokens
@@ -28,6 +29,8 @@ from penstock.testing.ports import server_ports
 from penstock.testing.processes import wait_until
 
 _ROOM_MB_PER_NODE = 400
+_ASK_ROLES = "SELECT * FROM system_auth.roles"
+_ASK_HISTORY = "SELECT * FROM system_distributed.parent_repair_history"
 _SCHEMA_VERBS = ("CREATE", "ALTER", "DROP")
 _NATIVE, _STORAGE, _JMX = 9042, 7000, 7199
 
@@ -51,7 +54,7 @@ class Ring:
     ) -> Ring:
         """Nodes on 127.0.0.1, 127.0.0.2 and so on, and return when each can reach all."""
         wanted = _with_tls(settings, tls, require_client_auth=require_client_auth)
-        parts = installation()
+        parts = find_installation()
         require_memory(wanted.memory_mb * nodes)
         addresses = [f"127.0.0.{number + 1}" for number in range(nodes)]
         native, storage, *jmx = server_ports(2 + nodes, addresses)
@@ -155,7 +158,7 @@ class HostedRing(Ring):
     ) -> HostedRing:
         """A node a network namespace, and return when each can reach all. Needs root."""
         wanted = settings or NodeSettings()
-        parts = installation()
+        parts = find_installation()
         require_memory(wanted.memory_mb * nodes)
         directory = _directory(nodes)
         network = Network(directory)
@@ -225,9 +228,7 @@ def _node(
     return Node(
         settings,
         place,
-        java=parts.java,
-        jars=parts.jars,
-        archive=parts.archive_for(settings),
+        installation=parts,
         namespace=namespace,
         client_tls=None if tls is None else tls.client(),
     )
@@ -235,9 +236,9 @@ def _node(
 
 def _cannot_reach_all(node: Node) -> PenstockError | None:
     """Why a read of what every node holds does not get all answers; None when it does."""
-    table = "system_auth.roles" if node.settings.authentication else "system_distributed.parent_repair_history"
+    asked = _ASK_ROLES if node.settings.authentication else _ASK_HISTORY
     try:
-        node.cql(f"SELECT * FROM {table}", consistency="ALL")
+        node.cql(asked, consistency="ALL")
         peers = node.cql("SELECT peer FROM system.peers")
     except (Unavailable, Refused) as error:
         return error

@@ -1,4 +1,4 @@
-"""One node that serves alone: for a test session in a directory that goes with it, or kept by name across commands."""
+"""One node that serves alone: for a test session in a directory that goes with it, or kept by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.testing.cache import require_room
+from penstock.testing.cassandra.archive import find_installation
 from penstock.testing.cassandra.connection import Connection
 from penstock.testing.cassandra.cql_probe import Row
-from penstock.testing.cassandra.installation import installation
 from penstock.testing.cassandra.java import require_memory
 from penstock.testing.cassandra.node import START_TIMEOUT_S, Node
 from penstock.testing.cassandra.settings import NodeSettings, Place
@@ -42,7 +42,7 @@ class Cassandra:
         wanted = settings or NodeSettings()
         if tls is not None:
             wanted = replace(wanted, tls=tls.server(require_client_auth=require_client_auth))
-        parts = installation()
+        parts = find_installation()
         require_memory(wanted.memory_mb)
         directory = temporary_directory("penstock-cassandra-")
         require_room(directory, _ROOM_MB)
@@ -50,9 +50,7 @@ class Cassandra:
         node = Node(
             wanted,
             Place(directory, address, native, storage, jmx),
-            java=parts.java,
-            jars=parts.jars,
-            archive=parts.archive_for(wanted),
+            installation=parts,
             client_tls=None if tls is None else tls.client(),
         )
         started = cls(node, directory)
