@@ -1,0 +1,1 @@
+"""A queue ordered by time: docs/protocols/timeline.md."""
