@@ -111,7 +111,7 @@ class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
     async def put(self, messages: Sequence[Message]) -> list[str]:
-        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its message's id."""
+        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
         ...
 
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
