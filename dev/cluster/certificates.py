@@ -26,7 +26,7 @@ def wanted(*, node_name: str, addresses: Sequence[str]) -> list[dict[str, object
             "hosts": list(hosts),
         }
 
-    service = "kubernetes.default.svc.cluster.local".split(".")
+    service = ["kubernetes", "default", "svc", "cluster", "local"]
     names = ["localhost", *(".".join(service[:length]) for length in (1, 2, 3, 5))]
     return [
         one("apiserver", "kube-apiserver", hosts=[*names, *addresses]),

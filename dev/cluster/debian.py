@@ -172,7 +172,7 @@ def _write_wrappers(bundle: Bundle, directory: Path) -> None:
         for pattern in ("usr/lib/*-linux-*", "lib/*-linux-*")
         for path in directory.glob(pattern)
     )
-    lines = ["#!/bin/sh", 'root=${0%/*}/..']
+    lines = ["#!/bin/sh", "root=${0%/*}/.."]
     if libraries:
         lines.append(f'export LD_LIBRARY_PATH="{":".join(libraries)}"')
     for variable, pattern in bundle.variables:

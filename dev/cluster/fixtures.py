@@ -1,0 +1,72 @@
+"""pytest fixtures: a Kubernetes for the session, and a namespace for each test.
+
+The cluster of the tests has a name of its own, so that a developer's is not disturbed. One that runs is used and left
+running; one that had to be started is ended with the session. PENSTOCK_TEST_CONTEXT names another cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from dev.cluster import lifecycle
+from dev.cluster.kubectl import Kubectl
+from dev.cluster.state import Cluster
+
+TEST_CLUSTER = "test"
+
+
+@dataclass(frozen=True)
+class KubernetesUnderTest:
+    """The cluster that tests run on."""
+
+    cluster: Cluster
+    kubectl: Kubectl
+
+    @property
+    def host_address(self) -> str | None:
+        """Where this machine is reached by pods and by itself alike, if it is."""
+        return self.cluster.host_address
+
+    def runs_containers(self) -> bool:
+        """Whether pods run."""
+        return self.cluster.runs_containers()
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[KubernetesUnderTest]:
+    """A real API server, and on most machines a real node."""
+    context = os.environ.get("PENSTOCK_TEST_CONTEXT")
+    name = TEST_CLUSTER if context is None else f"{TEST_CLUSTER}-named"
+    was_up = lifecycle.is_up(name)
+    cluster = lifecycle.up(name, context=context)
+    try:
+        yield KubernetesUnderTest(cluster, lifecycle.client(cluster))
+    finally:
+        if not was_up:
+            lifecycle.down(name)
+
+
+@pytest.fixture
+def k8s_namespace(kubernetes: KubernetesUnderTest, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """A namespace of the test's own, as a client bound to it; deleted afterwards."""
+    name = namespace_for(request.node.name, secrets.token_hex(3))
+    kubernetes.kubectl.run("create", "namespace", name)
+    here = kubernetes.kubectl.in_namespace(name)
+    # A pod made before the controllers have added its account would be refused.
+    here.wait_for("serviceaccount", "default", lambda _: True, what="is there")
+    try:
+        yield here
+    finally:
+        kubernetes.kubectl.delete("namespace", name, wait=False)
+
+
+def namespace_for(test: str, unique: str) -> str:
+    """A namespace's name that tells the test it belongs to."""
+    readable = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-")
+    return f"{readable}-{unique}" if readable else f"t-{unique}"

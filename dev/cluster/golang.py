@@ -138,7 +138,12 @@ def _go(arguments: list[str], *, cwd: Path, environment: Mapping[str, str], what
     cwd.mkdir(parents=True, exist_ok=True)
     # A build may take every core for minutes; the machine should stay usable meanwhile.
     done = subprocess.run(
-        ["nice", "-n", "5", "go", *arguments], cwd=cwd, env=dict(environment), capture_output=True, text=True, check=False
+        ["nice", "-n", "5", "go", *arguments],
+        cwd=cwd,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise Surroundings("a Go program did not build", remedy=remedy_for(done.stderr), program=what)
@@ -153,7 +158,9 @@ def remedy_for(output: str) -> str:
         return "the disk is full: free 8 GB, or set PENSTOCK_CACHE (and TMPDIR) to a directory on another disk"
     if re.search(r"checksum mismatch|SECURITY ERROR", output):
         return f"a downloaded module is not the pinned one; do not use it: {last}"
-    if re.search(r"dial tcp|no such host|i/o timeout|connection refused|TLS handshake|proxyconnect|Forbidden", output):
+    if re.search(
+        r"dial tcp|no such host|i/o timeout|connection refused|TLS handshake|proxyconnect|Forbidden", output
+    ):
         return f"the Go module proxy did not answer; check the network and GOPROXY: {last}"
     if "signal: killed" in output:
         return "the machine ran out of memory; a build of Kubernetes takes 2.5 GB"

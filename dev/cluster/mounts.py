@@ -2,8 +2,8 @@
 
 Nothing that runtime and kubelet mount is ever seen by the rest of the machine, so that nothing has to be unmounted,
 not even after a kill -9 of everything. The few directories that their sources name outright are covered by private
-ones, and so are the kernel settings that a kubelet would change for the whole machine: it finds what it wants in files
-of ours, and the machine keeps its own.
+ones, and so are the kernel settings that a kubelet would change for the whole machine: it finds what it wants in
+files of ours, and the machine keeps its own.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def script(plan: Plan, pause: Path) -> str:
     """What is mounted, in the order in which it has to be."""
     lines = ["mount --make-rshared /"]
     lines += [f"mount -t tmpfs -o mode=0711 penstock {directory}" for directory in _COVERED_BY_MEMORY]
-    for directory, ours in _COVERED_BY_DIRECTORY.items():
-        lines.append(f"mount --bind {shlex.quote(str(plan.directory / ours))} {directory}")
+    for directory, name in _COVERED_BY_DIRECTORY.items():
+        lines.append(f"mount --bind {shlex.quote(str(plan.directory / name))} {directory}")
     for setting in _KERNEL_SETTINGS:
         ours = plan.settings / "kernel" / setting
         lines.append(f"[ ! -e /proc/sys/{setting} ] || mount --bind {shlex.quote(str(ours))} /proc/sys/{setting}")

@@ -1,8 +1,8 @@
 """The network of a local cluster: a namespace, a link to it, and routes that never lead out of this machine.
 
-Node, control plane and pods live in the namespace, which has no way out but the link to this machine, and this machine does not
-forward. Guard routes stand behind the real ones: where a link is gone, packets for its networks are refused here
-instead of following the default route.
+Node, control plane and pods live in the namespace, which has no way out but the link to this machine, and this
+machine does not forward. Guard routes stand behind the real ones: where a link is gone, packets for its networks are
+refused here instead of following the default route.
 """
 
 from __future__ import annotations

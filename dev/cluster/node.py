@@ -1,4 +1,4 @@
-"""A local cluster with a real node: control plane, containerd, kubelet, kube-proxy and DNS, in namespaces of their own.
+"""A local cluster with a real node: control plane, containerd, kubelet, kube-proxy, DNS, in namespaces of their own.
 
 Needs root. Everything lives in one network namespace (`network`), one mount namespace (`mounts`) and one cgroup
 (`cgroups`), so that `take_down` can end exactly what `bring_up` began, whatever has become of it meanwhile. The state
@@ -81,10 +81,10 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
         _started(node, "containerd", ["containerd", "--config", str(plan.settings / "containerd.toml")]),
         _started(node, "forward", _forward(plan, port), inside=False),
     ]
-    _wait("containerd answers", servers, node.store.answers)
+    await_ready("containerd answers", servers, node.store.answers)
     node.store.load_pause(node.programs["pause"] / "pause")
     api = Api(port, plan.certificates)
-    _wait("the API server is ready", servers, api.ready)
+    await_ready("the API server is ready", servers, api.ready)
     servers += [
         _started(node, "kubelet", settings.kubelet(plan, node.programs["hyperkube"])),
         _started(node, "kube-controller-manager", settings.controllers(node.control)),
@@ -98,8 +98,10 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
     ]
     for wanted in settings.dns_objects(plan):
         api.apply(wanted)
-    _wait("the node is Ready", servers, lambda: node_ready(api, plan.node_name))
-    _wait("pods can be made", servers, lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None)
+    await_ready("the node is Ready", servers, lambda: node_ready(api, plan.node_name))
+    await_ready(
+        "pods can be made", servers, lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+    )
     return cluster.with_(ready=True)
 
 
@@ -149,7 +151,6 @@ def _prepare(node: Node, cluster: Cluster) -> Cluster:
     if port_taken("127.0.0.1", port):
         port = free_port()
     cluster = cluster.with_(api_port=port, made_directories=mounts.make_mount_points())
-    network.make(plan)
     cluster = cluster.with_(switched_controllers=cgroups.make(plan.cgroup))
     mounts.write_sources(plan)
     certificates.require_made(
@@ -206,7 +207,7 @@ def _start_holder(node: Node) -> Server:
     holder.argv = cgroups.enter(plan.cgroup, ["nsenter", f"--net={namespaces.NAMES / plan.namespace}", *holder.argv])
     holder.namespace = None
     holder.start()
-    _wait("the namespaces are made", [holder], lambda: mounts.is_made(holder))
+    await_ready("the namespaces are made", [holder], lambda: mounts.is_made(holder))
     # In the network namespace, so that the machine's own setting stays as it is.
     inside = namespaces.enter(plan.namespace, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
     forwarding = Server("forwarding", inside, log=plan.logs / "holder.log")
@@ -227,7 +228,7 @@ def _started(node: Node, name: str, argv: list[str], *, inside: bool = True) -> 
     return server
 
 
-def _wait(what: str, servers: list[Server], holds: Callable[[], bool]) -> None:
+def await_ready(what: str, servers: list[Server], holds: Callable[[], bool]) -> None:
     """Until it holds; a process that ends meanwhile is told with the last errors it wrote."""
 
     def ended() -> Server | None:

@@ -180,9 +180,7 @@ def image_digest(layers: Sequence[Layer], run: Run) -> str:
     return digest_of(build_manifest(layers, build_config(layers, run, os.uname().machine)))
 
 
-def write_image(
-    path: Path, tag: str, layers: Sequence[Layer], run: Run, *, without: Collection[str] = ()
-) -> str:
+def write_image(path: Path, tag: str, layers: Sequence[Layer], run: Run, *, without: Collection[str] = ()) -> str:
     """Write the archive and tell its digest; layers that the reader has already may be left out of it."""
     machine = os.uname().machine
     config = build_config(layers, run, machine)

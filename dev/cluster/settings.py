@@ -37,7 +37,16 @@ class ControlPlane:
 def for_node(plan: Plan, programs: Path) -> ControlPlane:
     """In a network namespace of its own every port is free: the usual ones."""
     return ControlPlane(
-        programs, plan.certificates, plan.settings, plan.directory / "etcd", API_PORT, ETCD_PORT, 2380, 10257, 10259, plan
+        programs,
+        plan.certificates,
+        plan.settings,
+        plan.directory / "etcd",
+        API_PORT,
+        ETCD_PORT,
+        2380,
+        10257,
+        10259,
+        plan,
     )
 
 
@@ -200,7 +209,7 @@ def proxy_file(plan: Plan) -> dict[str, Any]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
-        "bindAddress": "0.0.0.0",
+        "bindAddress": "0.0.0.0",  # noqa: S104  # of a network namespace that only this machine reaches
         "healthzBindAddress": "127.0.0.1:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "clientConnection": {"kubeconfig": f"{plan.settings}/kube-proxy.kubeconfig"},

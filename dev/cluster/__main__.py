@@ -1,0 +1,168 @@
+"""The command line: `python3 -m dev.cluster up|down|status|build|image|kubectl`, from the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dev.cluster import foreign, image, lifecycle
+from dev.cluster.base_image import base_image
+from dev.cluster.choice import MODES
+from dev.cluster.debian import NODE, unpacked
+from dev.cluster.images import ImageStore, told
+from dev.cluster.programs import EXTRAS, require_built
+from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
+from penstock.errors import PenstockError, SpecError, Surroundings
+from penstock.testing.progress import say
+
+
+def parser() -> argparse.ArgumentParser:
+    """What may be asked."""
+    top = argparse.ArgumentParser(prog="python3 -m dev.cluster", description="A real Kubernetes for development.")
+    commands = top.add_subparsers(dest="command", required=True)
+
+    def command(name: str, told: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=told, description=told)
+        made.add_argument("--name", default=DEFAULT_NAME, help=f"which cluster (default: {DEFAULT_NAME})")
+        return made
+
+    up = command("up", "start it, unless it is up")
+    up.add_argument(
+        "--context", default=os.environ.get("CONTEXT") or None, help="use this context of your kubeconfig"
+    )
+    up.add_argument("--mode", choices=MODES[1:], help="insist on one kind of cluster")
+    down = command("down", "end exactly what was started")
+    down.add_argument("--purge", action="store_true", help="throw its images and certificates away too")
+    status = command("status", "what is up")
+    status.add_argument("--all", action="store_true", help="every cluster")
+    build = command("build", "build all that `up` and `image` need, and start nothing")
+    build.add_argument("--mode", choices=MODES[1:], help="for one kind of cluster")
+    build.add_argument(
+        "--with", dest="extras", default="", help=f"also build, with commas between: {', '.join(EXTRAS)}"
+    )
+    make = command("image", "build an image of the working tree and import it into the cluster")
+    make.add_argument("--archive", type=Path, help="write the OCI archive here")
+    make.add_argument("--import", dest="imported", type=Path, help="import this archive instead of building one")
+    kubectl = command("kubectl", "kubectl on it: python3 -m dev.cluster kubectl get pods")
+    kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    return top
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do it; a mistake is one line."""
+    asked = parser().parse_args(arguments)
+    try:
+        return int(COMMANDS[asked.command](asked) or 0)
+    except PenstockError as error:
+        say(f"dev.cluster: {error}", to=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def run_up(asked: argparse.Namespace) -> None:
+    """Start it."""
+    lifecycle.up(asked.name, context=asked.context, mode=asked.mode)
+
+
+def run_down(asked: argparse.Namespace) -> None:
+    """End it."""
+    if not lifecycle.down(asked.name, purge=asked.purge):
+        say(f"cluster {asked.name}: is not up")
+
+
+def run_status(asked: argparse.Namespace) -> int:
+    """Tell of it; the exit code tells whether it is up."""
+    there = read_clusters() if asked.all else [each for each in [read_cluster(asked.name)] if each is not None]
+    for cluster in there:
+        say(lifecycle.describe(cluster))
+    if not there:
+        say("no cluster is up" if asked.all else f"cluster {asked.name}: is not up")
+    return 0 if there and all(lifecycle.is_up(cluster.name) for cluster in there) else 1
+
+
+def run_build(asked: argparse.Namespace) -> None:
+    """Fill the cache."""
+    wanted = [name for name in asked.extras.split(",") if name]
+    unknown = [name for name in wanted if name not in EXTRAS]
+    if unknown:
+        raise SpecError("nothing is built by that name", remedy=f"there are: {', '.join(EXTRAS)}", name=unknown[0])
+    choice = lifecycle.build(asked.mode)
+    if choice.mode == "node":
+        base_image()
+    for name, directory in require_built(EXTRAS[name] for name in wanted).items():
+        say(f"  {name}: {directory / name}")
+
+
+def run_image(asked: argparse.Namespace) -> None:
+    """Build it, and make it known to the cluster if one is up."""
+    cluster = read_cluster(asked.name)
+    if cluster is not None and not lifecycle.is_up(asked.name):
+        cluster = None
+    if asked.imported is not None:
+        _import(_required(cluster, asked.name), asked.imported)
+        return
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
+        built = image.build_image(Path(scratch))
+        archive = asked.archive or Path(scratch) / "image.tar"
+        foreign_cluster = cluster is not None and cluster.mode in ("kind", "k3d")
+        if asked.archive is not None or foreign_cluster:
+            say(f"  {archive}: {image.write_archive(built, archive)}")
+        if cluster is None:
+            if asked.archive is None:
+                raise Surroundings(
+                    "no cluster is up to import the image into",
+                    remedy="start one (make cluster), or write the image to a file: --archive FILE",
+                    name=asked.name,
+                )
+        elif cluster.mode == "node":
+            sent = ImageStore(cluster.plan, unpacked(NODE)).load(built.tag, built.layers, built.run)
+            say(told(built.tag, sent, time.monotonic() - started))
+        elif foreign_cluster:
+            foreign.load_archive(cluster, archive)
+        else:
+            say(f"  {built.tag}: built, but this cluster ({cluster.mode}) can not be given images from here")
+
+
+def _import(cluster: Cluster, archive: Path) -> None:
+    if not archive.is_file():
+        raise SpecError(
+            "there is no such archive", remedy="name an OCI archive or one of `docker save`", path=archive
+        )
+    if cluster.mode == "node":
+        ImageStore(cluster.plan, unpacked(NODE)).load_archive(archive)
+    else:
+        foreign.load_archive(cluster, archive)
+    say(f"  {archive}: imported")
+
+
+def _required(cluster: Cluster | None, name: str) -> Cluster:
+    if cluster is None:
+        raise Surroundings("the cluster is not up", remedy="start it: make cluster", name=name)
+    return cluster
+
+
+def run_kubectl(asked: argparse.Namespace) -> int:
+    """kubectl, with its own output and exit code."""
+    cluster = _required(read_cluster(asked.name), asked.name)
+    return subprocess.run(lifecycle.client(cluster).command(*asked.arguments), check=False).returncode
+
+
+COMMANDS = {
+    "up": run_up,
+    "down": run_down,
+    "status": run_status,
+    "build": run_build,
+    "image": run_image,
+    "kubectl": run_kubectl,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+"""The lowest layer of our images: a small Debian with Python, made by debootstrap, once for each release.
+
+Needs root (debootstrap enters what it makes). Nothing of it stays mounted, since it works in a mount namespace of its
+own. Which mirror serves the packages is the machine's own affair: apt is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.cluster.debian import DEBOOTSTRAP, release, unpacked
+from dev.cluster.oci import Layer, Source, read_layer, write_layer
+from penstock.errors import Surroundings
+from penstock.testing.cache import cached, is_cached
+from penstock.testing.namespaces import require_root
+from penstock.testing.progress import step
+
+NAME = "image-base"
+VERSION = "1"
+INCLUDED = ("python3", "ca-certificates")
+# What a container never reads, and what differs from one making to the next.
+WITHOUT = (
+    "/var/cache",
+    "/var/lib/apt/lists",
+    "/var/log",
+    "/usr/share/doc",
+    "/usr/share/man",
+    "/usr/share/info",
+    "/usr/share/locale",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/debootstrap",
+    "/etc/resolv.conf",
+    "/etc/hostname",
+    "/etc/machine-id",
+)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The base layer, and the Python in it."""
+
+    layer: Layer
+    python: str
+
+
+def base_image() -> Base:
+    """The base of our images, made when it is not in the cache yet."""
+    version = f"{release()}-{VERSION}"
+    if not is_cached(NAME, version):
+        require_root("an image of the working tree")
+        with step(f"making the base image with debootstrap ({release()})", expect_s=100):
+            cached(NAME, version, _make, needs_mb=1500)
+    directory = cached(NAME, version, _make)
+    layer = Layer(
+        directory / "layer.tar",
+        (directory / "digest").read_text().strip(),
+        (directory / "layer.tar").stat().st_size,
+    )
+    return Base(layer, (directory / "python").read_text().strip())
+
+
+def _make(directory: Path) -> None:
+    root = directory / "root"
+    log = directory / "debootstrap.log"
+    packages = unpacked(DEBOOTSTRAP)
+    environment = {**os.environ, "PATH": f"{packages / 'bin'}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    environment.setdefault("http_proxy", apt_proxy(_answer_of(["apt-config", "dump", "Acquire::http::Proxy"])))
+    script = "mount --make-rprivate / && exec " + " ".join(
+        [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={','.join(INCLUDED)}",
+            release(),
+            f'"{root}"',
+            f'"{mirror()}"',
+        ]
+    )
+    with log.open("w") as output:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script],
+            stdout=output,
+            stderr=output,
+            env={name: value for name, value in environment.items() if value},
+            check=False,
+        )
+    if done.returncode != 0:
+        lines = [line for line in log.read_text().splitlines() if line.startswith("E:")] or ["(see apt's sources)"]
+        raise Surroundings(
+            "debootstrap could not make a base image",
+            remedy="check the network, apt's sources and the room on the disk",
+            answer=lines[-1],
+        )
+    pythons = sorted(path.name for path in (root / "usr" / "bin").glob("python3.*") if path.name[8:].isdigit())
+    layer = write_layer(directory / "layer.tar", [Source(root, "/", owner=None, without=WITHOUT)])
+    (directory / "digest").write_text(layer.digest)
+    (directory / "python").write_text(pythons[0].removeprefix("python"))
+    shutil.rmtree(root)
+    assert read_layer(layer.path) == layer, "the layer on the disk is the one that was written"
+
+
+def mirror() -> str:
+    """Where the machine gets the packages of its own release from."""
+    answer = _answer_of(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Identifier: Packages"])
+    found = mirror_of(answer, release())
+    if found is None:
+        raise Surroundings(
+            "apt does not say where this release's packages come from",
+            remedy="check /etc/apt/sources.list",
+            release=release(),
+        )
+    return found
+
+
+def mirror_of(answer: str, codename: str) -> str | None:
+    """The mirror of a release in what `apt-get indextargets` writes."""
+    for line in answer.splitlines():
+        place, _, name = line.partition(" ")
+        if name.strip() == codename and place.startswith("http"):
+            return place
+    return None
+
+
+def apt_proxy(answer: str) -> str:
+    """The proxy in what `apt-config dump` writes, or nothing."""
+    found = re.search(r'^Acquire::http::Proxy "(http[^"]*)";', answer, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _answer_of(argv: list[str]) -> str:
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        raise Surroundings(
+            "images are made from Debian's packages, and there is no apt here",
+            remedy="build the image with Docker (Dockerfile), and name your cluster: CONTEXT=name",
+            program=argv[0],
+        ) from None

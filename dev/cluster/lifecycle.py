@@ -1,0 +1,179 @@
+"""Up, down, status: one cluster by its name, whatever it is made of. What the command line and the fixtures call.
+
+`up` on a cluster that is up says so and changes nothing; `down` may be called at any time, and again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+
+from dev.cluster import foreign, loopback, network, node
+from dev.cluster.choice import Choice, Mode, decide_source
+from dev.cluster.debian import NODE, unpacked
+from dev.cluster.kubectl import Kubectl
+from dev.cluster.plan import Plan
+from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
+from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
+from dev.cluster.surroundings import find_kubectl, look_around
+from penstock.errors import Conflict, Surroundings
+from penstock.testing.progress import duration, say
+
+
+def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | None = None) -> Cluster:
+    """The cluster of that name, started unless it is up."""
+    with one_at_a_time(name):
+        there = read_cluster(name)
+        if there is not None and _is_up(there):
+            return _keep(there, context, mode)
+        if there is not None:
+            say(f"cluster {name}: what is left of an earlier one is ended first")
+            _take_down(there)
+        choice = decide_source(look_around(context, mode))
+        say(f"cluster {name}: {told_choice(choice)}")
+        started = time.monotonic()
+        cluster = _start(name, choice)
+        say(f"cluster {name}: up after {duration(time.monotonic() - started)}; {use(cluster)}")
+        return cluster
+
+
+def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
+    """End it; the answer is whether there was anything to end. `purge` throws its images away too."""
+    with one_at_a_time(name):
+        there = read_cluster(name)
+        if there is not None:
+            started = time.monotonic()
+            _take_down(there)
+            say(f"cluster {name}: ended ({duration(time.monotonic() - started)})")
+        if purge:
+            shutil.rmtree(directory_of(name), ignore_errors=True)
+        return there is not None
+
+
+def is_up(name: str = DEFAULT_NAME) -> bool:
+    """Whether it is there and answers."""
+    there = read_cluster(name)
+    return there is not None and _is_up(there)
+
+
+def build(mode: Mode | None = None) -> Choice:
+    """Have in the cache all that `up` would need, without starting anything."""
+    choice = decide_source(look_around(None, mode))
+    say(f"  {told_choice(choice)}")
+    if choice.mode == "node":
+        require_built(FOR_A_NODE)
+        unpacked(NODE)
+    elif choice.mode == "kwok":
+        require_built(WITHOUT_ROOT)
+    return choice
+
+
+def client(cluster: Cluster) -> Kubectl:
+    """A client for it."""
+    return Kubectl(cluster.kubectl, cluster.kubeconfig, cluster.context)
+
+
+def told_choice(choice: Choice) -> str:
+    """The choice as a person reads it."""
+    return f"{choice.context or choice.mode}: {choice.reason}"
+
+
+def use(cluster: Cluster) -> str:
+    """What a person does to use it."""
+    return f"export KUBECONFIG={cluster.kubeconfig}"
+
+
+def _keep(there: Cluster, context: str | None, mode: Mode | None) -> Cluster:
+    if (context is not None and there.context != context) or (mode is not None and there.mode != mode):
+        raise Conflict(
+            "the cluster is up already, and it is another one",
+            remedy=f"end it first: python3 -m dev.cluster down --name {there.name}",
+            name=there.name,
+            is_a=there.context or there.mode,
+        )
+    say(f"cluster {there.name}: up already ({there.context or there.mode}); {use(there)}")
+    return there
+
+
+def _is_up(cluster: Cluster) -> bool:
+    if cluster.mode == "node":
+        return node.is_up(cluster)
+    return loopback.is_up(cluster) if cluster.mode == "kwok" else foreign.is_up(cluster)
+
+
+def _start(name: str, choice: Choice) -> Cluster:
+    cluster = Cluster(
+        name=name,
+        mode=choice.mode,
+        reason=choice.reason,
+        ready=False,
+        kubeconfig=str(directory_of(name) / "kubeconfig"),
+        kubectl=find_kubectl() or "",
+        context=choice.context,
+    )
+    try:
+        if choice.mode == "node":
+            return _start_node(cluster)
+        if choice.mode == "kwok":
+            programs = require_built(WITHOUT_ROOT)
+            return loopback.bring_up(cluster.with_(kubectl=_our_kubectl()), programs)
+        if not cluster.kubectl:
+            cluster = cluster.with_(kubectl=str(require_built([HYPERKUBE])["hyperkube"] / "kubectl"))
+        return foreign.bring_up(cluster.write())
+    except BaseException:
+        # Half a cluster is of no use to anybody; its logs stay.
+        begun = read_cluster(name)
+        if begun is not None:
+            _take_down(begun)
+        raise
+
+
+def _start_node(cluster: Cluster) -> Cluster:
+    programs = require_built(FOR_A_NODE)
+    packages = unpacked(NODE)
+    with network.choosing():
+        others = {each.index for each in read_clusters() if each.index is not None and each.name != cluster.name}
+        plan = Plan(cluster.name, network.choose_index(others), cluster.directory)
+        cluster = cluster.with_(
+            index=plan.index, namespace=plan.namespace, host_address=plan.host_address, kubectl=_our_kubectl()
+        )
+        network.make(plan)
+    return node.bring_up(node.Node(plan, programs, packages), cluster)
+
+
+def _our_kubectl() -> str:
+    return str(require_built([HYPERKUBE])["hyperkube"] / "kubectl")
+
+
+def _take_down(cluster: Cluster) -> None:
+    if cluster.mode == "node":
+        if os.geteuid() != 0:
+            raise Surroundings(
+                "root is needed to end what root has started", remedy="run it with sudo", name=cluster.name
+            )
+        _take_node_down(cluster)
+    elif cluster.mode == "kwok":
+        loopback.take_down(cluster)
+    else:
+        foreign.take_down(cluster)
+
+
+def _take_node_down(cluster: Cluster) -> None:
+    if cluster.index is None:
+        cluster.forget()  # it ended before anything was made
+        return
+    try:
+        packages = unpacked(NODE)
+    except (Surroundings, subprocess.SubprocessError):
+        packages = None  # the cache was deleted meanwhile: ending works without, but images are not kept
+    node.take_down(cluster, packages)
+
+
+def describe(cluster: Cluster) -> str:
+    """One line for `status`."""
+    state = "up" if _is_up(cluster) else "not up, but not ended either"
+    address = f", this machine is {cluster.host_address} to pods" if cluster.host_address else ""
+    kind = f"{cluster.context or cluster.mode}: {cluster.reason}"
+    return f"cluster {cluster.name}: {state} ({kind}){address}; {use(cluster)}"
