@@ -25,8 +25,8 @@ ResourceName = Annotated[
     str,
     text(
         rf"^{_LABEL}([.]{_LABEL})*$",
-        "must be lower-case letters, digits, '-' and '.', at most 63 characters",
-        length_max=NAME_LENGTH_MAX,
+        "must be lower-case letters, digits, '-' and '.'",
+        length_max=253,
         wrong=("Emails", "emails_dead", "-emails"),
     ),
 ]

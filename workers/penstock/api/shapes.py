@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidatorFunctionWrapHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -33,15 +33,20 @@ class Shape:
     length_max: int | None = None
 
     def accepts(self, value: Any) -> bool:
-        return self.pattern is None or matches(self.pattern, str(value))
+        fits = self.length_max is None or len(value) <= self.length_max
+        return fits and (self.pattern is None or matches(self.pattern, value))
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def check(value: Any) -> Any:
-            if not self.accepts(value):
+        def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+            try:
+                found = inner(value)
+            except ValidationError:
+                raise PydanticCustomError("shape", self.says) from None
+            if not self.accepts(found):
                 raise PydanticCustomError("shape", self.says)
-            return value
+            return found
 
-        return core_schema.no_info_after_validator_function(check, handler(source))
+        return core_schema.no_info_wrap_validator_function(check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         made = handler(schema)
