@@ -63,6 +63,7 @@ def environment(root: Path) -> dict[str, str]:
         **os.environ,
         "PATH": ":".join([*map(str, programs), os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")]),
         "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+        "XTABLES_LIBDIR": str(libraries[0] / "xtables"),
     }
 
 

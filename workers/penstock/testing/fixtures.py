@@ -1,1 +1,66 @@
-"""Fixtures for tests against real servers; loaded by pytest where penstock[test] is installed."""
+"""Fixtures for tests against real servers; loaded by pytest where penstock[test] is installed.
+
+    cassandra         one node, for the whole session, from the source that is right for this machine
+    cassandra_ring    three nodes on 127.0.0.1 to 127.0.0.3 that can be killed, paused and started again
+    cassandra_hosts   three nodes on hosts of their own, whose links can be cut and delayed; needs root
+
+Imports of what starts servers wait for a test that wants one, so that all other tests start as fast as without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.testing.cassandra import HostedRing, Ring
+    from penstock.testing.cassandra.serving import Serving
+
+NEEDS_ROOT = "needs root: hosts in network namespaces"
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[Serving]:
+    """A Cassandra that answers, with password authentication; ended with the session."""
+    from penstock.testing.cassandra.choose import serve
+
+    server = serve()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def _session_ring() -> Iterator[Ring]:
+    from penstock.testing.cassandra import Ring
+
+    with Ring.start() as ring:
+        yield ring
+
+
+@pytest.fixture
+def cassandra_ring(_session_ring: Ring) -> Iterator[Ring]:
+    """Three nodes; what a test has killed or paused runs again before the next."""
+    yield _session_ring
+    _session_ring.mend()
+
+
+@pytest.fixture(scope="session")
+def _session_hosts() -> Iterator[HostedRing]:
+    if os.geteuid() != 0:
+        pytest.skip(NEEDS_ROOT)
+    from penstock.testing.cassandra import HostedRing
+
+    with HostedRing.start_on_hosts() as ring:
+        yield ring
+
+
+@pytest.fixture
+def cassandra_hosts(_session_hosts: HostedRing) -> Iterator[HostedRing]:
+    """Three nodes on hosts; links are whole and all nodes run before the next test."""
+    yield _session_hosts
+    _session_hosts.mend()

@@ -10,6 +10,7 @@ Standard library only, so that it runs before a virtual environment exists.
 
 from penstock.testing.cassandra.connection import Connection, ContactPoint, TlsFiles
 from penstock.testing.cassandra.cql_probe import CqlProbe
+from penstock.testing.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
 from penstock.testing.cassandra.node import Node
 from penstock.testing.cassandra.ring import HostedRing, Ring
 from penstock.testing.cassandra.security import Credentials, Grant, create_role_statements
@@ -33,4 +34,8 @@ __all__ = [
     "TlsFiles",
     "certificates",
     "create_role_statements",
+    "default_state_directory",
+    "find_kept",
+    "start_kept",
+    "stop_kept",
 ]

@@ -14,6 +14,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from penstock.errors import Bug, PenstockError, Refused, SpecError, Unavailable
 from penstock.testing.cassandra.connection import Connection, ContactPoint
@@ -48,7 +49,7 @@ class CqlProbe:
             self.close()
             raise
 
-    def __enter__(self) -> CqlProbe:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

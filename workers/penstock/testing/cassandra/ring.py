@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from penstock.errors import PenstockError, Refused, Unavailable
 from penstock.testing.cache import require_room
@@ -105,6 +106,14 @@ class Ring:
                     )
                 time.sleep(0.1)
 
+    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Let what is paused go on, start what is dead, and return when the ring is whole."""
+        for node in self.nodes:
+            node.resume()
+            if not node.alive():
+                node.launch()
+        self.wait_until_whole(timeout_s=timeout_s)
+
     def _wait_until_schema_agrees(self) -> None:
         if not wait_until(lambda: len(self._schema_versions()) <= 1, timeout_s=30):
             raise Unavailable("the nodes do not agree on the schema", versions=sorted(self._schema_versions()))
@@ -120,12 +129,10 @@ class Ring:
     def stop(self) -> None:
         """End all nodes; their data go with them."""
         for node in self.nodes:
-            if node.alive():
-                node.server.resume()
             node.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def __enter__(self) -> Ring:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -194,6 +201,11 @@ class HostedRing(Ring):
         if beside not in self._clients:
             self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
         return self._clients[beside]
+
+    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Heal all links first; then as any ring."""
+        self.heal()
+        super().mend(timeout_s=timeout_s)
 
     def stop(self) -> None:
         """End all nodes and remove their hosts."""

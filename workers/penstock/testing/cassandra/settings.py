@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape
 
 from penstock.errors import SpecError
 
@@ -101,6 +101,12 @@ def cassandra_yaml(settings: NodeSettings, place: Place) -> str:
     return json.dumps(told | dict(settings.overrides), indent=2) + "\n"
 
 
+def for_any_address(settings: NodeSettings, *, broadcast: str) -> NodeSettings:
+    """The same settings for a node whose clients come by another address than its own, as to a container."""
+    wildcard = {"rpc_address": "0.0.0.0", "broadcast_rpc_address": broadcast}  # noqa: S104 - inside a container
+    return replace(settings, overrides={**wildcard, **settings.overrides})
+
+
 def _own(settings: NodeSettings, place: Place) -> dict[str, object]:
     seeds = ",".join(f"{seed}:{place.storage_port}" for seed in place.seeds or (place.address,))
     return {
@@ -167,20 +173,21 @@ def rackdc_properties(settings: NodeSettings) -> str:
 
 
 def logback_xml(log: Path) -> str:
-    """Warnings and what tells of the start, to one file of bounded size."""
+    """Its log: one file of bounded size, and the one before it."""
+    name = escape(str(log))
     return f"""\
 <configuration>
   <appender name="file" class="ch.qos.logback.core.rolling.RollingFileAppender">
-    <file>{log}</file>
+    <file>{name}</file>
     <rollingPolicy class="ch.qos.logback.core.rolling.FixedWindowRollingPolicy">
-      <fileNamePattern>{log}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>1</maxIndex>
+      <fileNamePattern>{name}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>1</maxIndex>
     </rollingPolicy>
     <triggeringPolicy class="ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy">
       <maxFileSize>20MB</maxFileSize>
     </triggeringPolicy>
     <encoder><pattern>%-5level %date [%thread] %logger{{20}} - %msg%n</pattern></encoder>
   </appender>
-  <root level={quoteattr("INFO")}><appender-ref ref="file"/></root>
+  <root level="INFO"><appender-ref ref="file"/></root>
 </configuration>
 """
 

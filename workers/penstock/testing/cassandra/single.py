@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from penstock.testing.cache import require_room
 from penstock.testing.cassandra.archive import find_installation
@@ -84,7 +85,7 @@ class Cassandra:
         if self._owned_directory is not None:
             shutil.rmtree(self._owned_directory, ignore_errors=True)
 
-    def __enter__(self) -> Cassandra:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
