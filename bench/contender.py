@@ -1,0 +1,105 @@
+"""What a client process does when it is asked: work for a bounded time, then tell what can wait.
+
+Only `run` is measured; percentiles and the check of receipts (what was acknowledged is there) belong in `tell`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Job = dict[str, Any]
+"""What is asked of a contender: names and numbers, as JSON carries them."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What was done in a measured run. Rows are rows of messages, whatever a request holds of them."""
+
+    wall_s: float
+    rows: int
+    requests: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What may be worked out after it."""
+
+    p50_ms: float
+    p99_ms: float
+    receipts_checked: int
+
+
+class Contender(ABC):
+    """One way to do the work, in a process of its own."""
+
+    @abstractmethod
+    def prepare(self, job: Job) -> int:
+        """Make what the work reads; how many rows that were."""
+
+    @abstractmethod
+    def run(self, job: Job) -> Ran:
+        """Do the work until its time or its count is up."""
+
+    @abstractmethod
+    def tell(self) -> Told:
+        """Of the last run. Raises Bug when something that was acknowledged is not there."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which that share of the values lies (nearest rank); of at least one value."""
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+
+
+@dataclass
+class Tally:
+    """Counts of one run. Requests are timed by the caller, from sending to answer."""
+
+    seconds: float
+    requests_max: int
+    begun: int = 0
+    requests: int = 0
+    rows: int = 0
+    failed: int = 0
+    first_error: str = ""
+    latencies_s: list[float] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    wall_s: float = 0.0
+
+    def may_begin(self) -> bool:
+        """Whether another request is to be sent; counts it."""
+        if self.begun >= self.requests_max or time.perf_counter() - self.started >= self.seconds:
+            return False
+        self.begun += 1
+        return True
+
+    def done(self, sent: float, rows: int) -> None:
+        """A request was answered as it should."""
+        self.latencies_s.append(time.perf_counter() - sent)
+        self.requests += 1
+        self.rows += rows
+
+    def fail(self, error: BaseException) -> None:
+        """A request was not."""
+        self.failed += 1
+        self.first_error = self.first_error or f"{type(error).__name__}: {error}"
+
+    def end(self) -> Ran:
+        """Stop the clock."""
+        self.wall_s = time.perf_counter() - self.started
+        return Ran(self.wall_s, self.rows, self.requests, self.failed)
+
+    def told(self, receipts_checked: int) -> Told:
+        """The percentiles of what was answered."""
+        return Told(
+            percentile(self.latencies_s, 0.50) * 1000, percentile(self.latencies_s, 0.99) * 1000, receipts_checked
+        )

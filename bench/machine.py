@@ -1,0 +1,67 @@
+"""What else the machine was doing: its load, the time stolen from it, and what it is (without its name).
+
+/proc/stat counts all CPU time of the machine, so what neither the clients nor Cassandra used is others' use; that
+tells more of a window of a second than a load average of a minute, which is kept beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cpu import TICKS_PER_S
+
+
+@dataclass(frozen=True)
+class MachineCpu:
+    """CPU seconds of the whole machine since it started, all cores together."""
+
+    busy_s: float
+    stolen_s: float
+
+
+def parse_machine_stat(text: str) -> MachineCpu:
+    """The first line of /proc/stat: user nice system idle iowait irq softirq steal (guests are part of user)."""
+    line = text.splitlines()[0].split()
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in line[1:9])
+    return MachineCpu((user + nice + system + irq + softirq) / TICKS_PER_S, steal / TICKS_PER_S)
+
+
+def parse_load_average(text: str) -> float:
+    """The average of the last minute, from /proc/loadavg."""
+    return float(text.split(maxsplit=1)[0])
+
+
+def parse_cpu_model(text: str) -> str:
+    """What /proc/cpuinfo calls the processor."""
+    named = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next(named, platform.machine())
+
+
+def read_machine_cpu() -> MachineCpu:
+    """Now."""
+    return parse_machine_stat(Path("/proc/stat").read_text())
+
+
+def read_load_average() -> float:
+    """Now."""
+    return parse_load_average(Path("/proc/loadavg").read_text())
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def describe() -> dict[str, object]:
+    """What a reader of the result may compare with his own; no host name."""
+    memory_b = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": cores(),
+        "memory_gb": round(memory_b / 2**30),
+        "processor": parse_cpu_model(Path("/proc/cpuinfo").read_text()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }

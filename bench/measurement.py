@@ -1,0 +1,97 @@
+"""How long to measure, and what came of it: the values that a benchmark gives to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.baseline import Distance
+from bench.figure import Figure
+from bench.rounds import ROUNDS_MIN, Metric, Rounds
+from penstock.errors import SpecError
+
+ROUNDS_MAX = 50
+SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long. Whatever it says is bounded: a case ends after the round in which its time is up."""
+
+    run: str
+    rounds: int = 5
+    seconds: float = 1.0
+    warm_up_s: float = 1.0
+    server_warm_up_cpu_s: float = 20.0
+    """CPU seconds of the server's own: its compiler needs work to learn from, and on a busy machine that takes time."""
+    server_warm_up_s_max: float = 45.0
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= ROUNDS_MAX:
+            raise SpecError("too few or too many rounds", remedy=f"from 1 to {ROUNDS_MAX}", rounds=self.rounds)
+        if not 0 < self.seconds <= SECONDS_MAX:
+            raise SpecError(
+                "a window is too short or too long", remedy=f"above 0, at most {SECONDS_MAX:.0f} s", s=self.seconds
+            )
+
+    @property
+    def rounds_min(self) -> int:
+        """Below this a median means nothing; a quick run shows that the benchmark works, not how fast anything is."""
+        return 1 if self.quick else ROUNDS_MIN
+
+    def case_s_max(self, contenders: int) -> float:
+        """After this no round of a case is begun: twice the time that it should take."""
+        return 2 * self.rounds * contenders * self.seconds
+
+
+def quick_plan(run: str) -> Plan:
+    """Enough to see that everything works."""
+    return Plan(run, rounds=2, seconds=0.25, warm_up_s=0.1, server_warm_up_cpu_s=0.0, quick=True)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One case: its rounds, and what they say."""
+
+    rounds: Rounds
+    figures: tuple[Figure, ...]
+    distances: tuple[Distance, ...] = ()
+
+
+@dataclass
+class Results:
+    """All cases of one benchmark, in the order in which they were measured."""
+
+    cases: list[Measured] = field(default_factory=list)
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Of all cases."""
+        return [figure for case in self.cases for figure in case.figures]
+
+    @property
+    def distances(self) -> list[Distance]:
+        """Of all baselines that were measured before."""
+        return [distance for case in self.cases for distance in case.distances]
+
+    @property
+    def rounds(self) -> list[Rounds]:
+        """Of all cases."""
+        return [case.rounds for case in self.cases]
+
+
+def figures_of(
+    rounds: Rounds, metrics: Sequence[Metric], ours: str, baseline: str, *, case: str | None = None
+) -> list[Figure]:
+    """A figure for each quantity of two contenders of the same rounds."""
+    return [
+        Figure(
+            case=case or rounds.case,
+            metric=metric.name,
+            unit=metric.unit,
+            ours=rounds.series(ours, metric),
+            baseline=rounds.series(baseline, metric),
+        )
+        for metric in metrics
+    ]

@@ -1,0 +1,218 @@
+"""A result as it is kept (JSON) and as it is read (text, Markdown); both are rendered from what is kept.
+
+No host name and no path of a machine goes into it, so that it can stand in git.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bench.baseline import Distance
+from bench.figure import Figure, Spread
+from bench.measurement import Plan, Results
+from bench.validity import (
+    Load,
+    baseline_marks,
+    failure_marks,
+    is_valid,
+    load_marks,
+    load_of,
+    rounds_marks,
+)
+
+Document = dict[str, Any]
+
+FIGURE_HEAD = (
+    "case",
+    "ours",
+    "lowest to highest",
+    "baseline",
+    "of the baseline",
+    "ratio",
+    "lowest to highest",
+    "target",
+)
+DISTANCE_HEAD = ("baseline", "quantity", "measured", "known", "of what is known")
+
+
+def document(name: str, plan: Plan, results: Results, machine: dict[str, object], surroundings: Document) -> Document:
+    """Everything that a reader, or a later program, has to know."""
+    windows = [window for rounds in results.rounds for window in rounds.all_windows]
+    load = load_of(windows, int(str(machine["cores"])))
+    marks = [
+        *([] if plan.quick else baseline_marks(results.distances)),
+        *load_marks(load),
+        *rounds_marks(results.rounds, at_least=plan.rounds_min),
+        *failure_marks(results.rounds),
+    ]
+    return {
+        "name": name,
+        "command": f"python -m bench.run {name}" + (" --quick" if plan.quick else ""),
+        **surroundings,
+        "quick": plan.quick,
+        "rounds": plan.rounds,
+        "window_s": plan.seconds,
+        "machine": machine,
+        "load": _load(load, surroundings),
+        "cpu_s": {
+            "clients": round(sum(window.clients_cpu_s for window in windows), 2),
+            "cassandra": round(sum(window.cassandra_cpu_s for window in windows), 2),
+            "wall": round(sum(window.wall_s for window in windows), 2),
+        },
+        "valid": is_valid(marks),
+        "marks": [{"bad": mark.bad, "text": mark.text} for mark in marks],
+        "baselines": [_distance(distance) for distance in results.distances],
+        "figures": [_figure(figure) for figure in results.figures],
+    }
+
+
+def _load(load: Load, surroundings: Document) -> Document:
+    averages = surroundings.get("load_average", {})
+    return {"others_share": round(load.others, 3), "stolen_share": round(load.stolen, 3), "average": averages}
+
+
+def _spread(spread: Spread) -> Document:
+    return {"median": _kept(spread.median), "low": _kept(spread.low), "high": _kept(spread.high)}
+
+
+def _kept(value: float) -> float:
+    """Four digits that count: the rest is noise, and makes every run look different in git."""
+    return float(f"{value:.4g}")
+
+
+def _figure(figure: Figure) -> Document:
+    target = figure.target
+    return {
+        "case": figure.case,
+        "metric": figure.metric,
+        "unit": figure.unit,
+        "contender": figure.ours.contender,
+        "value": _spread(figure.value),
+        "baseline": {"contender": figure.baseline.contender, **_spread(figure.baseline.spread)},
+        "ratio": _spread(figure.ratio),
+        "target": None if target is None else f"{target.of.value} {target.side.value} {target.bound:g}",
+        "met": figure.met,
+    }
+
+
+def _distance(distance: Distance) -> Document:
+    return {
+        "case": distance.case,
+        "quantity": distance.quantity,
+        "measured": _kept(distance.measured),
+        "known": distance.known,
+        "ratio": _kept(distance.ratio),
+        "sound": distance.sound,
+    }
+
+
+def number(value: float) -> str:
+    """As a person reads it: three digits, thousands apart."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def _ends(spread: Document) -> str:
+    return f"{number(spread['low'])} to {number(spread['high'])}"
+
+
+def verdict(figure: Document) -> str:
+    """What was promised, and whether it was kept."""
+    if figure["target"] is None:
+        return ""
+    return f"{figure['target']}: {'met' if figure['met'] else 'MISSED'}"
+
+
+def figure_row(figure: Document) -> tuple[str, ...]:
+    """A figure as the cells under FIGURE_HEAD."""
+    value, baseline, ratio = figure["value"], figure["baseline"], figure["ratio"]
+    return (
+        figure["case"],
+        number(value["median"]),
+        _ends(value),
+        baseline["contender"],
+        number(baseline["median"]),
+        f"{ratio['median']:.2f}",
+        f"{ratio['low']:.2f} to {ratio['high']:.2f}",
+        verdict(figure),
+    )
+
+
+def distance_row(distance: Document) -> tuple[str, ...]:
+    """A baseline's distance as the cells under DISTANCE_HEAD."""
+    sound = "" if distance["sound"] else " (too far)"
+    return (
+        distance["case"],
+        distance["quantity"],
+        number(distance["measured"]),
+        number(distance["known"]),
+        f"{distance['ratio']:.2f}{sound}",
+    )
+
+
+def by_metric(figures: Iterable[Document]) -> dict[str, list[Document]]:
+    """Figures that are read together, the ones with a target where they belong."""
+    grouped: dict[str, list[Document]] = {}
+    for figure in figures:
+        grouped.setdefault(f"{figure['metric']}, {figure['unit']}", []).append(figure)
+    return grouped
+
+
+def summary(kept: Document) -> list[str]:
+    """What has to be said first: whether it counts, why not, and what was promised."""
+    said = ["VALID" if kept["valid"] else "INVALID: these figures do not count"]
+    said += [f"{'invalid' if mark['bad'] else 'note'}: {mark['text']}" for mark in kept["marks"]]
+    said += [
+        f"target: {figure['case']}, {figure['metric']}: {number(figure['value']['median'])} {figure['unit']}, "
+        f"{figure['ratio']['median']:.2f} times the {figure['baseline']['contender']}'s; {verdict(figure)}"
+        for figure in kept["figures"]
+        if figure["target"] is not None
+    ]
+    load, used = kept["load"], kept["cpu_s"]
+    said.append(
+        f"load: others used {load['others_share']:.0%} of the machine, {load['stolen_share']:.0%} was stolen; "
+        f"in {used['wall']:,.0f} s of windows clients used {used['clients']:,.0f} CPU s, "
+        f"Cassandra {used['cassandra']:,.0f}"
+    )
+    return said
+
+
+def as_text(kept: Document) -> list[str]:
+    """For a terminal."""
+    lines = []
+    for title, figures in by_metric(kept["figures"]).items():
+        lines += ["", title, *_columns(FIGURE_HEAD, [figure_row(figure) for figure in figures])]
+    if kept["baselines"]:
+        rows = [distance_row(distance) for distance in kept["baselines"]]
+        lines += ["", "baselines beside what is known of them", *_columns(DISTANCE_HEAD, rows)]
+    return [*lines, "", *summary(kept)]
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def as_markdown(kept: Document) -> list[str]:
+    """For the documentation."""
+    machine = kept["machine"]
+    lines = [
+        f"`make bench-{kept['name']}` on {kept['date']}, commit {kept['commit']}: {kept['rounds']} rounds of"
+        f" {kept['window_s']:g} s; {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB.",
+        "",
+        *(f"- {line}" for line in summary(kept)),
+    ]
+    for title, figures in by_metric(kept["figures"]).items():
+        lines += ["", f"**{title}**", "", *_table(FIGURE_HEAD, [figure_row(figure) for figure in figures])]
+    if kept["baselines"]:
+        rows = [distance_row(distance) for distance in kept["baselines"]]
+        lines += ["", "**baselines beside what is known of them**", "", *_table(DISTANCE_HEAD, rows)]
+    return lines
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]

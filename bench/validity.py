@@ -1,0 +1,96 @@
+"""Whether a run counts, and what makes a reader careful. A mark says what was found in one line; a bad one voids it.
+
+The bounds are for a machine shared with others: figures per CPU second and ratios of neighbours in a round bear much
+noise, those by wall clock do not, which the marks between the bounds say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.baseline import SOUND_FROM, Distance
+from bench.rounds import ROUNDS_MIN, Rounds, Window
+
+OTHERS_NOTED, OTHERS_MAX = 0.15, 0.50
+STOLEN_NOTED, STOLEN_MAX = 0.02, 0.10
+FAILED_MAX = 0.01
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One thing that a reader has to know; where it is bad, the run does not count."""
+
+    bad: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """What others took of the machine, as a share of all cores: the median over windows."""
+
+    others: float
+    stolen: float
+
+
+def load_of(windows: Iterable[Window], cores: int) -> Load:
+    """Others' share: all that neither clients nor Cassandra used."""
+    taken = list(windows)
+    return Load(
+        others=median(max(window.others_cpu_s, 0.0) / (window.wall_s * cores) for window in taken),
+        stolen=median(window.stolen_cpu_s / (window.wall_s * cores) for window in taken),
+    )
+
+
+def load_marks(load: Load) -> list[Mark]:
+    """Of a machine that others use."""
+    marks = []
+    if load.others > OTHERS_NOTED:
+        bad = load.others > OTHERS_MAX
+        doubt = f"more than {OTHERS_MAX:.0%}" if bad else "figures by wall clock are low, and their spread is wide"
+        marks.append(Mark(bad, f"others used {load.others:.0%} of the machine: {doubt}"))
+    if load.stolen > STOLEN_NOTED:
+        bad = load.stolen > STOLEN_MAX
+        doubt = f"more than {STOLEN_MAX:.0%}" if bad else "figures by wall clock are low"
+        marks.append(Mark(bad, f"{load.stolen:.0%} of the machine's time was stolen by its host: {doubt}"))
+    return marks
+
+
+def baseline_marks(distances: Sequence[Distance]) -> list[Mark]:
+    """Of baselines that do not do what they did before."""
+    return [
+        Mark(
+            True,
+            f"the baseline of {distance.case} does {distance.measured:,.0f} {distance.quantity}, "
+            f"{distance.ratio:.2f} times what is known of it; below {SOUND_FROM} nothing compared with it counts",
+        )
+        for distance in distances
+        if not distance.sound
+    ]
+
+
+def rounds_marks(rounds: Sequence[Rounds], *, at_least: int = ROUNDS_MIN) -> list[Mark]:
+    """Of cases that had too few rounds for a median to mean something."""
+    return [
+        Mark(True, f"{case.case} had {case.count} rounds; a median needs at least {at_least}")
+        for case in rounds
+        if case.count < at_least
+    ]
+
+
+def failure_marks(rounds: Sequence[Rounds]) -> list[Mark]:
+    """Of requests that failed: what is fast by failing is not fast."""
+    marks = []
+    for case in rounds:
+        for contender, windows in case.windows.items():
+            failed, sent = sum(one.failed for one in windows), sum(one.requests + one.failed for one in windows)
+            if failed:
+                share = failed / sent
+                marks.append(Mark(share > FAILED_MAX, f"{case.case}, {contender}: {share:.2%} of requests failed"))
+    return marks
+
+
+def is_valid(marks: Iterable[Mark]) -> bool:
+    """Whether nothing voids the run."""
+    return not any(mark.bad for mark in marks)

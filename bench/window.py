@@ -1,0 +1,46 @@
+"""One window: clients work at the same time, and what they, Cassandra and everybody else used meanwhile is read.
+
+Where several clients work, rows are their sum, time is the longest, percentiles are the worst of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.client_process import ClientProcess
+from bench.contender import Job
+from bench.cpu import grown_by, read_cpu_s
+from bench.machine import read_machine_cpu
+from bench.rounds import Window
+from penstock.errors import Unavailable
+
+SLACK_S = 60.0
+"""How much longer than its job a client may take before it counts as hung: requests have time limits of their own."""
+
+
+def take_window(contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pids: list[int]) -> Window:
+    """Measure one; only what lies between the clients' beginning and their end counts."""
+    client_pids = [client.pid for client in jobs]
+    machine_before = read_machine_cpu()
+    before = read_cpu_s([*client_pids, *cassandra_pids])
+    for client, job in jobs.items():
+        client.begin(job)
+    ran = [client.end(within_s=float(job["seconds"]) + SLACK_S) for client, job in jobs.items()]
+    used = grown_by(before, read_cpu_s(list(before)))
+    machine = read_machine_cpu()
+    told = [client.tell(within_s=SLACK_S) for client in jobs]
+    if not sum(one.rows for one in ran):
+        raise Unavailable("nothing was done in a window", contender=contender, failed=sum(one.failed for one in ran))
+    return Window(
+        contender=contender,
+        wall_s=max(one.wall_s for one in ran),
+        rows=sum(one.rows for one in ran),
+        requests=sum(one.requests for one in ran),
+        failed=sum(one.failed for one in ran),
+        clients_cpu_s=sum(used[pid] for pid in client_pids),
+        cassandra_cpu_s=sum(used[pid] for pid in cassandra_pids),
+        others_cpu_s=machine.busy_s - machine_before.busy_s - sum(used.values()),
+        stolen_cpu_s=machine.stolen_s - machine_before.stolen_s,
+        p50_ms=max(one.p50_ms for one in told),
+        p99_ms=max(one.p99_ms for one in told),
+    )
