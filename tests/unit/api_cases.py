@@ -155,7 +155,13 @@ ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
             "bulk": [
                 {"name": "drain", "mode": "drain", "backlogAbove": 1, "handler": "a:b", "from": "24h", "to": "1h"},
                 {"name": "replay", "mode": "replay", "schedule": "@hourly", "target": SUBJECT, "handler": "a:b"},
-                {"name": "redrive", "mode": "redrive", "schedule": "@daily", "rate": "500/s", "where": "attempts > 3"},
+                {
+                    "name": "redrive",
+                    "mode": "redrive",
+                    "schedule": "@daily",
+                    "rate": "500/s",
+                    "where": "attempts > 3",
+                },
                 {"name": "move", "mode": "move", "schedule": "*/5 * * * *", "target": "other"},
                 {
                     "name": "export",

@@ -305,7 +305,8 @@ class NotOwnName:
         return f"(!({has_cel(self.path)}) || self.{self.path} != self.metadata.name)"
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        return bool(read_path(subject, self.path) != read_path(subject, "metadata.name"))
+        found = read_path(subject, self.path)
+        return bool(found is None or found != read_path(subject, "metadata.name"))
 
 
 @dataclass(frozen=True)

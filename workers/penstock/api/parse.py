@@ -54,7 +54,7 @@ def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = 
     if not _shaped(plain):
         return faults
     faults += check_rules(rules_of(model), plain, None if old is None else without_nulls(old))
-    return faults or model.model_validate(plain)
+    return faults or model.model_validate(plain, by_alias=True, by_name=False)
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:
@@ -84,7 +84,7 @@ def _check_kind(document: Mapping[str, Any]) -> list[Fault]:
 
 def _check_model(model: type[BaseModel], plain: Mapping[str, Any]) -> list[Fault]:
     try:
-        model.model_validate(plain)
+        model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as invalid:
         return [_fault(model, error) for error in invalid.errors(include_url=False)]
     return []

@@ -147,13 +147,13 @@ class Condition(Model):
     """One thing that is so, or not, and since when (a metav1.Condition)."""
 
     type: Annotated[str, StringConstraints(max_length=316)] = Field(description="What is spoken of, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it is so.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False, or Unknown while nobody could look.")
     observed_generation: Amount | None = Field(None, description="The generation of the spec this was found for.")
     last_transition_time: Time = Field(description="When `status` last changed.")
     reason: Annotated[
         str, StringConstraints(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     ] = Field(description="Why, in one word of a closed list; the reference explains each.")
-    message: Sentence = Field(description="Why, in a sentence.")
+    message: Sentence = Field(description="Why, in a sentence for the person who reads it.")
 
 
 class Lanes(Model):
@@ -174,7 +174,7 @@ class Extents(Model):
 class ConsumerStatus(Model):
     """One consumer's Deployment."""
 
-    name: Word = Field(description="The consumer.")
+    name: Word = Field(description="The consumer's name within the queue.")
     replicas: Amount | None = Field(None, description="Workers that should run.")
     ready: Amount | None = Field(None, description="Workers that are ready.")
 
@@ -223,7 +223,7 @@ class QueueStatus(Model):
     consumers: tuple[ConsumerStatus, ...] | None = Field(
         None, max_length=32, description="The Deployments of its consumers.", json_schema_extra=_BY_NAME
     )
-    repair: RepairStatus | None = Field(None, description="The repair job.")
+    repair: RepairStatus | None = Field(None, description="The repair job, as its last run left it.")
     bulk: dict[Annotated[str, StringConstraints(max_length=40)], BulkStatus] | None = Field(
         None, max_length=32, description="The bulk jobs by name."
     )

@@ -1,0 +1,150 @@
+"""Files of resources: what is wrong is said in a line each, with file, line, document and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.api.loader import FilesInvalid, load_files, read_files, read_text
+from penstock.api.parse import ResourceInvalid, parse_resource
+from penstock.errors import SpecError
+from tests.unit.api_cases import ROOT, document
+
+HEAD = "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
+
+
+def lines_of(text: str) -> list[str]:
+    return [str(fault) for fault in read_text(text, "f.yaml").faults]
+
+
+def test_the_examples_are_valid() -> None:
+    resources = load_files(sorted((ROOT / "examples").glob("*.yaml")))
+    assert {"emails", "emails-dead", "page-views"} <= {resource.metadata.name for resource in resources}
+
+
+def test_documents_are_read_in_their_order_and_others_are_passed_over() -> None:
+    text = f"{HEAD}spec: {{}}\n---\napiVersion: v1\nkind: Secret\n---\n---\n{HEAD.replace('q}', 'r}')}spec: {{}}\n"
+    reading = read_text(text, "f.yaml")
+    assert [resource.metadata.name for resource in reading.resources] == ["q", "r"]
+    assert (reading.faults, reading.passed_over) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "line", "says"),
+    [
+        ("retension: 14d", 5, 'spec.retension: is unknown; did you mean "retention"?'),
+        ("timeline:\n    safety_lag: 1s", 6, 'spec.timeline.safety_lag: is unknown; did you mean "safetyLag"?'),
+        (
+            "storage: {xyz: 1}",
+            5,
+            "spec.storage.xyz: is unknown; possible here: connectionSecret, dataCenter, keyspace, replication, tables",
+        ),
+        ("engine: timelin", 5, 'spec.engine: must be timeline, bucket or extent; did you mean "timeline"?'),
+        ('shards: "4"', 5, "spec.shards: must be a whole number, without quotes"),
+        ("shards: 4.5", 5, "spec.shards: must be a whole number, without quotes"),
+        ("shards: 0", 5, "spec.shards: must be at least 1"),
+        ("shards: 2000", 5, "spec.shards: must be at most 1024"),
+        ("paused: 'no'", 5, "spec.paused: must be true or false, without quotes"),
+        ("retention: 60", 5, "spec.retention: must be a duration such as 500ms, 90s, 1h30m or 14d, from 1m to 3650d"),
+        ("maxMessageSize: 9Mi", 5, "spec.maxMessageSize: must be a size such as 256Ki, 1Mi or 64M, from 1Ki to 8Mi"),
+        ("timeline: yes", 5, "spec.timeline: must hold fields of its own, one a line below it"),
+        ("consumers: {}", 5, "spec.consumers: must be a list"),
+        ("consumers:\n    - handler: a:b", 6, "spec.consumers[0].name: is required"),
+        (
+            "engine: extent\n  consumers:\n    - {name: a, handler: a:b}\n    - {name: a, handler: a:b}",
+            8,
+            "spec.consumers[1].name: a is there twice; each needs its own name",
+        ),
+        (
+            "consumers:\n    - name: a\n      handler: a:b\n      scaling:\n        min: 11",
+            9,
+            "spec.consumers[0].scaling.min: scaling.min must be at most scaling.max",
+        ),
+    ],
+)
+def test_a_fault_names_its_line_its_field_and_what_would_be_right(spec: str, line: int, says: str) -> None:
+    assert lines_of(f"{HEAD}spec:\n  {spec}\n") == [f"f.yaml:{line}: document 1, Queue q: {says}"]
+
+
+def test_every_fault_of_every_document_is_told_in_the_order_of_the_lines() -> None:
+    text = f"{HEAD}spec:\n  shards: 0\n  retention: x\n---\n{HEAD}spec:\n  delay: y\n"
+    assert [line.split(" ")[0] for line in lines_of(text)] == ["f.yaml:5:", "f.yaml:6:", "f.yaml:12:"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kind: Queue\n", "f.yaml:1: document 1, Queue without a name: apiVersion: must be penstock.io/v1beta1"),
+        (
+            "apiVersion: penstock.io/v1beta1\nkind: Queu\n",
+            'f.yaml:2: document 1, Queu without a name: kind: must be Queue or Counter; did you mean "Queue"?',
+        ),
+        ("just a text", "f.yaml:1: document 1: the document: must be a resource: apiVersion, kind, metadata, spec"),
+        ("a: 1\na: 2\n", 'f.yaml:2: not YAML: "a" is there twice, first in line 1'),
+        ("a: [1\n", "f.yaml:2: not YAML: expected ',' or ']', but got '<stream end>'"),
+        ("a: !!python/object:os.system x", "f.yaml:1: not YAML: could not determine a constructor for the tag"),
+        ("a: *b", "f.yaml:1: not YAML: found undefined alias"),
+    ],
+)
+def test_what_is_no_resource_at_all_is_told_in_one_line(text: str, says: str) -> None:
+    (line,) = lines_of(text)
+    assert line.startswith(says)
+
+
+def test_a_missing_spec_or_name_is_told() -> None:
+    assert lines_of(HEAD) == ["f.yaml:1: document 1, Queue q: spec: is required"]
+    text = "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {}\nspec: {}\n"
+    assert lines_of(text) == ["f.yaml:3: document 1, Queue without a name: metadata.name: is required"]
+
+
+def test_a_moment_without_quotes_stays_a_text() -> None:
+    bulk = "[{name: a, mode: redrive, schedule: '@daily', from: 2026-11-18T09:00:00Z}]"
+    (queue,) = read_text(f"{HEAD}spec:\n  bulk: {bulk}\n", "f.yaml").resources
+    assert queue.kind == "Queue"
+    assert queue.spec.bulk is not None
+    assert queue.spec.bulk[0].from_ == "2026-11-18T09:00:00Z"
+
+
+def test_a_null_is_as_good_as_nothing_as_it_is_to_the_api_server() -> None:
+    (queue,) = read_text(f"{HEAD}spec:\n  shards: null\n  timeline:\n  consumers: ~\n", "f.yaml").resources
+    assert queue.kind == "Queue"
+    assert (queue.spec.shards, queue.spec.timeline, queue.spec.consumers) == (4, None, None)
+
+
+def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(f"{HEAD}spec: {{}}\n")
+    (fault,) = read_files(sorted(tmp_path.iterdir())).faults
+    assert str(fault).endswith("metadata.name: Queue default/q is there twice; remove one or rename it")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "there is no such file"),
+        (lambda path: path.mkdir(), "is a directory; name the files in it"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not text in UTF-8"),
+    ],
+)
+def test_a_file_that_can_not_be_read_is_told(make: object, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    assert callable(make)
+    make(path)
+    with pytest.raises(SpecError, match=says):
+        load_files([path])
+
+
+def test_loading_what_is_invalid_raises_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    path.write_text(f"{HEAD}spec: {{shards: 0, delay: x}}\n")
+    with pytest.raises(FilesInvalid) as raised:
+        load_files([path])
+    assert len(raised.value.faults) == 2
+
+
+def test_parsing_a_resource_gives_it_or_raises_its_faults() -> None:
+    assert parse_resource(document("Counter", {})).kind == "Counter"
+    with pytest.raises(ResourceInvalid) as raised:
+        parse_resource(document("Queue", {"engine": "bucket"}), document("Queue", {}))
+    assert [fault.rule for fault in raised.value.faults] == ["queue.engine.fixed"]

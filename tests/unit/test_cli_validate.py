@@ -1,0 +1,60 @@
+"""`penstock validate`: one line a fault on stderr, exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from penstock.cli.main import COMMANDS, main
+from tests.unit.api_cases import ROOT
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_valid_files_are_counted() -> None:
+    assert run("validate", str(ROOT / "examples/shop.yaml")) == (
+        0,
+        "valid: 1 Counter, 2 Queues; 1 of other kinds passed over\n",
+        "",
+    )
+
+
+def test_each_fault_is_a_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    path.write_text(
+        "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n  delay: 1\n"
+    )
+    code, out, err = run("validate", str(path))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"{path}:5: document 1, Queue q: spec.shards: must be at least 1",
+        f"{path}:6: document 1, Queue q: spec.delay: must be a duration such as 500ms, 90s, 1h30m or 14d, "
+        "from 0s to 3650d",
+    ]
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    assert run("validate", str(path)) == (2, "", f"{path}: there is no such file\n")
+
+
+def test_no_file_is_a_wrong_call() -> None:
+    code, out, err = run("validate")
+    assert (code, out) == (2, "")
+    assert "Missing argument 'FILES...'" in err
+
+
+def test_the_version_is_told() -> None:
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.startswith("penstock, version ")
+
+
+def test_every_command_that_is_listed_can_be_called() -> None:
+    for name in COMMANDS:
+        code, out, _ = run(name, "--help")
+        assert (code, out.startswith("Usage: ")) == (0, True)
