@@ -16,10 +16,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import Bug, Unavailable
 from penstock.store.consistency import Consistency
@@ -31,6 +31,8 @@ from penstock.store.statements import (
     Write,
     lifetime_s,
 )
+
+T = TypeVar("T")
 
 Row = Any
 """A row is a named tuple with a field for each column that was asked for, in that order."""
@@ -160,6 +162,14 @@ class Store(ABC):
         return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
 
     async def _until_answered(self, statement: Write | Select, within_s: float | None) -> AttemptAnswer:
+        return await self._tried_again(
+            lambda left_s: self.attempt(statement, left_s), within_s, is_write=not isinstance(statement, Select)
+        )
+
+    async def _tried_again(
+        self, send: Callable[[float], Awaitable[T]], within_s: float | None, *, is_write: bool = False
+    ) -> T:
+        """What is idempotent, sent until it is answered or the time is up."""
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         pause_s, attempt_s = self.retry_pause_s, self.attempt_s
@@ -167,19 +177,16 @@ class Store(ABC):
         while True:
             left_s = deadline - self.monotonic_s()
             try:
-                return await self.attempt(statement, min(left_s, attempt_s))
+                return await send(min(left_s, attempt_s))
             except Unavailable as error:
                 sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
                 if deadline - self.monotonic_s() <= pause_s:
-                    raise self._given_up(statement, error, sent_in_doubt) from error
+                    if is_write and sent_in_doubt and not isinstance(error, Unknown):
+                        raise Unknown("no answer to a write in time", last=error.message) from error
+                    raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)
             attempt_s *= 2
-
-    def _given_up(self, statement: Write | Select, last: Unavailable, sent_in_doubt: bool) -> Unavailable:
-        if sent_in_doubt and not isinstance(statement, Select) and not isinstance(last, Unknown):
-            return Unknown("no answer to a write in time", last=last.message)
-        return last
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""How much may be in flight at once, in requests and in bytes; who comes later waits in turn.
+
+The driver would block the whole loop once a connection has no free stream, and would queue without a bound before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+REQUESTS_MAX = 2048
+BYTES_MAX = 64 * 1024 * 1024
+
+
+class Admission:
+    """A gate of one loop. What is larger than all the room there is goes alone."""
+
+    def __init__(self, requests_max: int = REQUESTS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self.requests = 0
+        self.bytes = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    def try_enter(self, size: int) -> bool:
+        """Go in if there is room and nobody waits."""
+        if self._waiting or not self._room(size):
+            return False
+        self._take(size)
+        return True
+
+    async def enter(self, size: int, within_s: float) -> bool:
+        """Wait in turn; False when the time was up first."""
+        if self.try_enter(size):
+            return True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, size))
+        try:
+            await asyncio.wait_for(turn, within_s)
+        except TimeoutError:
+            return False
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(size)
+            raise
+        return True
+
+    def leave(self, size: int) -> None:
+        """Go out, and let in who waits."""
+        self.requests -= 1
+        self.bytes -= size
+        while self._waiting:
+            turn, waiting_size = self._waiting[0]
+            if turn.done():
+                self._waiting.popleft()
+            elif self._room(waiting_size):
+                self._waiting.popleft()
+                self._take(waiting_size)
+                turn.set_result(None)
+            else:
+                return
+
+    def _room(self, size: int) -> bool:
+        return self.requests == 0 or (self.requests < self._requests_max and self.bytes + size <= self._bytes_max)
+
+    def _take(self, size: int) -> None:
+        self.requests += 1
+        self.bytes += size

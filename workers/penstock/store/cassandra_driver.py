@@ -1,0 +1,80 @@
+"""The driver, as we use it: its parts under one roof, its libev reactor and nothing else, its logs kept to a line.
+
+The driver picks a reactor by what happens to be installed, and its asyncio one hangs when a callback sends the next
+request; so ours is named, and a machine without it is told so instead of getting another.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.errors import Surroundings
+
+_REMEDY = (
+    "install a wheel of cassandra-driver for this Python and platform (pip install --only-binary :all:"
+    " cassandra-driver), or libev's headers before it is built"
+)
+
+try:
+    import cassandra.cluster as driver
+    from cassandra.io.libevreactor import LibevConnection
+except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
+    raise Surroundings("the Cassandra driver's libev reactor is not there", remedy=_REMEDY, said=error) from None
+
+DRIVER_LOGGERS = tuple(
+    f"cassandra.{name}"
+    for name in ("cluster", "connection", "pool", "policies", "metadata", "protocol", "io.libevreactor", "query")
+)
+
+
+class PenstockConnection(LibevConnection):  # type: ignore[misc]  # the driver has no types
+    """A connection with buffers for packed rows, which does not turn requests away while the socket is full.
+
+    The driver refuses to queue once the kernel's buffer is full, and the request then goes to a wrong coordinator or
+    fails; what is in flight is bounded by the store instead, in requests and in bytes.
+    """
+
+    in_buffer_size = 65536
+    out_buffer_size = 65536
+
+    @property
+    def _socket_writable(self) -> bool:
+        return True
+
+    @_socket_writable.setter
+    def _socket_writable(self, writable: bool) -> None:
+        """Bounded elsewhere."""
+
+
+class _OneLine(logging.Filter):
+    """Strips tracebacks: what went wrong reaches whoever asked as an error of ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg = f"{record.getMessage()} {record.exc_info[1]}"
+            record.args = ()
+        record.exc_info = None
+        record.exc_text = None
+        if record.levelno > logging.WARNING:
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+_ONE_LINE = _OneLine()
+
+
+def keep_logs_to_a_line() -> None:
+    """The driver logs tracebacks of what it also raises; keep the line. Where nobody set up logging, keep silent."""
+    logging.getLogger("cassandra").addHandler(logging.NullHandler())
+    for name in DRIVER_LOGGERS:
+        logging.getLogger(name).addFilter(_ONE_LINE)
+
+
+def require_libev(cluster: object) -> None:
+    """Assert that the reactor in use is the one we chose."""
+    used = getattr(cluster, "connection_class", None)
+    if not (isinstance(used, type) and issubclass(used, LibevConnection)):
+        raise Surroundings("the Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
+
+
+__all__ = ["PenstockConnection", "driver", "keep_logs_to_a_line", "require_libev"]
