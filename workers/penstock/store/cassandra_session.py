@@ -194,6 +194,7 @@ def _cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> 
         execution_profiles={driver.EXEC_PROFILE_DEFAULT: profile},
         reconnection_policy=ExponentialReconnectionPolicy(RECONNECT_S_MIN, RECONNECT_S_MAX),
         protocol_version=5,
+        compression=False,
         connect_timeout=CONNECT_TIMEOUT_S,
         control_connection_timeout=CONTROL_TIMEOUT_S,
         idle_heartbeat_interval=HEARTBEAT_S,

@@ -118,8 +118,16 @@ class Shape:
         """The key of the row (of the partition, where the column is static) that bears an LWT's attempt."""
         return tuple(values[place] for place in self._attempt_places)
 
+    @cached_property
+    def _exact_types(self) -> tuple[type, ...]:
+        return tuple(column.type.value.python[0] for column in self.value_columns)
+
     def check_values(self, values: tuple[Value, ...]) -> None:
         """Refuse a value that the column can not hold: the server would, later and less clearly."""
+        if tuple(map(type, values)) != self._exact_types:
+            self._check_each(values)
+
+    def _check_each(self, values: tuple[Value, ...]) -> None:
         for place, (column, value) in enumerate(zip(self.value_columns, values, strict=True)):
             if value is None:
                 if place in self._key_places:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 Value = bool | int | float | str | bytes | uuid.UUID | None
@@ -52,10 +53,10 @@ class Type(Enum):
     INT = _Facts("int", (int,), struct.Struct(">i").pack, _itself)
     BIGINT = _Facts("bigint", (int,), struct.Struct(">q").pack, _itself)
     DOUBLE = _Facts("double", (float,), struct.Struct(">d").pack, _itself)
-    TEXT = _Facts("text", (str,), lambda value: value.encode(), lambda value: value.encode())
+    TEXT = _Facts("text", (str,), str.encode, str.encode)
     BLOB = _Facts("blob", (bytes,), bytes, _itself)
-    UUID = _Facts("uuid", (uuid.UUID,), lambda value: value.bytes, _uuid_order)
-    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), lambda value: value.bytes, time_order)
+    UUID = _Facts("uuid", (uuid.UUID,), attrgetter("bytes"), _uuid_order)
+    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), attrgetter("bytes"), time_order)
 
     @property
     def cql(self) -> str:
