@@ -11,15 +11,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dev.cluster import foreign, image, lifecycle
+from dev.cluster import image, lifecycle
 from dev.cluster.base_image import base_image
 from dev.cluster.choice import MODES
-from dev.cluster.debian import NODE, unpacked
-from dev.cluster.images import ImageStore, told
 from dev.cluster.programs import EXTRAS, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
 from penstock.errors import PenstockError, SpecError, Surroundings
-from penstock.testing.progress import say
+from penstock.testing.progress import duration, say
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,50 +100,35 @@ def run_build(asked: argparse.Namespace) -> None:
 
 def run_image(asked: argparse.Namespace) -> None:
     """Build it, and make it known to the cluster if one is up."""
-    cluster = read_cluster(asked.name)
-    if cluster is not None and not lifecycle.is_up(asked.name):
-        cluster = None
+    cluster = read_cluster(asked.name) if lifecycle.is_up(asked.name) else None
     if asked.imported is not None:
-        _import(_required(cluster, asked.name), asked.imported)
+        if not asked.imported.is_file():
+            raise SpecError(
+                "there is no such archive", remedy="name an OCI archive or one of `docker save`", path=asked.imported
+            )
+        lifecycle.load_archive(_required(cluster, asked.name), asked.imported)
+        say(f"  {asked.imported}: imported")
         return
+    if asked.archive is None:
+        _required(cluster, asked.name)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
         built = image.build_image(Path(scratch))
-        archive = asked.archive or Path(scratch) / "image.tar"
-        foreign_cluster = cluster is not None and cluster.mode in ("kind", "k3d")
-        if asked.archive is not None or foreign_cluster:
-            say(f"  {archive}: {image.write_archive(built, archive)}")
-        if cluster is None:
-            if asked.archive is None:
-                raise Surroundings(
-                    "no cluster is up to import the image into",
-                    remedy="start one (make cluster), or write the image to a file: --archive FILE",
-                    name=asked.name,
-                )
-        elif cluster.mode == "node":
-            sent = ImageStore(cluster.plan, unpacked(NODE)).load(built.tag, built.layers, built.run)
-            say(told(built.tag, sent, time.monotonic() - started))
-        elif foreign_cluster:
-            foreign.load_archive(cluster, archive)
-        else:
-            say(f"  {built.tag}: built, but this cluster ({cluster.mode}) can not be given images from here")
-
-
-def _import(cluster: Cluster, archive: Path) -> None:
-    if not archive.is_file():
-        raise SpecError(
-            "there is no such archive", remedy="name an OCI archive or one of `docker save`", path=archive
-        )
-    if cluster.mode == "node":
-        ImageStore(cluster.plan, unpacked(NODE)).load_archive(archive)
-    else:
-        foreign.load_archive(cluster, archive)
-    say(f"  {archive}: imported")
+        if asked.archive is not None:
+            say(f"  {asked.archive}: {image.write_archive(built, asked.archive)}")
+        if cluster is not None:
+            sent = lifecycle.load(cluster, built)
+            took = duration(time.monotonic() - started)
+            say(f"  {built.tag}: {'imported into the cluster' if sent else 'the cluster has it already'} ({took})")
 
 
 def _required(cluster: Cluster | None, name: str) -> Cluster:
     if cluster is None:
-        raise Surroundings("the cluster is not up", remedy="start it: make cluster", name=name)
+        raise Surroundings(
+            "the cluster is not up",
+            remedy="start it: make cluster (or write the image to a file: --archive FILE)",
+            name=name,
+        )
     return cluster
 
 

@@ -1,7 +1,7 @@
 """A few requests to an API server whose certificates are files of ours: what starting a cluster needs, no more.
 
-kubectl takes a third of a second to begin, this a few milliseconds. Tests use kubectl (`kubectl.py`), which works with
-any cluster.
+kubectl takes a third of a second to begin, this a few milliseconds. Tests use kubectl (`kubectl.py`), which works
+with any cluster.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dev.cluster import lifecycle
+from dev.cluster import image, lifecycle
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster
 
@@ -50,6 +50,19 @@ def kubernetes() -> Iterator[KubernetesUnderTest]:
     finally:
         if not was_up:
             lifecycle.down(name)
+
+
+@pytest.fixture(scope="session")
+def python_image(kubernetes: KubernetesUnderTest) -> str:
+    """An image with Python that pods of the cluster can run."""
+    if not kubernetes.runs_containers():
+        pytest.skip("needs root: without it no container runs")
+    cluster = kubernetes.cluster
+    if cluster.mode == "context":
+        return "python:3.11-slim"
+    built = image.build_python_image()
+    lifecycle.load(cluster, built)
+    return built.tag
 
 
 @pytest.fixture

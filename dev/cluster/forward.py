@@ -1,8 +1,8 @@
 """Offers the API server of a cluster's network namespace at a port of this machine's 127.0.0.1.
 
-A process of its own: `python3 -I forward.py NAMESPACE LISTEN_PORT TARGET_HOST TARGET_PORT`. It listens outside, then moves into
-the namespace, so that everything it opens afterwards is opened inside, and nothing can leave the machine by a missing
-route. A listening socket stays in the namespace it was made in. Knows nothing of what goes through.
+A process of its own: `python3 -I forward.py NAMESPACE LISTEN_PORT TARGET_HOST TARGET_PORT`. It listens outside, then
+moves into the namespace, so that everything it opens afterwards is opened inside, and nothing can leave the machine
+by a missing route. A listening socket stays in the namespace it was made in. Knows nothing of what goes through.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from dev.cluster.base_image import Base, base_image
 from dev.cluster.oci import Layer, Run, Source, write_image, write_layer
+from dev.cluster.surroundings import answers
 from penstock.errors import Surroundings
 from penstock.testing.cache import cached, is_cached
 from penstock.testing.progress import step
@@ -44,6 +44,12 @@ def build_image(scratch: Path, tree: Path = TREE) -> Image:
     base = base_image()
     layers = (base.layer, _dependencies(tree, base), _sources(tree, scratch))
     return Image(TAG, layers, how_to_run())
+
+
+def build_python_image() -> Image:
+    """Only Debian and Python, for pods of tests that need no more."""
+    base = base_image()
+    return Image(f"penstock.local/python:{base.python}", (base.layer,), Run(command=("python3",), user="65532:65532"))
 
 
 def how_to_run() -> Run:
@@ -155,16 +161,12 @@ def for_python(python: str, own: str, machine: str) -> Sequence[str]:
 
 def _python_with_pip() -> str:
     """The tree's own environment, else the Python that runs us."""
-    candidates = [TREE / ".venv" / "bin" / "python", Path(sys.executable)]
-    for candidate in candidates:
-        if (
-            candidate.exists()
-            and subprocess.run([candidate, "-m", "pip", "--version"], capture_output=True).returncode == 0
-        ):
-            return str(candidate)
-    raise Surroundings(
-        "no pip is there to install the image's dependencies",
-        remedy="make the virtual environment first (`make venv`)",
-        tried=", ".join(map(str, candidates)),
-        python=sysconfig.get_python_version(),
-    )
+    candidates = [str(TREE / ".venv" / "bin" / "python"), sys.executable]
+    found = next((each for each in candidates if answers([each, "-m", "pip", "--version"])), None)
+    if found is None:
+        raise Surroundings(
+            "no pip is there to install the image's dependencies",
+            remedy="make the virtual environment first: python3 -m dev.environment .venv",
+            tried=", ".join(candidates),
+        )
+    return found

@@ -14,7 +14,7 @@ from dev.cluster.oci import Layer, Run, Source, image_digest, write_image, write
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from penstock.errors import Surroundings
-from penstock.testing.progress import duration, say
+from penstock.testing.progress import say
 
 # There while nobody uses the store and no container is recorded in it.
 _AT_REST = "at-rest"
@@ -105,8 +105,3 @@ def claim(plan: Plan) -> None:
 def rest(plan: Plan) -> None:
     """After containerd has ended with no container recorded: the next start may trust the store."""
     (plan.image_store / _AT_REST).touch()
-
-
-def told(tag: str, sent: bool, seconds: float) -> str:
-    """A line for a person."""
-    return f"  {tag}: {'imported into the node' if sent else 'the node has it already'} ({duration(seconds)})"

@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 from dev.cluster import foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
 from dev.cluster.debian import NODE, unpacked
+from dev.cluster.image import Image, write_archive
+from dev.cluster.images import ImageStore
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.plan import Plan
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
@@ -68,6 +72,31 @@ def build(mode: Mode | None = None) -> Choice:
     elif choice.mode == "kwok":
         require_built(WITHOUT_ROOT)
     return choice
+
+
+def load(cluster: Cluster, image: Image) -> bool:
+    """Make an image known to the cluster; the answer is whether anything had to be sent."""
+    if cluster.mode == "node":
+        return ImageStore(cluster.plan, unpacked(NODE)).load(image.tag, image.layers, image.run)
+    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
+        archive = Path(scratch) / "image.tar"
+        write_archive(image, archive)
+        load_archive(cluster, archive)
+    return True
+
+
+def load_archive(cluster: Cluster, archive: Path) -> None:
+    """Make the images of an archive known to the cluster."""
+    if cluster.mode == "node":
+        ImageStore(cluster.plan, unpacked(NODE)).load_archive(archive)
+    elif cluster.mode == "kwok":
+        raise Surroundings(
+            "this cluster runs no containers, and so takes no images",
+            remedy="start one with root, or with Docker and kind",
+            name=cluster.name,
+        )
+    else:
+        foreign.load_archive(cluster, archive)
 
 
 def client(cluster: Cluster) -> Kubectl:
@@ -137,7 +166,11 @@ def _start_node(cluster: Cluster) -> Cluster:
         others = {each.index for each in read_clusters() if each.index is not None and each.name != cluster.name}
         plan = Plan(cluster.name, network.choose_index(others), cluster.directory)
         cluster = cluster.with_(
-            index=plan.index, namespace=plan.namespace, host_address=plan.host_address, kubectl=_our_kubectl()
+            index=plan.index,
+            namespace=plan.namespace,
+            host_address=plan.host_address,
+            kubectl=_our_kubectl(),
+            mounted_namespaces=not network.is_mounted(),
         )
         network.make(plan)
     return node.bring_up(node.Node(plan, programs, packages), cluster)

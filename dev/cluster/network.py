@@ -10,8 +10,10 @@ from __future__ import annotations
 import ipaddress
 import json
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
 from penstock.errors import Surroundings
@@ -85,9 +87,19 @@ def make(plan: Plan) -> None:
         ip("route", "add", str(network), "via", plan.node_address, "dev", plan.host_side)
 
 
-def remove(plan: Plan) -> None:
+def is_mounted(directory: Path = namespaces.NAMES) -> bool:
+    """Whether namespaces have been made on this machine before: the first one mounts their directory."""
+    return directory.is_mount()
+
+
+def remove(plan: Plan, *, mounted_namespaces: bool) -> None:
     """Remove them; what is not there is removed already."""
     ip("link", "del", plan.host_side, quiet=True)
     namespaces.delete(plan.namespace)
+    if mounted_namespaces and is_mounted() and not any(namespaces.NAMES.iterdir()):
+        # Refused where somebody makes a namespace at this moment, and then it stays, rightly.
+        done = subprocess.run(["umount", namespaces.NAMES], capture_output=True, check=False)
+        if done.returncode == 0:
+            namespaces.NAMES.rmdir()
     for network in plan.networks:
         ip("route", "del", "unreachable", str(network), "metric", GUARD_METRIC, quiet=True)

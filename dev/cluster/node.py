@@ -130,7 +130,7 @@ def take_down(cluster: Cluster, packages: Path | None) -> None:
         _known(plan, name).stop(grace_s=5)
     cgroups.end(plan.cgroup)
     cgroups.switch_off(cluster.switched_controllers)
-    network.remove(plan)
+    network.remove(plan, mounted_namespaces=cluster.mounted_namespaces)
     mounts.remove_mount_points(cluster.made_directories)
     if at_rest:
         images.rest(plan)

@@ -41,6 +41,8 @@ class Cluster:
     api_port: int | None = None
     # Directories made to mount on, removed when the last cluster goes.
     made_directories: tuple[str, ...] = ()
+    # Whether the directory of network namespaces was first mounted for us.
+    mounted_namespaces: bool = False
     # Controllers of the root cgroup (v2) that were switched on for us.
     switched_controllers: tuple[str, ...] = ()
 
