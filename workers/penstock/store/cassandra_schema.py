@@ -1,0 +1,144 @@
+"""The schema of a real Cassandra: read from its own tables, changed one statement at a time, agreed upon.
+
+A creator that goes on before the nodes agree meets replicas that do not know the table yet, and its writes fail; so a
+change returns when every node that is up has the same schema, or says which has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+
+from penstock.errors import Unavailable
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_errors import NotAllowed
+from penstock.store.consistency import Consistency
+from penstock.store.drift import FoundColumn, FoundTable, Kind
+from penstock.store.schema import FoundKeyspace, RightsMissing
+from penstock.store.store import Row
+
+AGREED_WITHIN_S = 60.0
+CHANGED_WITHIN_S = 60.0
+LOOK_AGAIN_S = 0.1
+OWN_KEYSPACES = "system"
+"""How the names of the server's own keyspaces begin."""
+
+
+class NotAgreed(Unavailable):
+    """The nodes do not agree on the schema."""
+
+
+class CassandraSchema:
+    """Reads and changes the schema through a store's connections."""
+
+    def __init__(self, store: CassandraStore) -> None:
+        self._store = store
+
+    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+        """Replication comes as a map whose numbers are texts."""
+        rows = await self._read("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s", name)
+        if not rows:
+            return None
+        told = dict(rows[0].replication)
+        strategy = told.pop("class", "")
+        return FoundKeyspace(name, strategy, {key: int(value) for key, value in told.items() if value.isdigit()})
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+        """Columns and options of every table."""
+        columns: dict[str, list[FoundColumn]] = defaultdict(list)
+        for row in await self._read(
+            "SELECT table_name, column_name, type, kind, position, clustering_order"
+            " FROM system_schema.columns WHERE keyspace_name = %s",
+            keyspace,
+        ):
+            columns[row.table_name].append(_column(row))
+        rows = await self._read(
+            "SELECT table_name, id, gc_grace_seconds, default_time_to_live, comment, compaction, compression"
+            " FROM system_schema.tables WHERE keyspace_name = %s",
+            keyspace,
+        )
+        return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
+
+    async def count_tables(self) -> int:
+        """All but the server's own."""
+        rows = await self._read("SELECT keyspace_name FROM system_schema.tables")
+        return sum(not row.keyspace_name.startswith(OWN_KEYSPACES) for row in rows)
+
+    async def nodes_in(self, data_center: str) -> int:
+        """One node knows itself and its peers."""
+        local = await self._read("SELECT data_center FROM system.local")
+        peers = await self._read("SELECT data_center FROM system.peers_v2")
+        return sum(row.data_center == data_center for row in (*local, *peers))
+
+    async def change(self, cql: str) -> None:
+        """Sent again as long as the answer is lost: worded so that a second one does nothing."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CHANGED_WITHIN_S
+        while True:
+            try:
+                await self._store.cql(cql, within_s=deadline_s - loop.time())
+                break
+            except NotAllowed as refused:
+                raise RightsMissing(said=refused.facts.get("said", "")) from refused
+            except Unavailable:
+                if loop.time() + LOOK_AGAIN_S >= deadline_s:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_S)
+        await self.agree()
+
+    async def agree(self) -> None:
+        """Ask every node that is up for its version, until all say the same."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + AGREED_WITHIN_S
+        while True:
+            versions = await self._versions()
+            if len(set(versions.values())) == 1:
+                return
+            if loop.time() >= deadline_s:
+                raise NotAgreed(
+                    versions=", ".join(f"{node} {version}" for node, version in sorted(versions.items())),
+                    remedy="see `nodetool describecluster`, and apply again when it shows one version",
+                )
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _versions(self) -> dict[str, str]:
+        up = [node for node in self._store.coordinators() if node.up]
+        answers = await asyncio.gather(
+            *(
+                self._store.cql(
+                    "SELECT schema_version FROM system.local", consistency=Consistency.ONE, at=node, within_s=5.0
+                )
+                for node in up
+            ),
+            return_exceptions=True,
+        )
+        found = {}
+        for node, answer in zip(up, answers, strict=True):
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, Unavailable):
+                    raise answer
+                found[node.address] = "does not answer"
+            else:
+                found[node.address] = str(answer[0].schema_version)
+        return found
+
+    async def _read(self, cql: str, *values: str) -> list[Row]:
+        return await self._store.cql(cql, values, consistency=Consistency.ONE)
+
+
+def _column(row: Row) -> FoundColumn:
+    return FoundColumn(row.column_name, row.type, Kind(row.kind), row.position, row.clustering_order == "desc")
+
+
+def _table(row: Row, columns: list[FoundColumn]) -> FoundTable:
+    return FoundTable(
+        row.table_name,
+        row.id,
+        tuple(sorted(columns, key=lambda column: (column.kind.value, column.position, column.name))),
+        row.gc_grace_seconds,
+        row.default_time_to_live,
+        row.comment or "",
+        dict(row.compaction),
+        dict(row.compression),
+    )
