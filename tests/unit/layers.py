@@ -74,7 +74,15 @@ class Import:
     only_types: bool
 
 
-DECIDERS = ("**/decide*.py", "workers/penstock/engines/**/rules*.py", "workers/penstock/expiry.py")
+DECIDERS = (
+    "**/decide*.py",
+    "workers/penstock/engines/**/rules*.py",
+    "workers/penstock/engines/books.py",
+    "workers/penstock/engines/record.py",
+    "workers/penstock/engines/rows.py",
+    "workers/penstock/engines/settled.py",
+    "workers/penstock/expiry.py",
+)
 COUNTER_TYPES = ("workers/penstock/counters/types/**",)
 DECISIONS = (*DECIDERS, *COUNTER_TYPES)
 YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from penstock.engines.settled import Facts, RowFacts, encode, merge_facts
+from penstock.engines.settled import Facts, RowFacts, encode
 
 PIECE_BYTES_MAX = 8 * 1024
 
@@ -46,8 +46,9 @@ class Record(Generic[Where]):
         pieces = []
         for where, facts in news.items():
             piece = self._open.setdefault(where, _Open())
-            merge_facts(piece.facts, facts)
-            content = encode(piece.facts, self.epoch)
+            for key, latest in facts.items():
+                piece.facts.setdefault(key, RowFacts()).overrule(latest)
+            content = encode(piece.facts, epoch=self.epoch, piece=piece.number)
             pieces.append(Piece(where, piece.number, content))
             if len(content) > PIECE_BYTES_MAX:
                 self._open[where] = _Open(piece.number + 1)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from penstock.errors import PenstockError
 
 VERSION = 1
+_HEAD = struct.Struct("<BII")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
 _TRIED = struct.Struct("<HIQ")
@@ -29,9 +30,11 @@ class RecordBroken(PenstockError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tried:
-    """How often a message was handed out, and until when it is hidden. The later owner's word counts."""
+    """How often a message was handed out, and until when it is hidden. The later word counts: of the later owner, and
+    of one owner that in its later piece."""
 
     epoch: int
+    piece: int
     attempt: int
     hidden_until_us: int
 
@@ -42,6 +45,7 @@ class Moved:
     whose word was durable in time was read by the later, which then fixed no other."""
 
     epoch: int
+    piece: int
     attempt: int
     place: bytes
 
@@ -61,6 +65,12 @@ class RowFacts:
             self.tried[index] = max(tried, self.tried.get(index, tried))
         for index, moved in other.moved.items():
             self.moved[index] = max(moved, self.moved.get(index, moved))
+
+    def overrule(self, later: RowFacts) -> None:
+        """Take in what the same owner says now: its later word counts, whatever the numbers."""
+        self.settled |= later.settled
+        self.tried.update(later.tried)
+        self.moved.update(later.moved)
 
     def is_empty(self) -> bool:
         """Whether there is nothing to tell."""
@@ -94,9 +104,9 @@ def bits_of(start: int, end: int) -> int:
     return ((1 << (end - start)) - 1) << start
 
 
-def encode(facts: Mapping[bytes, RowFacts], epoch: int) -> bytes:
+def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
     """One piece of a record, as docs/formats.md has it. All facts of a piece are of one tenure."""
-    parts = [struct.pack("<BI", VERSION, epoch)]
+    parts = [_HEAD.pack(VERSION, epoch, piece)]
     for key, row in facts.items():
         ranges = list(ranges_of(row.settled))
         parts.append(_ROW.pack(len(key), len(ranges), len(row.tried), len(row.moved)))
@@ -117,10 +127,10 @@ def decode(piece: bytes) -> Facts:
 
 
 def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
-    version, epoch = struct.unpack_from("<BI", piece)
+    version, epoch, number = _HEAD.unpack_from(piece)
     if version != VERSION:
         raise RecordBroken("a settle record is of another version", remedy="upgrade this process", version=version)
-    at = struct.calcsize("<BI")
+    at = _HEAD.size
     while at < len(piece):
         key_length, ranges, tried, moved = _ROW.unpack_from(piece, at)
         at += _ROW.size
@@ -133,14 +143,14 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
             at += _RANGE.size
         for _ in range(tried):
             index, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
-            facts.tried[index] = Tried(epoch, attempt, hidden_until_us)
+            facts.tried[index] = Tried(epoch, number, attempt, hidden_until_us)
             at += _TRIED.size
         for _ in range(moved):
             index, attempt, length = _MOVED.unpack_from(piece, at)
             at += _MOVED.size
             if at + length > len(piece):
                 raise IndexError
-            facts.moved[index] = Moved(epoch, attempt, piece[at : at + length])
+            facts.moved[index] = Moved(epoch, number, attempt, piece[at : at + length])
             at += length
         yield key, facts
 

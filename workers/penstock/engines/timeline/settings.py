@@ -9,6 +9,8 @@ from uuid import UUID
 from penstock.engines.decide_lease import LeaseTerms
 from penstock.engines.timeline.tables import TimelineTables
 
+DEFAULT_LEASE = LeaseTerms(ttl_s=10, touch_us=2_000_000, skew_us=500_000)
+
 
 class ShardBy(Enum):
     """How a flush without a group finds its shard."""
@@ -50,6 +52,6 @@ class TimelineSettings:
     once_window_us: int = 86_400_000_000
     late_write_us: int = 60_000_000
     shard_by: ShardBy = ShardBy.FLUSH
-    lease: LeaseTerms = LeaseTerms(ttl_s=10, touch_us=2_000_000, skew_us=500_000)
+    lease: LeaseTerms = DEFAULT_LEASE
     dead_letter: str | None = None
     receipt_key: bytes = b""

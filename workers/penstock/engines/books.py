@@ -1,0 +1,455 @@
+"""The books of one lane: which messages are ready, in flight, held or settled, and how far everything is settled.
+
+A pure state machine: rows, hand-outs and settles go in with the moment at which they happen; deliveries, facts to be
+made durable and copies to be written come out. It does no I/O, knows no engine and no table; `dispatcher.py` is the
+loop around it, docs/protocols/dispatcher.md the prose. Keep the states there and here in step.
+
+Invariants:
+- each message of a row that was added is in exactly one state: unread, ready, in flight, held, moving, settled;
+- at most one hand-out of a message is open, and only that one settles it;
+- of a group at most one message is in flight or held, and those before it in the lane are settled;
+- the position is below the lowest message whose settling is not durable.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count as counter
+from typing import Any
+
+from penstock.engines.rows import BookTerms, HandOut, LaneRow, Move, Why
+from penstock.engines.settled import Moved, RowFacts, Tried, bits_of
+
+NEVER_US = 2**63 - 1
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    row: LaneRow
+    durable: int
+    accepted: int = 0
+    hidden: dict[int, int] = field(default_factory=dict)
+    flights: dict[int, _Flight] = field(default_factory=dict)
+    tried: dict[int, int] = field(default_factory=dict)
+    moving: dict[int, _Moving] = field(default_factory=dict)
+    suspect: bool = False
+    counted: bool = False
+
+    @property
+    def full(self) -> int:
+        return bits_of(0, self.row.count)
+
+    def attempts_before(self, index: int) -> int:
+        base = self.row.attempts[index] if self.row.attempts is not None else 0
+        return self.tried.get(index, base)
+
+
+@dataclass(slots=True)
+class _Flight:
+    attempt: int
+    until_us: int
+
+
+@dataclass(slots=True)
+class _Moving:
+    attempt: int
+    why: Why
+    due_us: int
+    reason: str
+    place: bytes | None = None
+
+
+class Books:
+    """The state of one tenure of a lane."""
+
+    def __init__(self, terms: BookTerms, epoch: int) -> None:
+        self.terms = terms
+        self.epoch = epoch
+        self._rows: deque[_State] = deque()
+        self._by_key: dict[bytes, _State] = {}
+        self._unread: deque[tuple[_State, int]] = deque()
+        self._again: deque[tuple[_State, int]] = deque()
+        self._suspects: deque[tuple[_State, int]] = deque()
+        self._kept_back: list[tuple[_State, int]] = []
+        self._lent: tuple[Any, Any] | None = None
+        self._timers: list[tuple[int, int, _State, int, int]] = []
+        self._ticket = counter()
+        self._groups: dict[bytes, deque[tuple[_State, int]]] = {}
+        self._news: dict[_State, RowFacts] = {}
+        self._moves: list[tuple[_State, int]] = []
+        self._horizon: Any = None
+        self.in_flight = 0
+        self.held = 0
+        self.unsettled = 0
+        self.holes = 0
+        self.bytes_held = 0
+        self.redelivered = 0
+
+    # ---- rows
+
+    def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
+        """Take in the next row of the lane, with what records of earlier tenures tell of it."""
+        facts = known or RowFacts()
+        state = _State(row, (facts.settled | row.settled) & bits_of(0, row.count), suspect=suspect)
+        self._rows.append(state)
+        self._by_key[row.key] = state
+        self._horizon = row.order
+        self.bytes_held += row.size_bytes
+        self.unsettled += row.count - state.durable.bit_count()
+        self._count_hole(state)
+        for index, moved in facts.moved.items():
+            if not state.durable >> index & 1:
+                self._resume_move(state, index, moved, now_us)
+        for index, tried in facts.tried.items():
+            state.tried[index] = max(tried.attempt, state.attempts_before(index))
+            state.hidden[index] = tried.hidden_until_us
+        if not suspect and not facts.tried and row.groups is None and not state.moving:
+            if state.durable != state.full:
+                self._unread.append((state, 0))
+            return
+        for index in range(row.count):
+            if not (state.durable >> index & 1) and index not in state.moving:
+                self._line_up(state, index)
+
+    def reached(self, order: Any) -> None:
+        """The engine has read everything up to here, whether or not there were rows."""
+        self._horizon = order
+
+    def _count_hole(self, state: _State) -> None:
+        """A row with something settled is a fact that the record carries until the position has passed it."""
+        if state.durable and not state.counted:
+            state.counted = True
+            self.holes += 1
+
+    def _resume_move(self, state: _State, index: int, moved: Moved, now_us: int) -> None:
+        """An earlier owner fixed a place for a copy; it is finished before anything else."""
+        state.moving[index] = _Moving(moved.attempt, Why.RETRY, now_us, "", moved.place)
+        self._moves.append((state, index))
+
+    def _line_up(self, state: _State, index: int) -> None:
+        """Put a message behind its group, or where it can be given out."""
+        group = state.row.groups[index] if state.row.groups is not None else b""
+        if group:
+            line = self._groups.setdefault(group, deque())
+            line.append((state, index))
+            if len(line) > 1:
+                return
+        self._offer(state, index)
+
+    def _offer(self, state: _State, index: int) -> None:
+        (self._suspects if state.suspect else self._again).append((state, index))
+
+    def _time(self, at_us: int, state: _State, index: int, attempt: int) -> None:
+        heapq.heappush(self._timers, (at_us, next(self._ticket), state, index, attempt))
+
+    # ---- handing out
+
+    def hand_out(
+        self, limit: int, *, now_us: int, visibility_us: int, reach: Any, suspects: bool = False
+    ) -> list[HandOut]:
+        """Up to `limit` messages, none beyond `reach`. Suspects are given one at a time, and only when asked for."""
+        self.tick(now_us)
+        given: list[HandOut] = []
+        until_us = now_us + visibility_us
+        limit = min(limit, self.terms.in_flight_max - self.in_flight)
+        if self.is_held():
+            return given
+        waiting = self._suspects if suspects else self._again
+        for _ in range(len(waiting)):
+            if len(given) >= (1 if suspects else limit):
+                break
+            state, index = waiting.popleft()
+            if state.row.order > reach:
+                waiting.append((state, index))
+            elif self._may_give(state, index, now_us):
+                self._give(state, index, until_us, now_us, given)
+        if not suspects:
+            self._give_unread(limit, until_us, now_us, reach, given)
+        return given
+
+    def is_held(self) -> bool:
+        """Whether so much is settled above one message that nothing new may be handed out (LaneHeld)."""
+        return self.holes > self.terms.holes_max
+
+    def _may_give(self, state: _State, index: int, now_us: int) -> bool:
+        """Whether this one goes now. One that is hidden goes to the timers, one that is lent is kept back."""
+        if (state.durable | state.accepted) >> index & 1 or index in state.moving or index in state.flights:
+            return False
+        if self._is_lent(state):
+            self._kept_back.append((state, index))
+            return False
+        hidden_us = state.hidden.get(index, 0)
+        if hidden_us > now_us:
+            self.held += 1
+            self._time(hidden_us, state, index, 0)
+            return False
+        return True
+
+    def _give_unread(self, limit: int, until_us: int, now_us: int, reach: Any, given: list[HandOut]) -> None:
+        while self._unread and len(given) < limit:
+            state, index = self._unread[0]
+            if state.row.order > reach:
+                return
+            if self._is_lent(state):
+                self._unread.popleft()
+                self._kept_back += [(state, each) for each in range(index, state.row.count)]
+                continue
+            self._give_from_row(limit, until_us, now_us, given)
+
+    def _give_from_row(self, limit: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
+        state, index = self._unread.popleft()
+        closed = state.durable | state.accepted
+        while index < state.row.count and len(given) < limit:
+            if not closed >> index & 1:
+                self._give(state, index, until_us, now_us, given)
+            index += 1
+        if index < state.row.count:
+            self._unread.appendleft((state, index))
+
+    def _give(self, state: _State, index: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
+        attempt = state.attempts_before(index) + 1
+        if attempt > self.terms.max_receives:
+            self._move(state, index, attempt - 1, Why.DEAD, now_us, "received too often")
+            return
+        state.flights[index] = _Flight(attempt, until_us)
+        self.in_flight += 1
+        self._time(until_us, state, index, attempt)
+        if attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us:
+            self._tell(state, index, attempt, until_us)
+            self.redelivered += attempt > 1
+        given.append(HandOut(state.row, index, attempt, until_us, state.suspect))
+
+    def tick(self, now_us: int) -> None:
+        """Let what is due by now happen: visibilities end, held messages become ready."""
+        while self._timers and self._timers[0][0] <= now_us:
+            at_us, _, state, index, attempt = heapq.heappop(self._timers)
+            flight = state.flights.get(index)
+            if attempt:
+                if flight is not None and flight.attempt == attempt and flight.until_us == at_us:
+                    self._end_flight(state, index)
+                    self._fail(state, index, attempt, 0, "not settled within its visibility", now_us)
+            else:
+                self.held -= 1
+                self._offer(state, index)
+
+    @property
+    def next_timer_us(self) -> int:
+        """When `tick` has something to do."""
+        return self._timers[0][0] if self._timers else NEVER_US
+
+    # ---- settling
+
+    def holds(self, key: bytes, index: int, attempt: int) -> bool:
+        """Whether that delivery is open here: a receipt of any other is stale."""
+        state = self._by_key.get(key)
+        flight = state.flights.get(index) if state is not None else None
+        return flight is not None and flight.attempt == attempt
+
+    def ack(self, key: bytes, index: int, attempt: int) -> bool:
+        """It is done; the fact has still to be made durable. False if the receipt is stale."""
+        if not self.holds(key, index, attempt):
+            return False
+        state = self._by_key[key]
+        self._end_flight(state, index)
+        self._accept(state, index)
+        return True
+
+    def nack(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
+        """It failed. False if the receipt is stale."""
+        if not self.holds(key, index, attempt):
+            return False
+        state = self._by_key[key]
+        self._end_flight(state, index)
+        self._fail(state, index, attempt, delay_us, reason, now_us)
+        return True
+
+    def extend(self, key: bytes, index: int, attempt: int, *, until_us: int, now_us: int) -> bool:
+        """It takes longer. False if the receipt is stale."""
+        if not self.holds(key, index, attempt):
+            return False
+        state = self._by_key[key]
+        state.flights[index].until_us = until_us
+        self._time(until_us, state, index, attempt)
+        if until_us - now_us > self.terms.remembered_us:
+            self._tell(state, index, attempt, until_us)
+        return True
+
+    def _end_flight(self, state: _State, index: int) -> None:
+        del state.flights[index]
+        self.in_flight -= 1
+
+    def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
+        state.tried[index] = attempt
+        group = state.row.groups[index] if state.row.groups is not None else b""
+        if attempt >= self.terms.max_receives:
+            self._move(state, index, attempt, Why.DEAD, now_us, reason)
+        elif not group and delay_us > self.terms.hold_us_max:
+            self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
+        else:
+            state.hidden[index] = now_us + delay_us
+            if delay_us:
+                self._tell(state, index, attempt, now_us + delay_us)
+            self._offer(state, index)
+
+    def _accept(self, state: _State, index: int) -> None:
+        state.accepted |= 1 << index
+        news = self._news.setdefault(state, RowFacts())
+        news.settled |= 1 << index
+        self._free_group(state, index)
+
+    def _free_group(self, state: _State, index: int) -> None:
+        """The next of its group may go."""
+        group = state.row.groups[index] if state.row.groups is not None else b""
+        line = self._groups.get(group) if group else None
+        if not line or line[0] != (state, index):
+            return
+        line.popleft()
+        if line:
+            self._offer(*line[0])
+        else:
+            del self._groups[group]
+
+    def _tell(self, state: _State, index: int, attempt: int, until_us: int) -> None:
+        news = self._news.setdefault(state, RowFacts())
+        news.tried[index] = Tried(self.epoch, 0, attempt, until_us)
+
+    # ---- copies
+
+    def _move(self, state: _State, index: int, attempt: int, why: Why, due_us: int, reason: str) -> None:
+        state.moving[index] = _Moving(attempt, why, due_us, reason)
+        self._moves.append((state, index))
+
+    def take_moves(self) -> list[Move]:
+        """The copies to be seen to, each once; one that fails is given back by `move_failed`."""
+        moves, self._moves = self._moves, []
+        return [
+            Move(state.row, index, it.attempt, it.why, it.due_us, it.reason, it.place)
+            for state, index in moves
+            for it in (state.moving[index],)
+        ]
+
+    def place_fixed(self, row: LaneRow, index: int, place: bytes) -> None:
+        """Where the copy goes; this has to be durable before the copy is written (rule R7)."""
+        state = self._by_key[row.key]
+        moving = state.moving[index]
+        moving.place = place
+        self._news.setdefault(state, RowFacts()).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
+
+    def move_failed(self, row: LaneRow, index: int) -> None:
+        """Try again later; a place that is fixed stays fixed."""
+        self._moves.append((self._by_key[row.key], index))
+
+    def move_done(self, row: LaneRow, index: int) -> None:
+        """The copy is durable: the original is settled."""
+        state = self._by_key[row.key]
+        del state.moving[index]
+        self._accept(state, index)
+
+    # ---- making it durable
+
+    def has_news(self) -> bool:
+        """Whether there are facts that are not in a record yet."""
+        return bool(self._news)
+
+    def take_news(self) -> News:
+        """The facts to be written next. They count when `durable` is called with them."""
+        news, self._news = self._news, {}
+        return News(news)
+
+    def give_back(self, news: News) -> None:
+        """The write failed: the facts are to be written again, with whatever came since."""
+        for state, facts in news.facts.items():
+            later = self._news.get(state)
+            if later is not None:
+                facts.overrule(later)
+            self._news[state] = facts
+
+    def durable(self, news: News) -> None:
+        """These facts stand in the store."""
+        for state, facts in news.facts.items():
+            fresh = facts.settled & ~state.durable
+            if fresh:
+                state.durable |= fresh
+                state.accepted &= ~fresh
+                self.unsettled -= fresh.bit_count()
+                self._count_hole(state)
+
+    # ---- the position
+
+    def advance(self) -> list[LaneRow]:
+        """Take off the rows at the lowest end that are settled for good, in order."""
+        done = []
+        while self._rows and self._rows[0].durable == self._rows[0].full and not self._is_at_loan(self._rows[0]):
+            state = self._rows.popleft()
+            del self._by_key[state.row.key]
+            self.bytes_held -= state.row.size_bytes
+            self.holes -= state.counted
+            done.append(state.row)
+        return done
+
+    @property
+    def lowest_unsettled(self) -> LaneRow | None:
+        """What the position may not pass, and what holds it."""
+        return self._rows[0].row if self._rows else None
+
+    @property
+    def horizon(self) -> Any:
+        """How far the engine has read."""
+        return self._horizon
+
+    def rows(self) -> Iterator[LaneRow]:
+        """The rows in the books, lowest first."""
+        return (state.row for state in self._rows)
+
+    def has_suspects(self) -> bool:
+        """Whether messages wait that may have killed their process."""
+        return bool(self._suspects)
+
+    # ---- lending a range to a bulk job
+
+    def lend(self, first: Any, last: Any) -> list[tuple[LaneRow, int, int]]:
+        """Hand out nothing more from `first` to `last`: row, index and attempt of what is in flight there now."""
+        self._lent = (first, last)
+        return [
+            (state.row, index, flight.attempt)
+            for state in self._rows
+            if first <= state.row.order <= last
+            for index, flight in state.flights.items()
+        ]
+
+    def take_back(self, settled: Mapping[bytes, RowFacts]) -> None:
+        """The loan is over: what the job settled is settled, the rest is handed out as before."""
+        self._lent = None
+        for key, facts in settled.items():
+            state = self._by_key.get(key)
+            if state is not None:
+                fresh = facts.settled & ~state.durable & ~state.accepted & state.full
+                state.durable |= fresh
+                self.unsettled -= fresh.bit_count()
+                self._count_hole(state)
+        kept_back, self._kept_back = self._kept_back, []
+        for state, index in kept_back:
+            if state.durable >> index & 1:
+                self._free_group(state, index)
+            else:
+                self._offer(state, index)
+
+    def _is_lent(self, state: _State) -> bool:
+        return self._lent is not None and self._lent[0] <= state.row.order <= self._lent[1]
+
+    def _is_at_loan(self, state: _State) -> bool:
+        return self._lent is not None and not state.row.order < self._lent[0]
+
+
+@dataclass(slots=True)
+class News:
+    """Facts on their way into the record."""
+
+    facts: dict[_State, RowFacts]
+
+    def by_row(self) -> Iterator[tuple[LaneRow, RowFacts]]:
+        """Each row with its facts."""
+        return ((state.row, facts) for state, facts in self.facts.items())

@@ -1,0 +1,71 @@
+"""What goes into the books of a lane and what comes out: rows, hand-outs, copies that are wanted. Values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+HOLES_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class BookTerms:
+    """What a queue says about handing out."""
+
+    max_receives: int
+    hold_us_max: int
+    """A failed message without a group waits here up to this long; for a longer backoff it is copied."""
+    remembered_us: int
+    """A message hidden longer than this is written down, so that the next owner hides it too."""
+    in_flight_max: int = 20_000
+    holes_max: int = HOLES_MAX
+
+
+@dataclass(slots=True, eq=False)
+class LaneRow:
+    """A row as the engine reads it. `order` sorts as the lane does; `key` names it in records; the rest is the
+    engine's own."""
+
+    key: bytes
+    order: Any
+    count: int
+    size_bytes: int
+    content: Any = None
+    where: Any = None
+    groups: Sequence[bytes] | None = None
+    attempts: Sequence[int] | None = None
+    settled: int = 0
+    """Bits of messages that the engine knows need no handing out: cancelled, purged, replaced, expired."""
+
+
+class Why(Enum):
+    """Why a message moves to another place."""
+
+    RETRY = "retry"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class HandOut:
+    """A message given out: the row and index say which, the attempt which delivery of it."""
+
+    row: LaneRow
+    index: int
+    attempt: int
+    until_us: int
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A copy that is wanted: fix its place first, unless it is fixed, then write it, then say that it is written."""
+
+    row: LaneRow
+    index: int
+    attempt: int
+    why: Why
+    due_us: int
+    reason: str
+    place: bytes | None

@@ -1,0 +1,76 @@
+"""What an engine gives a dispatcher: rows of one lane in order, a place for its record, and places for copies.
+
+The dispatcher knows nothing else of an engine. Orders are opaque and sort as the lane does; what the lane's row keeps
+of them (`last`, `reach`) is made and read by `order_of` and `stored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.engines.contract import Delivery
+from penstock.engines.record import Piece
+from penstock.engines.rows import HandOut, LaneRow, Move
+from penstock.engines.settled import Facts
+from penstock.store.types import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one read brought: rows in order, and how far the lane has been read by it, rows or none."""
+
+    rows: Sequence[LaneRow]
+    reached: Any
+    more: bool
+    """Whether there may be more to read at once: it ended for its size, not at the reader's now."""
+
+
+class LaneSource(Protocol):
+    """One lane of an engine, for the length of a tenure."""
+
+    def order_of(self, stored: Value) -> Any:
+        """The order that a cell of the lane's row (`last`, `reach`) tells; of null, the lane's beginning."""
+        ...
+
+    def stored(self, order: Any) -> Value:
+        """What the lane's row keeps of an order."""
+        ...
+
+    def order_at(self, moment_us: int) -> Any:
+        """An order above everything that is due up to a moment, and below all that is due later."""
+        ...
+
+    async def known(self, after: Any) -> Facts:
+        """The union of what all owners recorded of rows above an order. Read only after the earlier owner's end."""
+        ...
+
+    async def read(self, after: Any, *, bytes_max: int) -> Slice:
+        """The rows above an order, up to this process's own now and never ahead of it. Rows that need no handing out
+        (cancelled, purged, replaced, expired) come with their bits settled."""
+        ...
+
+    async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
+        """Make pieces of the settle record durable; raises when that is not known."""
+        ...
+
+    async def write_passed(self, rows: Sequence[LaneRow]) -> None:
+        """Make durable which rows the position is about to pass; nothing passes without."""
+        ...
+
+    def fix_place(self, move: Move) -> bytes:
+        """Choose where a copy goes. The dispatcher makes the choice durable before the copy is written."""
+        ...
+
+    async def write_copy(self, move: Move, place: bytes) -> None:
+        """Write a copy at its place: a retry here, or a dead letter there. Doing it twice makes one."""
+        ...
+
+    def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
+        """What consumers get, with receipts."""
+        ...
+
+    def loan_of(self, lent: bytes) -> Mapping[str, Any]:
+        """What a lent range says: `job`, `first`, `last` (orders), `deadline_us`."""
+        ...
