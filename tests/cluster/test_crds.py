@@ -137,7 +137,29 @@ def test_a_change_that_changes_nothing_fixed_is_accepted(
     assert server.faults_of(document(kind, after), document(kind, before)) == []
 
 
-lengths = st.sampled_from("0s 5ms 100ms 499ms 500ms 1s 1001ms 2s 3s 6s 1m 1h 24h 1d 36h 1d12h 14d 3650d 2w".split())
+lengths = st.sampled_from(
+    [
+        "0s",
+        "5ms",
+        "100ms",
+        "499ms",
+        "500ms",
+        "1s",
+        "1001ms",
+        "2s",
+        "3s",
+        "6s",
+        "1m",
+        "1h",
+        "24h",
+        "1d",
+        "36h",
+        "1d12h",
+        "14d",
+        "3650d",
+        "2w",
+    ]
+)
 numbers = st.integers(1, 20)
 flags = st.booleans()
 
@@ -212,7 +234,9 @@ def named(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(resources)
 def test_python_and_the_api_server_say_the_same_of_any_resource(
     server: Server, resource: tuple[str, dict[str, Any]]

@@ -46,7 +46,7 @@ def test_documents_are_read_in_their_order_and_others_are_passed_over() -> None:
         ("shards: 0", 5, "spec.shards: must be at least 1"),
         ("shards: 2000", 5, "spec.shards: must be at most 1024"),
         ("paused: 'no'", 5, "spec.paused: must be true or false, without quotes"),
-        ("retention: 60", 5, "spec.retention: must be a duration such as 500ms, 90s, 1h30m or 14d, from 1m to 3650d"),
+        ("delay: 60", 5, "spec.delay: must be a duration such as 500ms, 90s, 1h30m or 14d, from 0s to 3650d"),
         ("maxMessageSize: 9Mi", 5, "spec.maxMessageSize: must be a size such as 256Ki, 1Mi or 64M, from 1Ki to 8Mi"),
         ("timeline: yes", 5, "spec.timeline: must hold fields of its own, one a line below it"),
         ("consumers: {}", 5, "spec.consumers: must be a list"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from penstock.api.parse import check_resource
+from penstock.api.parse import check_resource, dump_resource, parse_resource
+from penstock.api.queues import Queue
 from penstock.api.rules import COUNTER_RULES, QUEUE_RULES
 from tests.unit.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
 
@@ -68,6 +70,21 @@ def test_every_field_with_a_shape_is_found() -> None:
     assert ("Queue", "spec.bulk[0].schedule") in paths
     assert ("Counter", "spec.windows[0]") in paths
     assert ("Counter", "spec.storage.dataCenter") in paths
+
+
+@pytest.mark.parametrize(("kind", "spec"), ACCEPTED)
+def test_a_resource_survives_being_dumped(kind: str, spec: dict[str, Any]) -> None:
+    resource = parse_resource(document(kind, spec))
+    assert parse_resource(json.loads(json.dumps(dump_resource(resource)))) == resource
+
+
+@pytest.mark.parametrize("engine", ["timeline", "bucket", "extent"])
+def test_an_engines_settings_are_in_force_also_where_its_block_is_absent(engine: str) -> None:
+    absent, present = (parse_resource(document("Queue", {"engine": engine, **block})) for block in ({}, {engine: {}}))
+    assert isinstance(absent, Queue)
+    assert isinstance(present, Queue)
+    assert absent.spec.engine_settings() == present.spec.engine_settings()
+    assert type(absent.spec.engine_settings()).__name__.lower() == engine
 
 
 def test_a_malformed_duration_is_told_once_and_breaks_no_rule() -> None:

@@ -123,7 +123,7 @@ def build_structural_schema(model: type[Model]) -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": "penstock.io/v1beta1."},
             "kind": {"type": "string", "description": f"{model.__name__}."},
-            "metadata": {"type": "object"},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # so that a rule may blame it
             "spec": _structural(properties["spec"], made["$defs"]),
             "status": _structural(properties["status"], made["$defs"]),
         },
@@ -142,9 +142,7 @@ def _node_at(schema: Schema, scope: str) -> Schema:
 
 
 def _validation(rule: Rule) -> Schema:
-    made = {"rule": rule.condition.cel(), "message": rule.says}
-    if rule.field != "metadata.name":  # the API server takes no path into metadata; the message names it
-        made["fieldPath"] = f".{rule.field}"
+    made = {"rule": rule.condition.cel(), "message": rule.says, "fieldPath": f".{rule.field}"}
     return {**made, "reason": "FieldValueForbidden"} if rule.on_change else made
 
 

@@ -57,6 +57,11 @@ def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = 
     return faults or model.model_validate(plain, by_alias=True, by_name=False)
 
 
+def dump_resource(resource: Resource) -> dict[str, Any]:
+    """The resource as plain JSON, defaults written out; parse_resource reads the same resource from it."""
+    return resource.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 def is_ours(document: Mapping[str, Any]) -> bool:
     """Whether a document means to be one of our resources, however wrong it may be."""
     return document.get("kind") in KINDS or str(document.get("apiVersion")).startswith(f"{GROUP}/")

@@ -119,6 +119,12 @@ class QueueSpec(Model):
         description="true: the operator keeps its hands off; what it made goes on as it is.",
     )
 
+    def engine_settings(self) -> Timeline | Bucket | Extent:
+        """The settings in force of the queue's engine, also where its block is absent."""
+        if self.engine == "timeline":
+            return self.timeline or Timeline()
+        return (self.bucket or Bucket()) if self.engine == "bucket" else (self.extent or Extent())
+
 
 class Queue(Model):
     """A durable queue on Cassandra."""
