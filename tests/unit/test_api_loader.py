@@ -36,9 +36,9 @@ def test_documents_are_read_in_their_order_and_others_are_passed_over() -> None:
         ("retension: 14d", 5, 'spec.retension: is unknown; did you mean "retention"?'),
         ("timeline:\n    safety_lag: 1s", 6, 'spec.timeline.safety_lag: is unknown; did you mean "safetyLag"?'),
         (
-            "storage: {xyz: 1}",
+            "timeline: {lease: {xyz: 1}}",
             5,
-            "spec.storage.xyz: is unknown; possible here: connectionSecret, dataCenter, keyspace, replication, tables",
+            "spec.timeline.lease.xyz: is unknown; possible here: touch, ttl",
         ),
         ("engine: timelin", 5, 'spec.engine: must be timeline, bucket or extent; did you mean "timeline"?'),
         ('shards: "4"', 5, "spec.shards: must be a whole number, without quotes"),

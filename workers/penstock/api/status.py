@@ -147,9 +147,9 @@ class Condition(Model):
     """One thing that is so, or not, and since when (a metav1.Condition)."""
 
     type: Annotated[str, StringConstraints(max_length=316)] = Field(description="What is spoken of, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False, or Unknown while nobody could
-    look.") observed_generation: Amount | None = Field(None, description="The generation of the spec this was found
-    for.") last_transition_time: Time = Field(description="When `status` last changed.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False, or Unknown: nobody could look yet.")
+    observed_generation: Amount | None = Field(None, description="The generation of the spec this was found for.")
+    last_transition_time: Time = Field(description="When `status` last changed.")
     reason: Annotated[
         str, StringConstraints(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     ] = Field(description="Why, in one word of a closed list; the reference explains each.")
