@@ -126,7 +126,7 @@ def _required(cluster: Cluster | None, name: str) -> Cluster:
     if cluster is None:
         raise Surroundings(
             "the cluster is not up",
-            remedy="start it: make cluster (or write the image to a file: --archive FILE)",
+            remedy="start it: make cluster (an image can also be written to a file: image --archive FILE)",
             name=name,
         )
     return cluster
