@@ -19,6 +19,9 @@ Mode = Literal["context", "kind", "k3d", "node", "kwok"]
 MODES: tuple[Mode, ...] = ("context", "kind", "k3d", "node", "kwok")
 
 
+NOTHING_RUNS = "a real API server whose nodes only say that pods run: NO CONTAINER RUNS"
+
+
 @dataclass(frozen=True)
 class Machine:
     """What is there."""
@@ -65,8 +68,7 @@ def decide_source(machine: Machine) -> Choice:
     _require_go(machine, machine.built_kwok)
     return Choice(
         "kwok",
-        f"{_no_docker(machine)}, and {obstacle_to_node(machine)}: built from source, a real API server whose nodes"
-        " only say that pods run; NO CONTAINER RUNS",
+        f"{_no_docker(machine)}, and {obstacle_to_node(machine)}: built from source, {NOTHING_RUNS}",
     )
 
 
@@ -110,7 +112,7 @@ def _decide_wanted(machine: Machine, wanted: Mode) -> Choice:
             because=obstacle,
         )
     _require_go(machine, machine.built_node if wanted == "node" else machine.built_kwok)
-    return Choice(wanted, reason)
+    return Choice(wanted, reason if wanted == "node" else f"{reason}; {NOTHING_RUNS}")
 
 
 def _no_docker(machine: Machine) -> str:

@@ -60,9 +60,7 @@ def traces_of(plan: Plan) -> Traces:
         mounts=tuple(line for line in Path("/proc/mounts").read_text().splitlines() if any(m in line for m in ours)),
         namespaces=tuple(line for line in ip("netns", "list").splitlines() if line.split()[0] == plan.namespace),
         cgroups=tuple(str(path) for path in cgroups.ROOT.glob(f"**/{plan.cgroup}")),
-        routes=tuple(
-            line for line in ip("route", "show", "table", "all").splitlines() if networks_in(line, networks)
-        ),
+        routes=tuple(line for line in ip("route", "show", "table", "all").splitlines() if is_of(networks, line)),
         links=tuple(line for line in ip("-brief", "link").splitlines() if line.startswith(plan.host_side)),
         directories=tuple(
             name for name in ("/run/containerd", mounts.KUBELET, "/var/lib/cni") if Path(name).exists()
@@ -179,7 +177,7 @@ def test_an_up_that_fails_halfway_names_the_process_and_leaves_nothing_behind(
     assert traces_of(plans[0]) == nothing_before(plans[0])
 
 
-def test_two_clusters_live_side_by_side_and_up_again_changes_neither(
+def test_two_clusters_live_side_by_side_and_up_again_keeps_both(
     nothing_before: Callable[[Plan], Traces],
 ) -> None:
     first = lifecycle.up(NAME, mode="node")
