@@ -3,8 +3,8 @@ The argument is in docs/protocols/generations.md.
 
 Pure: moments are handed in, in microseconds. It knows neither the catalogue's columns nor any engine.
 
-Invariants: numbers grow by one; at most one change is under way; a generation counts as still written until `sure` and
-the clocks' difference have passed, so nobody who reads it to its end misses what a producer with old knowledge writes.
+Invariants: numbers grow by one; at most one change is under way; a generation counts as still written until `sure`
+and the clocks' difference have passed, so who reads it to its end misses nothing that was written on old knowledge.
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""The tables of the catalogue: what every process needs to know of queues and counters, and which tables were made.
+
+All is written by LWT, and nothing ever expires. They are SERIAL, not LOCAL_SERIAL: resources with different home data
+centres share them, and a reader in any data centre has to see what was decided in another (rule R5 is about the
+resources' own tables).
+"""
+
+from __future__ import annotations
+
+from penstock.store.consistency import SerialLevel
+from penstock.store.table import Column, Table, Written
+from penstock.store.types import Type
+
+_ATTEMPT = Column("attempt", Type.UUID, Written.LWT)
+
+
+def _lwt(name: str, kind: Type) -> Column:
+    return Column(name, kind, Written.LWT)
+
+
+ENTRIES = Table(
+    "catalogue",
+    "queues and counters: one row each, by namespace; by LWT",
+    partition=(Column("namespace", Type.TEXT),),
+    clustering=(Column("kind", Type.TEXT), Column("name", Type.TEXT)),
+    columns=(
+        _lwt("id", Type.UUID),
+        _lwt("owner", Type.TEXT),
+        _lwt("state", Type.TEXT),
+        _lwt("revision", Type.INT),
+        _lwt("document", Type.TEXT),
+        _lwt("home_data_center", Type.TEXT),
+        _lwt("tables_keyspace", Type.TEXT),
+        _lwt("tables_mode", Type.TEXT),
+        _lwt("receipt_key", Type.BLOB),
+        _lwt("generation", Type.INT),
+        _lwt("shards", Type.INT),
+        _lwt("from_us", Type.BIGINT),
+        _lwt("next_generation", Type.INT),
+        _lwt("next_shards", Type.INT),
+        _lwt("next_from_us", Type.BIGINT),
+        _lwt("sure_us", Type.BIGINT),
+        _lwt("earlier", Type.TEXT),
+        _lwt("changed_us", Type.BIGINT),
+        _ATTEMPT,
+    ),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+IDS = Table(
+    "catalogue_ids",
+    "where an id stands in the catalogue; by LWT",
+    partition=(Column("id", Type.UUID),),
+    columns=(_lwt("namespace", Type.TEXT), _lwt("kind", Type.TEXT), _lwt("name", Type.TEXT), _ATTEMPT),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+NAMESPACES = Table(
+    "catalogue_namespaces",
+    "namespaces that have, or had, queues or counters; one partition, by LWT",
+    partition=(Column("everything", Type.TEXT),),
+    clustering=(Column("namespace", Type.TEXT),),
+    columns=(_ATTEMPT,),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+TABLES_MADE = Table(
+    "catalogue_tables",
+    "tables that were made, by keyspace, so that none is made again after it was dropped; by LWT",
+    partition=(Column("tables_keyspace", Type.TEXT),),
+    clustering=(Column("table_name", Type.TEXT),),
+    columns=(_lwt("made_us", Type.BIGINT), _ATTEMPT),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE)
+EVERYTHING = "everything"
