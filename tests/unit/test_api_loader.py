@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.api.loader import FilesInvalid, load_files, read_files, read_text
-from penstock.api.parse import ResourceInvalid, parse_resource
+from penstock.api.parse import ResourceInvalid, dump_resource, parse_resource
 from penstock.errors import SpecError
 from tests.unit.api_cases import ROOT, document
 
@@ -110,6 +110,17 @@ def test_a_null_is_as_good_as_nothing_as_it_is_to_the_api_server() -> None:
     (queue,) = read_text(f"{HEAD}spec:\n  shards: null\n  timeline:\n  consumers: ~\n", "f.yaml").resources
     assert queue.kind == "Queue"
     assert (queue.spec.shards, queue.spec.timeline, queue.spec.consumers) == (4, None, None)
+
+
+def test_a_null_in_what_is_passed_on_to_others_stays() -> None:
+    """In a strategic-merge patch a null takes a field away."""
+    consumers = "[{name: a, handler: 'a:b', template: {spec: {nodeSelector: null}}}]"
+    (queue,) = read_text(f"{HEAD}spec:\n  consumers: {consumers}\n", "f.yaml").resources
+    assert queue.kind == "Queue"
+    assert queue.spec.consumers is not None
+    assert queue.spec.consumers[0].template is not None
+    assert queue.spec.consumers[0].template.spec == {"nodeSelector": None}
+    assert dump_resource(queue)["spec"]["consumers"][0]["template"]["spec"] == {"nodeSelector": None}
 
 
 def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
