@@ -9,6 +9,7 @@ from bench.baseline import Distance
 from bench.figure import Figure
 from bench.rounds import ROUNDS_MIN, Metric, Rounds
 from penstock.errors import SpecError
+from penstock.testing.cassandra import Profile
 
 ROUNDS_MAX = 50
 SECONDS_MAX = 60.0
@@ -21,10 +22,10 @@ class Plan:
     run: str
     rounds: int = 5
     seconds: float = 1.0
-    warm_up_s: float = 1.0
-    server_warm_up_cpu_s: float = 20.0
-    """CPU seconds of the server's own: its compiler needs work to learn from, and on a busy machine that takes time."""
-    server_warm_up_s_max: float = 45.0
+    warm_up_s: float = 0.5
+    server_warm_up_cpu_s: float = 35.0
+    """CPU seconds of the server itself: its compiler needs work to learn from, which takes time where it is busy."""
+    server_warm_up_s_max: float = 60.0
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -39,6 +40,11 @@ class Plan:
     def rounds_min(self) -> int:
         """Below this a median means nothing; a quick run shows that the benchmark works, not how fast anything is."""
         return 1 if self.quick else ROUNDS_MIN
+
+    @property
+    def server_profile(self) -> Profile:
+        """How Cassandra runs: a quick run does with one that starts in seconds and is never fast."""
+        return Profile.FUNCTIONAL if self.quick else Profile.THROUGHPUT
 
     def case_s_max(self, contenders: int) -> float:
         """After this no round of a case is begun: twice the time that it should take."""

@@ -198,20 +198,34 @@ def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_markdown(kept: Document) -> list[str]:
-    """For the documentation."""
+    """For the documentation: a row a case, a column a quantity."""
     machine = kept["machine"]
+    grouped = by_metric(kept["figures"])
+    cases = dict.fromkeys((figure["case"], figure["baseline"]["contender"]) for figure in kept["figures"])
+    rows = [[case, baseline, *(_cell(figures, case) for figures in grouped.values())] for case, baseline in cases]
     lines = [
         f"`make bench-{kept['name']}` on {kept['date']}, commit {kept['commit']}: {kept['rounds']} rounds of"
         f" {kept['window_s']:g} s; {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB.",
         "",
         *(f"- {line}" for line in summary(kept)),
+        "",
+        "In each cell: ours; how many times the baseline that is (in the lowest and in the highest round).",
+        "",
+        *_table(("case", "beside", *grouped), rows),
     ]
-    for title, figures in by_metric(kept["figures"]).items():
-        lines += ["", f"**{title}**", "", *_table(FIGURE_HEAD, [figure_row(figure) for figure in figures])]
     if kept["baselines"]:
-        rows = [distance_row(distance) for distance in kept["baselines"]]
-        lines += ["", "**baselines beside what is known of them**", "", *_table(DISTANCE_HEAD, rows)]
+        lines += ["", *_table(DISTANCE_HEAD, [distance_row(distance) for distance in kept["baselines"]])]
     return lines
+
+
+def _cell(figures: Sequence[Document], case: str) -> str:
+    """Ours, how many times the baseline, and between which ends that lay."""
+    for figure in figures:
+        if figure["case"] == case:
+            ratio = figure["ratio"]
+            ends = f"{ratio['low']:.2f} to {ratio['high']:.2f}"
+            return f"{number(figure['value']['median'])}; {ratio['median']:.2f} ({ends})"
+    return ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

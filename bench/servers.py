@@ -44,8 +44,9 @@ class Running:
 class Servers:
     """Servers by kind, and the client processes that work on them; all end with it."""
 
-    def __init__(self, keyspace: str, tables: Sequence[Table]) -> None:
+    def __init__(self, keyspace: str, tables: Sequence[Table], *, profile: Profile = Profile.THROUGHPUT) -> None:
         self._keyspace = keyspace
+        self._profile = profile
         self._tables = tables
         self._running: dict[ServerKind, Running] = {}
         self._clients: dict[tuple[ServerKind, str], ClientProcess] = {}
@@ -55,7 +56,7 @@ class Servers:
     def at(self, kind: ServerKind) -> Running:
         """The server of that kind, with keyspace and tables."""
         if kind not in self._running:
-            with progress.step(f"Cassandra for throughput ({kind})", expect_s=25):
+            with progress.step(f"starting Cassandra ({kind})", expect_s=25):
                 self._running[kind] = self._start(kind)
         return self._running[kind]
 
@@ -70,8 +71,8 @@ class Servers:
 
     def _start(self, kind: ServerKind) -> Running:
         settings = NodeSettings(
-            profile=Profile.THROUGHPUT,
-            heap_mb=HEAP_MB,
+            profile=self._profile,
+            heap_mb=HEAP_MB if self._profile is Profile.THROUGHPUT else None,
             commitlog_sync=kind.commitlog_sync,
             paxos_variant=kind.paxos_variant,
         )

@@ -131,7 +131,7 @@ PARTS = (
 def measure(plan: Plan) -> Results:
     """All parts."""
     results = Results()
-    with Servers(KEYSPACE, TABLES) as servers:
+    with Servers(KEYSPACE, TABLES, profile=plan.server_profile) as servers:
         for part in PARTS:
             _prepare(part, servers, plan)
             for case in part.cases:
@@ -206,7 +206,7 @@ def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
 
 
 def _distances(part: Part, case: Case, rounds: Rounds) -> tuple[Distance, ...]:
-    """Only the usual server's driver was measured before."""
-    if case.name not in DRIVER:
+    """Only the driver, on the usual server and with nothing beside it, was measured before."""
+    if len(part.kinds) > 1 or case.name not in DRIVER:
         return ()
     return tuple(distances(rounds, part.who(DRIVER_ALONE, USUAL), DRIVER[case.name]))

@@ -10,10 +10,9 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 
-from penstock.store.cassandra import CassandraStore
-
 from bench.store_work import HOT_NAME, LOCKS, ROWS, RequestKind, StoreContender
 from penstock.errors import Bug, PenstockError
+from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.consistency import Consistency
 from penstock.store.shapes import Bound, Slice
