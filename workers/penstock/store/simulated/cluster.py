@@ -43,6 +43,7 @@ class Cluster:
         self.batchlog_held: set[str] = set()
         self._gc_grace_s: dict[str, int] = {}
         self._out_since: dict[tuple[str, str], float] = {}
+        self._said_goodbye: set[str] = set()
         self._watchers: dict[str, list[Callable[[], None]]] = {}
         self.all_links_are_fine = True
         world.network.when_links_change(self.look_at_links)
@@ -71,7 +72,9 @@ class Cluster:
     def believes_up(self, observer: str, name: str) -> bool:
         """Whether one node takes another for alive: only after a while of silence it does not."""
         since_s = self._out_since.get((observer, name))
-        return since_s is None or self.world.now_s() - since_s < self.settings.detection_s
+        if since_s is None:
+            return True
+        return name not in self._said_goodbye and self.world.now_s() - since_s < self.settings.detection_s
 
     def out_of_reach_s(self, observer: str, name: str) -> float:
         """For how long one node has not heard of another."""
@@ -102,15 +105,21 @@ class Cluster:
         """Kill -9 a node. Its disk stays, with everything it had said yes to."""
         self._node(name).process.kill()
 
+    def shut_down(self, name: str) -> None:
+        """End a node in good order: the others are told, and take it for dead at once."""
+        self._said_goodbye.add(name)
+        self._node(name).process.kill()
+
     def restart(self, name: str) -> None:
-        """Start a killed node again, from its disk."""
+        """Start a node that was killed or shut down again, from its disk."""
         node = self._node(name)
         if node.process.state is not State.DEAD:
-            raise Bug("only a node that was killed is started again", node=name)
+            raise Bug("only a node that is down is started again", node=name)
         clock = node.process.clock
         node.process = self.world.process(name, data_centre=node.data_centre)
         node.process.clock = clock  # the machine was not touched
         node.start()
+        self._said_goodbye.discard(name)
         self.world.history.note(name, "started again")
         self.look_at_links()
 

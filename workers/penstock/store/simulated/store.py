@@ -90,9 +90,9 @@ class SimulatedStore(Store):
         told: int = await self._await(number, future, within_s, node.name)
         return told
 
-    def use_only(self, coordinators: frozenset[str]) -> None:
-        """From now on send nothing to any other node."""
-        self._excluded = frozenset(self._here()) - coordinators
+    def exclude(self, coordinators: frozenset[str]) -> None:
+        """From now on send nothing to these (but `ask_time`), and to all others again."""
+        self._excluded = coordinators
 
     # ---- within
 

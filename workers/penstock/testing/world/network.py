@@ -13,9 +13,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.testing.world.history import History
+from penstock.testing.world.loop import Delivery, VirtualLoop
 
 if TYPE_CHECKING:
-    from penstock.testing.world.loop import VirtualLoop
     from penstock.testing.world.process import Process
 
 
@@ -82,10 +82,8 @@ class Network:
                     break
         if self._history.traced:
             self._history.note(source.name, "sends", kind, ("to", target.name))
-        loop = self._loop
-        loop.call_at(
-            loop._now_s + late_s, self._arrive, source.name, target.name, receive, args, context=target.context
-        )
+        delivery = Delivery(target.context, self._arrive, (source.name, target.name, receive, args))
+        self._loop.post(self._loop._now_s + late_s, delivery)
 
     def _arrive(self, source: str, target: str, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
         if self._cuts and (source, target) in self._cuts:

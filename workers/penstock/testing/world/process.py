@@ -59,8 +59,13 @@ class Process:
         self._on_change: list[Callable[[], None]] = []
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine in this process. Its task never ends if the process is killed."""
-        return self.world.loop.create_task(work, context=self.context.copy())
+        """Run a coroutine in this process. Its task never ends if the process is killed.
+
+        What it raises is raised by `World.run`, unless somebody has awaited the task by then.
+        """
+        task = self.world.loop.create_task(work, context=self.context.copy())
+        task.add_done_callback(self.world.ended)
+        return task
 
     def uuid(self) -> UUID:
         """A random uuid (version 4) from the seed."""

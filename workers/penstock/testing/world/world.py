@@ -14,6 +14,7 @@ same seed then differ, which is how a test finds it.)
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -28,12 +29,15 @@ from penstock.testing.world.process import Process, State, _forget
 
 T = TypeVar("T")
 
+UNTIL_S = 400 * 24 * 3600.0
+"""No scenario is longer; one that is has run away."""
+
 
 class World:
     """All that a scenario acts in. Close it, or use it as a context, to give its memory back."""
 
     def __init__(
-        self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = 10_000_000.0
+        self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = UNTIL_S
     ) -> None:
         self.seed = seed
         self.loop = VirtualLoop(self.chance("loop"), shuffled=shuffled, until_s=until_s)
@@ -44,6 +48,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self._dead: list[Process] = []
         self._failures: list[BaseException] = []
+        self._failed: list[asyncio.Task[Any]] = []
 
     def chance(self, purpose: str) -> Random:
         """A stream of chance of its own, from the seed and the purpose."""
@@ -68,9 +73,23 @@ class World:
         finally:
             if collecting:
                 gc.enable()
-        if self._failures:
-            raise self._failures[0]
+        self._raise_what_nobody_took()
         return result
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """Called when a task that was started in a process has ended."""
+        if _is_unheard(task):
+            self._failed.append(task)
+
+    def _raise_what_nobody_took(self) -> None:
+        failed, self._failed = self._failed, []
+        for task in failed:
+            if _is_unheard(task):
+                error = task.exception()
+                if error is not None:
+                    self._failures.append(error)
+        if self._failures:
+            raise self._failures.pop(0)
 
     def now_s(self) -> float:
         """True time since the world began."""
@@ -82,7 +101,7 @@ class World:
 
     def outside(self, after_s: float, act: Callable[[], object]) -> None:
         """Do something after a while, belonging to no process, so that no pause or kill holds it."""
-        context = asyncio.events.contextvars.copy_context()  # type: ignore[attr-defined]
+        context = contextvars.copy_context()
         context.run(OWNER.set, None)
         self.loop.call_at(self.loop.time() + after_s, act, context=context)
 
@@ -120,6 +139,10 @@ class World:
         lines = [f"  {task.get_name()} waits in {_place(task)}" for task in waiting[:50]]
         states = ", ".join(f"{name} {process.state.value}" for name, process in self.processes.items())
         return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
+
+
+def _is_unheard(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and bool(task._log_traceback)
 
 
 def _place(task: asyncio.Task[Any]) -> str:
