@@ -217,10 +217,11 @@ class Books:
         state.flights[index] = _Flight(attempt, until_us)
         self.in_flight += 1
         self._time(until_us, state, index, attempt)
-        if attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us:
+        told = attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us
+        if told:
             self._tell(state, index, attempt, until_us)
             self.redelivered += attempt > 1
-        given.append(HandOut(state.row, index, attempt, until_us, state.suspect))
+        given.append(HandOut(state.row, index, attempt, until_us, state.suspect, told))
 
     def tick(self, now_us: int) -> None:
         """Let what is due by now happen: visibilities end, held messages become ready."""
@@ -290,8 +291,7 @@ class Books:
             self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
         else:
             state.hidden[index] = now_us + delay_us
-            if delay_us:
-                self._tell(state, index, attempt, now_us + delay_us)
+            self._tell(state, index, attempt, now_us + delay_us)
             self._offer(state, index)
 
     def _accept(self, state: _State, index: int) -> None:
@@ -390,6 +390,12 @@ class Books:
             done.append(state.row)
         return done
 
+    def has_settled_rows(self) -> bool:
+        """Whether `advance` would take something off."""
+        return (
+            bool(self._rows) and self._rows[0].durable == self._rows[0].full and not self._is_at_loan(self._rows[0])
+        )
+
     @property
     def lowest_unsettled(self) -> LaneRow | None:
         """What the position may not pass, and what holds it."""
@@ -403,6 +409,24 @@ class Books:
     def rows(self) -> Iterator[LaneRow]:
         """The rows in the books, lowest first."""
         return (state.row for state in self._rows)
+
+    def order_after(self, messages: int) -> Any | None:
+        """The order of the row that ends the first so many unsettled messages; None if there are not so many."""
+        for state in self._rows:
+            messages -= state.row.count - state.durable.bit_count()
+            if messages <= 0:
+                return state.row.order
+        return None
+
+    def hand_over(self) -> None:
+        """Tell the next owner of every delivery that is open: it hides them for as long as we promised."""
+        for state in self._rows:
+            for index, flight in state.flights.items():
+                self._tell(state, index, flight.attempt, flight.until_us)
+
+    def has_moves(self) -> bool:
+        """Whether copies wait to be seen to."""
+        return bool(self._moves)
 
     def has_suspects(self) -> bool:
         """Whether messages wait that may have killed their process."""
@@ -436,6 +460,11 @@ class Books:
                 self._free_group(state, index)
             else:
                 self._offer(state, index)
+
+    @property
+    def is_lending(self) -> bool:
+        """Whether a range is lent."""
+        return self._lent is not None
 
     def _is_lent(self, state: _State) -> bool:
         return self._lent is not None and self._lent[0] <= state.row.order <= self._lent[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from penstock.errors import SpecError
@@ -41,14 +42,20 @@ class LeaseTerms:
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane as a serial read or a refused LWT shows it. Orders are the engine's; None is "nothing yet"."""
+    """A lane as a serial read or a refused LWT shows it. What `last` and `reach` hold is the engine's."""
 
     lock: UUID | None
     epoch: int
     stop: int
     lent: bytes | None
-    last: bytes | None = None
-    reach: bytes | None = None
+    last: Any = None
+    reach: Any = None
+    released: int | None = None
+    """The last epoch whose owner gave the lane back; then nothing of it is suspect."""
+    progress: int = 0
+    touched_us: int = 0
+    purged_before_us: int = 0
+    lent_seen: bytes | None = None
 
 
 @dataclass(frozen=True)

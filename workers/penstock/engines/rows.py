@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -56,6 +56,8 @@ class HandOut:
     attempt: int
     until_us: int
     suspect: bool = False
+    told: bool = False
+    """Whether the next owner has to know of it before it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +70,8 @@ class Move:
     why: Why
     due_us: int
     reason: str
-    place: bytes | None
+    place: bytes | None = None
+
+    def at(self, place: bytes) -> Move:
+        """The same, with its place."""
+        return replace(self, place=place)

@@ -21,6 +21,7 @@ _HEAD = struct.Struct("<BII")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
 _TRIED = struct.Struct("<HIQ")
+_FLIGHT = struct.Struct("<BHI")
 _MOVED = struct.Struct("<HIB")
 
 
@@ -161,3 +162,20 @@ def union(pieces: Iterable[bytes]) -> Facts:
     for piece in pieces:
         merge_facts(whole, decode(piece))
     return whole
+
+
+def encode_flights(flights: Iterable[tuple[bytes, int, int]]) -> bytes:
+    """Open deliveries (row, index, attempt) of an owner in a range that it lends."""
+    return b"".join(_FLIGHT.pack(len(key), index, attempt) + key for key, index, attempt in flights)
+
+
+def decode_flights(stored: bytes) -> list[tuple[bytes, int, int]]:
+    """What the owner of a lane still has open in a lent range."""
+    flights = []
+    at = 0
+    while at < len(stored):
+        length, index, attempt = _FLIGHT.unpack_from(stored, at)
+        at += _FLIGHT.size
+        flights.append((stored[at : at + length], index, attempt))
+        at += length
+    return flights

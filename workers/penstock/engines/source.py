@@ -6,9 +6,10 @@ of them (`last`, `reach`) is made and read by `order_of` and `stored`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import UUID
 
 from penstock.engines.contract import Delivery
 from penstock.engines.record import Piece
@@ -25,6 +26,16 @@ class Slice:
     reached: Any
     more: bool
     """Whether there may be more to read at once: it ended for its size, not at the reader's now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A range that a bulk job has reserved: both orders belong to it."""
+
+    job: UUID
+    first: Any
+    last: Any
+    deadline_us: int
 
 
 class LaneSource(Protocol):
@@ -63,14 +74,14 @@ class LaneSource(Protocol):
         """Choose where a copy goes. The dispatcher makes the choice durable before the copy is written."""
         ...
 
-    async def write_copy(self, move: Move, place: bytes) -> None:
-        """Write a copy at its place: a retry here, or a dead letter there. Doing it twice makes one."""
+    async def write_copy(self, move: Move) -> None:
+        """Write a copy at the place that is fixed: a retry here, or a dead letter there. Doing it twice makes one."""
         ...
 
     def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
         """What consumers get, with receipts."""
         ...
 
-    def loan_of(self, lent: bytes) -> Mapping[str, Any]:
-        """What a lent range says: `job`, `first`, `last` (orders), `deadline_us`."""
+    def loan_of(self, lent: bytes) -> Loan:
+        """What a lent range says."""
         ...

@@ -1,0 +1,302 @@
+"""Works one lane for the length of one tenure: reads ahead, hands out, settles, moves the position, gives it back.
+
+The loops around `Books` (pure) and `Lane` (the control row): docs/protocols/dispatcher.md and lease.md. It knows no
+engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease goes on
+or runs out), a pause of its process (trust is asked before each hand-out and after each write), and its own end at
+any await: what it had not recorded, the next owner does again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.books import NEVER_US, Books
+from penstock.engines.contract import Ack, Delivery, Nack, Settle, Settled
+from penstock.engines.copier import Copier
+from penstock.engines.decide_lease import LaneState, Tenure, Touched, ends_tenure
+from penstock.engines.host import Host
+from penstock.engines.lane import Lane
+from penstock.engines.loans import Loans
+from penstock.engines.position import Position
+from penstock.engines.record import Record
+from penstock.engines.recorder import Recorder
+from penstock.engines.rows import BookTerms, HandOut
+from penstock.engines.settled import Facts
+from penstock.engines.source import LaneSource
+from penstock.errors import Unavailable
+
+TURN_S = 1.0
+"""A lane's row is written at most once in this time."""
+
+
+@dataclass(frozen=True)
+class DispatchTerms:
+    """The bounds of one lane's work."""
+
+    books: BookTerms
+    read_ahead_bytes: int = 8 * 1024 * 1024
+    slice_bytes: int = 1024 * 1024
+    poll_s_min: float = 0.05
+    poll_s_max: float = 0.4
+    reach_messages_min: int = 5_000
+    reach_lead_us: int = 3_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A settle, and the delivery that its receipt names."""
+
+    key: bytes
+    index: int
+    attempt: int
+    epoch: int
+    settle: Settle
+
+
+class Dispatcher:
+    """One tenure of one lane. Made by `Dispatcher.start`."""
+
+    def __init__(
+        self, host: Host, lane: Lane, source: LaneSource, terms: DispatchTerms, tenure: Tenure, seen: LaneState
+    ) -> None:
+        self.host = host
+        self.lane = lane
+        self.source = source
+        self.terms = terms
+        self.tenure = tenure
+        self.books = Books(terms.books, tenure.epoch)
+        self.progress = 0
+        self.failed_reads = 0
+        self.ended: str | None = None
+        self.failure: Exception | None = None
+        record: Record[Any] = Record(tenure.epoch)
+        self.recorder = Recorder(self.books, source, record, may_act=self.may_act)
+        self.position = Position(
+            self.books,
+            source,
+            record,
+            last=source.order_of(seen.last),
+            reach=source.order_of(seen.reach),
+            messages_min=terms.reach_messages_min,
+            lead_us=terms.reach_lead_us,
+        )
+        self.loans = Loans(self.books, source, lane)
+        self._suspect_up_to = None if tenure.clean else self.position.reach
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._draining = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- its life
+
+    @classmethod
+    async def start(
+        cls, host: Host, lane: Lane, source: LaneSource, terms: DispatchTerms, tenure: Tenure, seen: LaneState
+    ) -> Dispatcher:
+        """Take up a lane as it was when it was taken: read what is known of it, and begin."""
+        self = cls(host, lane, source, terms, tenure, seen)
+        known = await source.known(self.position.last)
+        if seen.lent is not None:
+            self.loans.begin(seen.lent)
+        copier = Copier(self.books, source, self.recorder, wait=self._wait_for_moves)
+        loops = (
+            self.recorder.run(),
+            self._read_ahead(known),
+            self._keep_moving(),
+            self._keep_touching(),
+            copier.run(),
+        )
+        self._tasks = [asyncio.get_running_loop().create_task(self._guard(loop)) for loop in loops]
+        return self
+
+    def may_act(self) -> bool:
+        """Whether the lease holds now; not while the clock is not to be relied on."""
+        try:
+            return self.ended is None and self.tenure.may_act(self.host.now_us())
+        except Unavailable:
+            return False
+
+    async def wait_until_over(self) -> None:
+        """Until the lane is not ours any more."""
+        await self._over.wait()
+
+    def drain(self) -> None:
+        """Hand out nothing more; what is open can still be settled."""
+        self._draining = True
+        self._changed.set()
+
+    async def give_back(self) -> bool:
+        """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
+        self.drain()
+        self.books.hand_over()
+        released = False
+        if self.may_act() and await self.recorder.flush():
+            await self.position.advance()
+            last, reach = self.position.last, self.position.reach
+            released = await self.lane.release(
+                self.tenure, last=self.source.stored(last), reach=self.source.stored(reach)
+            )
+        self._end("given back")
+        return released
+
+    def _end(self, why: str) -> None:
+        if self.ended is None:
+            self.ended = why
+            self._over.set()
+            self._changed.set()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
+        """A loop that breaks ends the tenure: the lane goes to somebody whose loop works."""
+        try:
+            await loop
+        except Exception as error:
+            self.failure = error
+            self._end(f"broken: {type(error).__name__}")
+
+    # ---- handing out and settling
+
+    async def receive(
+        self, limit: int, *, visibility_us: int, wait_us: int = 0, suspects: bool = False
+    ) -> list[Delivery]:
+        """Up to `limit` messages, waiting at most `wait_us` for the first. Suspects come alone, when asked for."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_us / 1_000_000
+        while self.may_act() and not self._draining:
+            given = self.books.hand_out(
+                limit,
+                now_us=self.host.now_us(),
+                visibility_us=visibility_us,
+                reach=self.position.reach,
+                suspects=suspects,
+            )
+            if given:
+                self.position.gave(len(given))
+                given = await self._remember(given)
+                return self.source.deliveries(given, self.tenure.epoch) if self.may_act() else []
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                break
+            await self._wait_for_change(left_s)
+        return []
+
+    async def _remember(self, given: list[HandOut]) -> list[HandOut]:
+        """What the next owner has to know of these is durable before they are answered; else they stay here."""
+        if not any(each.told for each in given) or await self.recorder.flush():
+            return given
+        return [each for each in given if not each.told]
+
+    async def settle(self, told: Sequence[Told]) -> list[Settled]:
+        """Each for itself: stale, or durable when this returns, or not known."""
+        if not self.may_act():
+            return [Settled.UNKNOWN] * len(told)
+        now_us = self.host.now_us()
+        honoured = [each.epoch == self.tenure.epoch and self._settle_one(each, now_us) for each in told]
+        if not any(honoured):
+            return [Settled.STALE] * len(told)
+        self._changed.set()
+        durable = await self.recorder.flush() if self.books.has_news() else self.may_act()
+        yes = Settled.DONE if durable else Settled.UNKNOWN
+        return [yes if each else Settled.STALE for each in honoured]
+
+    def _settle_one(self, told: Told, now_us: int) -> bool:
+        settle = told.settle
+        delivery = (told.key, told.index, told.attempt)
+        if isinstance(settle, Ack):
+            return self.books.ack(*delivery)
+        if isinstance(settle, Nack):
+            return self.books.nack(*delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us)
+        return self.books.extend(*delivery, until_us=now_us + settle.visibility_us, now_us=now_us)
+
+    # ---- waiting
+
+    async def _wait_for_change(self, at_most_s: float) -> None:
+        """Until something was read, settled or touched, or a visibility ends; the first of these."""
+        self._changed.clear()
+        next_us = self.books.next_timer_us
+        if next_us < NEVER_US:
+            at_most_s = min(at_most_s, max(next_us - self.host.now_us(), 0) / 1_000_000 + 0.001)
+        try:
+            await asyncio.wait_for(self._changed.wait(), at_most_s)
+        except TimeoutError:
+            return
+
+    async def _wait_for_moves(self) -> None:
+        """Until a copy is wanted. Visibilities end also while nobody receives, and may ask for one."""
+        while not self.books.has_moves():
+            try:
+                await self._wait_for_change(self.terms.poll_s_max)
+                self.books.tick(self.host.now_us())
+            except Unavailable:
+                await asyncio.sleep(self.terms.poll_s_max)
+
+    # ---- reading ahead
+
+    async def _read_ahead(self, known: Facts) -> None:
+        after = self.position.last
+        poll_s = self.terms.poll_s_min
+        while True:
+            self.progress += 1
+            if self.books.bytes_held >= self.terms.read_ahead_bytes:
+                await asyncio.sleep(self.terms.poll_s_min)
+                continue
+            try:
+                piece = await self.source.read(after, bytes_max=self.terms.slice_bytes)
+                now_us = self.host.now_us()
+            except Unavailable:
+                self.failed_reads += 1
+                await asyncio.sleep(self.terms.poll_s_max)
+                continue
+            for row in piece.rows:
+                suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
+                self.books.add(row, known.pop(row.key, None), suspect=suspect, now_us=now_us)
+            after = piece.reached
+            self.books.reached(after)
+            self.position.at_head = not piece.more
+            if piece.rows:
+                self._changed.set()
+                poll_s = self.terms.poll_s_min
+            if not piece.more:
+                await asyncio.sleep(poll_s)
+                poll_s = min(poll_s * 1.5, self.terms.poll_s_max)
+
+    # ---- the position, and the lease apart from it: a slow store must not cost the lease
+
+    async def _keep_moving(self) -> None:
+        while True:
+            await self.position.advance()
+            await asyncio.sleep(TURN_S)
+
+    async def _keep_touching(self) -> None:
+        touched_s = asyncio.get_running_loop().time()
+        while self.ended is None:
+            await asyncio.sleep(TURN_S)
+            now_s = asyncio.get_running_loop().time()
+            if self.position.wants_to_move or (now_s - touched_s) * 1_000_000 >= self.lane.terms.touch_us:
+                touched_s = now_s
+                await self._touch()
+
+    async def _touch(self) -> None:
+        """Renew, and move what may be moved; ends the tenure when the lane is not ours any more."""
+        try:
+            reach = self.position.wanted_reach(self.host.now_us())
+            last, marked = self.position.last, self.position.mark()
+            touched, self.tenure, seen = await self.lane.touch(
+                self.tenure, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
+            )
+            if touched is Touched.RENEWED:
+                self.position.stands(reach, marked)
+                self.tenure = await self.loans.end_overdue(self.tenure, last, self.host.now_us())
+                self._changed.set()
+            elif touched is Touched.LENT and seen is not None:
+                self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
+            elif ends_tenure(touched):
+                self._end(touched.value)
+        except Unavailable:
+            return

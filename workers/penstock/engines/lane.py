@@ -1,0 +1,169 @@
+"""The control row of a lane: taken, touched, released, stopped and lent by LWT. The rules: docs/protocols/lease.md.
+
+Thin: `decide_lease.py` says what an answer means; this sends and reads. It knows no engine: what `last` and `reach`
+hold is given and returned as the table keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.engines.decide_lease import LaneState, LeaseTerms, Tenure, Touched, judge_touch, may_take
+from penstock.engines.host import Host
+from penstock.errors import Unavailable
+from penstock.store.consistency import Consistency
+from penstock.store.statements import BatchIf, Condition, Select, UpdateIf, below, is_
+from penstock.store.store import Outcome, Verdict
+from penstock.store.table import Table
+from penstock.store.types import Value
+
+TAKE_WITHIN_S = 5.0
+
+
+class Lane:
+    """One lane's row, for one process."""
+
+    def __init__(self, host: Host, table: Table, key: Mapping[str, Value], terms: LeaseTerms) -> None:
+        self.host = host
+        self.table = table
+        self.key = dict(key)
+        self.terms = terms
+
+    async def look(self) -> LaneState | None:
+        """The lane as it is now, by a serial read; None where there is no such lane."""
+        select = Select(self.table, self.key, limit=1, consistency=Consistency.SERIAL)
+        rows = await self.host.store.read(select, within_s=TAKE_WITHIN_S)
+        return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
+
+    async def take(self, seen: LaneState) -> Tenure | None:
+        """Take the lane as it was seen, if it is still so; None if somebody else was first."""
+        if not may_take(seen):
+            return None
+        lock = self.host.uuid()
+        attempt = self.host.uuid()
+        sent_us = self.host.now_us()
+        epoch = seen.epoch + 1
+        batch = BatchIf(
+            [
+                self._update(
+                    {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
+                    is_("epoch", seen.epoch),
+                    attempt=attempt,
+                ),
+                self._update({"lock": lock}, is_("lock", None), attempt=attempt, ttl_s=self.terms.ttl_s),
+            ]
+        )
+        outcome = await self.host.store.decide(batch, within_s=TAKE_WITHIN_S)
+        if not outcome.applied:
+            return None
+        clean = seen.released == seen.epoch
+        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, clean)
+        return tenure if tenure.may_act(self.host.now_us()) else None
+
+    async def touch(
+        self, tenure: Tenure, *, last: Value, reach: Value, progress: int
+    ) -> tuple[Touched, Tenure, LaneState | None]:
+        """Renew the lease and move the position, in one conditional batch; what that meant, and the lane if it was
+        refused."""
+        sent_us = self.host.now_us()
+        attempt = self.host.uuid()
+        moved = {"touched": sent_us, "progress": progress, "last": last, "reach": reach}
+        batch = BatchIf(
+            [
+                self._update(
+                    moved,
+                    is_("lock", tenure.lock),
+                    below("stop", tenure.epoch),
+                    is_("lent", tenure.lent),
+                    attempt=attempt,
+                ),
+                self._update({"lock": tenure.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
+            ]
+        )
+        outcome = await self._decide_within_trust(batch, tenure, sent_us)
+        seen = refusal_state(outcome.rows[0], tenure) if outcome is not None and outcome.rows else None
+        touched = judge_touch(
+            tenure,
+            applied=outcome is not None and outcome.applied,
+            known=outcome is not None and outcome.verdict is Verdict.REFUSED,
+            seen=seen,
+            now_us=self.host.now_us(),
+        )
+        if touched is Touched.RENEWED:
+            tenure = tenure.renewed(self.terms.promise(sent_us))
+        return touched, tenure, seen
+
+    async def release(self, tenure: Tenure, *, last: Value, reach: Value) -> bool:
+        """Give the lane back, saying that nothing in it is suspect. False if it was not ours any more."""
+        final = {"lock": None, "released": tenure.epoch, "last": last, "reach": reach}
+        update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
+        outcome = await self._decide_within_trust(update, tenure, self.host.now_us())
+        return outcome is not None and outcome.applied
+
+    async def stop(self, epoch: int) -> bool:
+        """Order the owner of that epoch to stop (an emergency stop). It never shortens its lease."""
+        update = self._update({"stop": epoch}, is_("epoch", epoch), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def lend(self, lent: bytes, *, expected: bytes | None) -> bool:
+        """Reserve a range for a bulk job, or change what is lent."""
+        update = self._update({"lent": lent}, is_("lent", expected), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def end_loan(self, lent: bytes) -> bool:
+        """Give the range back."""
+        update = self._update({"lent": None, "lent_seen": None}, is_("lent", lent), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def answer_loan(self, tenure: Tenure, lent: bytes, seen: bytes) -> bool:
+        """Tell the job what the owner still has in flight in its range."""
+        conditions = (is_("lock", tenure.lock), is_("lent", lent))
+        update = self._update({"lent_seen": seen}, *conditions, attempt=self.host.uuid())
+        outcome = await self._decide_within_trust(update, tenure, self.host.now_us())
+        return outcome is not None and outcome.applied
+
+    async def purge(self, before_us: int) -> bool:
+        """What was put before this moment counts as settled. It only grows; lanes are made with 0."""
+        conditions = below("purged_before", before_us)
+        update = self._update({"purged_before": before_us}, conditions, attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def _decide_within_trust(
+        self, statement: BatchIf | UpdateIf, tenure: Tenure, sent_us: int
+    ) -> Outcome | None:
+        """None when the end is not known; an answer after the lease's end would be worth nothing anyway."""
+        left_s = tenure.promise.left_us(sent_us) / 1_000_000
+        try:
+            return await self.host.store.decide(
+                statement, within_s=min(max(left_s, 0.1), self.terms.touch_us / 2_000_000)
+            )
+        except Unavailable:
+            return None
+
+    def _update(
+        self, to: Mapping[str, Value], *conditions: Condition, attempt: Any, ttl_s: int | None = None
+    ) -> UpdateIf:
+        return UpdateIf(self.table, self.key, to, *conditions, attempt=attempt, ttl_s=ttl_s)
+
+
+def lane_state(row: Any) -> LaneState:
+    """A row of the lanes' table as a value."""
+    return LaneState(
+        lock=row.lock,
+        epoch=row.epoch,
+        stop=row.stop or 0,
+        lent=row.lent,
+        last=row.last,
+        reach=row.reach,
+        released=row.released,
+        progress=row.progress or 0,
+        touched_us=row.touched or 0,
+        purged_before_us=row.purged_before or 0,
+        lent_seen=row.lent_seen,
+    )
+
+
+def refusal_state(row: Any, tenure: Tenure) -> LaneState:
+    """What a refused touch shows: the columns of its conditions and no others."""
+    return LaneState(lock=row.lock, epoch=tenure.epoch, stop=row.stop or 0, lent=row.lent)
