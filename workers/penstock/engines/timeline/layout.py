@@ -22,6 +22,9 @@ CASSANDRA_4_LAST_EXPIRY_S = 2**31 - 2
 LAST_EXPIRY_S = 2**32 - 2
 """And after that mode: in 2106."""
 TTL_S_MAX = 630_720_000
+LATER_SUBS_FROM = 0x8000
+"""Subs from here on lie in the table `later`: so a place alone tells the table."""
+SUBS_MAX = 0x8000
 
 _PLACE = struct.Struct("<BIHH16sH")
 _TIMELINE = 1
@@ -39,6 +42,11 @@ class RowPlace:
     def part(self, part_us: int) -> int:
         """The part that its due moment falls into."""
         return moment_us_of(self.due) // part_us
+
+    @property
+    def lies_later(self) -> bool:
+        """Whether it is in the table of what is due beyond the retention."""
+        return self.sub >= LATER_SUBS_FROM
 
 
 @dataclass(frozen=True, slots=True)

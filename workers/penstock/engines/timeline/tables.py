@@ -119,7 +119,7 @@ ONCE = Table(
     "the one message of a key; by LWT",
     partition=(QUEUE, Column("slot", Type.BLOB)),
     clustering=(Column("key", Type.BLOB),),
-    columns=(Column("place", Type.BLOB, Written.LWT), ATTEMPT),
+    columns=(Column("place", Type.BLOB, Written.LWT), Column("written", Type.BIGINT), ATTEMPT),
     rows=Written.LWT,
     attempt="attempt",
     compaction=UNIFIED,
