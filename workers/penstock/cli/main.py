@@ -16,6 +16,7 @@ import click
 from penstock.errors import PenstockError, SpecError
 
 COMMANDS: Final = {
+    "apply": "penstock.cli.apply",
     "validate": "penstock.cli.validate",
 }
 

@@ -9,8 +9,8 @@ It knows no Kubernetes, no YAML and no engine. Invariants:
 - a change names the id, the revision and the owner it has read, so none is lost and nobody else's entry is touched;
 - an id leads to its name before the name leads to the id, so what is found by name is found by id.
 
-Survives: lost answers (each step begins with a serial read and is taken again when it is not known to be applied), and
-a crash between any two writes (an id without an entry is nobody's; the next `declare` does the rest).
+Survives: lost answers (each step begins with a serial read, and is taken again when it is not known to be applied)
+and a crash between any two writes (an id without an entry is nobody's; the next `declare` does the rest).
 """
 
 from __future__ import annotations
@@ -171,9 +171,10 @@ class Catalogue:
         """Move on in the life of this creation. Conflict if its name is another's by now."""
 
         async def step() -> Entry | None:
-            standing = await self._read_mine(entry)
+            standing = await self._read_this(entry, even_gone=state is State.GONE)
             if standing.state is state:
                 return standing
+            self._require_mine(standing, deleting=True)
             cells: dict[str, Value] = {"state": state.value, "changed_us": self._now_us()}
             applied = await self._change(standing, cells, is_("state", standing.state.value))
             return replace(standing, state=state) if applied else None
@@ -267,16 +268,11 @@ class Catalogue:
         rows = await self._store.read(Select(ENTRIES, name.key, consistency=Consistency.SERIAL))
         return entry_of(rows[0]) if rows else None
 
-    async def _read_this(self, entry: Entry) -> Entry:
+    async def _read_this(self, entry: Entry, *, even_gone: bool = False) -> Entry:
         """This very creation, as it stands."""
         standing = await self._read_serially(entry.name)
-        if standing is None or standing.id != entry.id or standing.state is State.GONE:
+        if standing is None or standing.id != entry.id or (standing.state is State.GONE and not even_gone):
             raise AnotherCreation(resource=entry.name, id=entry.id)
-        return standing
-
-    async def _read_mine(self, entry: Entry) -> Entry:
-        standing = await self._read_this(entry)
-        self._require_mine(standing, deleting=True)
         return standing
 
     def _fresh(self, name: Name, document: Document, place: Place, shards: int) -> Entry:

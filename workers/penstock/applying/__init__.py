@@ -1,0 +1,1 @@
+"""Resources brought to Cassandra: keyspace, tables, catalogue. Used by `penstock apply`, dev and the operator."""

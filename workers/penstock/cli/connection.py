@@ -1,0 +1,34 @@
+"""The connection of a command: from the environment, as every process of Penstock reads it, or by options over it.
+
+There is no option for the password: the arguments of a process are everybody's to read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    ("--contact-points", "CONTACT_POINTS", "Nodes of your Cassandra, as host[:port], separated by commas."),
+    ("--data-center", "DATA_CENTER", "The home data centre. Unset: the only one there is."),
+    ("--username", "USERNAME", "The role. Its password is read from PASSWORD."),
+    ("--keyspace", "KEYSPACE", "The keyspace of the catalogue; `penstock` unless set."),
+)
+
+
+def connection_options(command: Command) -> Command:
+    """Options for the connection, each over the variable of the same name."""
+    for option, variable, says in reversed(_OPTIONS):
+        command = click.option(option, variable.lower(), help=f"{says} [{variable}]")(command)
+    return command
+
+
+def environment_with(options: dict[str, Any]) -> dict[str, str]:
+    """The environment, with what was given as an option over it."""
+    given = {variable: options[variable.lower()] for _, variable, _ in _OPTIONS}
+    return dict(os.environ) | {variable: value for variable, value in given.items() if value is not None}
