@@ -21,7 +21,7 @@ from itertools import count as counter
 from typing import Any
 
 from penstock.engines.rows import BookTerms, HandOut, LaneRow, Move, Why
-from penstock.engines.settled import Moved, RowFacts, Tried, bits_of
+from penstock.engines.settled import Moved, RowFacts, Tried, bits_of, ranges_of
 
 NEVER_US = 2**63 - 1
 
@@ -347,6 +347,19 @@ class Books:
         state = self._by_key[row.key]
         del state.moving[index]
         self._accept(state, index)
+
+    def strike(self, row: LaneRow, settled: int) -> None:
+        """The engine knows now that these messages need no handing out (a purge): open deliveries of them are void."""
+        state = self._by_key[row.key]
+        fresh = settled & ~state.durable & state.full
+        state.durable |= fresh
+        self.unsettled -= fresh.bit_count()
+        self._count_hole(state)
+        for index in [index for index in state.flights if fresh >> index & 1]:
+            self._end_flight(state, index)
+        for start, end in ranges_of(fresh):
+            for index in range(start, end):
+                self._free_group(state, index)
 
     # ---- making it durable
 

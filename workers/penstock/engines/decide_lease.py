@@ -66,6 +66,7 @@ class Tenure:
     epoch: int
     promise: Promise
     lent: bytes | None
+    purged_before_us: int
     clean: bool
     """Whether the owner before released the lane, so that nothing in it is suspect."""
 
@@ -85,6 +86,7 @@ class Touched(Enum):
     UNKNOWN = "unknown"
     TOO_LATE = "too late"
     LENT = "lent"
+    PURGED = "purged"
     STOPPED = "stopped"
     LOST = "lost"
 
@@ -106,6 +108,8 @@ def judge_touch(tenure: Tenure, *, applied: bool, known: bool, seen: LaneState |
         return Touched.LOST
     if seen.stop >= tenure.epoch:
         return Touched.STOPPED
+    if seen.purged_before_us != tenure.purged_before_us:
+        return Touched.PURGED
     return Touched.LENT if seen.lent != tenure.lent else Touched.UNKNOWN
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.engines.books import NEVER_US, Books
@@ -296,7 +296,17 @@ class Dispatcher:
                 self._changed.set()
             elif touched is Touched.LENT and seen is not None:
                 self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
+            elif touched is Touched.PURGED and seen is not None:
+                self._purge(seen.purged_before_us)
             elif ends_tenure(touched):
                 self._end(touched.value)
         except Unavailable:
             return
+
+    def _purge(self, before_us: int) -> None:
+        """What was put before that moment counts as settled from now on, also what is open or still to be read."""
+        for row in list(self.books.rows()):
+            self.books.strike(row, self.source.put_before(row, before_us))
+        self.source.purge(before_us)
+        self.tenure = replace(self.tenure, purged_before_us=before_us)
+        self._changed.set()

@@ -58,7 +58,7 @@ class Lane:
         if not outcome.applied:
             return None
         clean = seen.released == seen.epoch
-        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, clean)
+        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, seen.purged_before_us, clean)
         return tenure if tenure.may_act(self.host.now_us()) else None
 
     async def touch(
@@ -76,6 +76,7 @@ class Lane:
                     is_("lock", tenure.lock),
                     below("stop", tenure.epoch),
                     is_("lent", tenure.lent),
+                    is_("purged_before", tenure.purged_before_us),
                     attempt=attempt,
                 ),
                 self._update({"lock": tenure.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
@@ -166,4 +167,10 @@ def lane_state(row: Any) -> LaneState:
 
 def refusal_state(row: Any, tenure: Tenure) -> LaneState:
     """What a refused touch shows: the columns of its conditions and no others."""
-    return LaneState(lock=row.lock, epoch=tenure.epoch, stop=row.stop or 0, lent=row.lent)
+    return LaneState(
+        lock=row.lock,
+        epoch=tenure.epoch,
+        stop=row.stop or 0,
+        lent=row.lent,
+        purged_before_us=row.purged_before or 0,
+    )

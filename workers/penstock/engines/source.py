@@ -82,6 +82,14 @@ class LaneSource(Protocol):
         """What consumers get, with receipts."""
         ...
 
+    def put_before(self, row: LaneRow, moment_us: int) -> int:
+        """The bits of the messages of a row that were first put before a moment."""
+        ...
+
+    def purge(self, before_us: int) -> None:
+        """From now on, rows come with the messages settled that were first put before this moment."""
+        ...
+
     def loan_of(self, lent: bytes) -> Loan:
         """What a lent range says."""
         ...

@@ -37,7 +37,7 @@ _VERSION_1 = 1 << 76
 _LOWEST = 0x8080808080808080
 _HIGHEST = 0x7F7F7F7F7F7F7F7F
 
-position_order: Callable[[UUID], tuple[int, tuple[int, ...]]] = time_order
+position_order: Callable[[UUID], int] = time_order
 """The one order of positions: a key for `max`, `sorted` and `<`. Never compare them otherwise."""
 
 

@@ -31,9 +31,16 @@ def time_of(value: uuid.UUID) -> int:
     return value.time
 
 
-def time_order(value: uuid.UUID) -> tuple[int, tuple[int, ...]]:
-    """How Cassandra orders time uuids: by time, then by the low eight bytes, each as a signed byte."""
-    return value.time, tuple(byte - 256 if byte > 127 else byte for byte in value.bytes[8:])
+_LOW_HALF = 2**64 - 1
+_SIGNS = 0x8080808080808080
+
+
+def time_order(value: uuid.UUID) -> int:
+    """How Cassandra orders time uuids: by time, then by the low eight bytes, each as a signed byte.
+
+    One number: turning the sign bit of each byte puts signed bytes in the order of unsigned ones.
+    """
+    return value.time << 64 | (value.int & _LOW_HALF) ^ _SIGNS
 
 
 def _uuid_order(value: uuid.UUID) -> tuple[int, Any]:
