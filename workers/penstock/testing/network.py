@@ -117,7 +117,7 @@ class Network:
         number = len(self._hosts) + 11
         if number > _MOST_HOSTS:
             raise SpecError("too many hosts in one network", remedy="make another network", most=_MOST_HOSTS - 11)
-        side = name if beside is None else self._host(beside).side
+        side = name if beside is None else self.host(beside).side
         host = Host(name, side, f"{_NET}.{number}", f"{self._tag}-{name}")
         namespaces.add(host.namespace)
         ip(
@@ -147,7 +147,7 @@ class Network:
 
         A client's name stands for that client alone.
         """
-        self._cuts |= {(self._host(source).name, self._host(target).name)}
+        self._cuts |= {(self.host(source).name, self.host(target).name)}
         if not one_way:
             self._cuts |= {(target, source)}
         self._apply()
@@ -155,7 +155,7 @@ class Network:
     def delay(self, source: str, target: str, ms: float, *, one_way: bool = False) -> None:
         """Hold each packet between the two sides for `ms`, in each direction (a round trip takes twice that)."""
         for pair in ((source, target),) if one_way else ((source, target), (target, source)):
-            self._host(pair[0]), self._host(pair[1])
+            self.host(pair[0]), self.host(pair[1])
             self._end_delay(pair)
             if ms > 0:
                 self._delays[pair] = (ms, self._start_relay(ms))
@@ -178,7 +178,8 @@ class Network:
         namespaces.delete(self.router)
         self._hosts.clear()
 
-    def _host(self, name: str) -> Host:
+    def host(self, name: str) -> Host:
+        """The host of this name."""
         if name not in self._hosts:
             raise SpecError("no such host", remedy=f"one of {', '.join(self._hosts)}", name=name)
         return self._hosts[name]

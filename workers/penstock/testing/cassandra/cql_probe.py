@@ -35,6 +35,10 @@ _REFUSED_CODES = {0x0100, 0x2100}
 _UNAVAILABLE_CODES = {0x1000, 0x1001, 0x1002, 0x1003, 0x1100, 0x1200, 0x1300, 0x1400, 0x1500, 0x1600, 0x1700}
 
 
+class RefusedTls(Refused):
+    """One side did not accept the other's certificate; asking again changes nothing."""
+
+
 class CqlProbe:
     """One connection to one node; a context manager."""
 
@@ -84,7 +88,7 @@ class CqlProbe:
             return self.connection.tls.context().wrap_socket(plain, server_hostname=self.point.host)
         except ssl.SSLCertVerificationError as error:
             plain.close()
-            raise Refused(
+            raise RefusedTls(
                 "the server's certificate is not the one expected",
                 remedy="name the host as the certificate does, and trust the authority that signed it",
                 at=self.point,
@@ -115,7 +119,7 @@ class CqlProbe:
                 raise Unavailable("it does not speak CQL", remedy="is this the native port?", at=self.point)
             answer = _Reader(self._read(length))
         except ssl.SSLError as error:
-            raise Refused(
+            raise RefusedTls(
                 "the server ended the TLS connection",
                 remedy="does it want a certificate of the client?",
                 at=self.point,

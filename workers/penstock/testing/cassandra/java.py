@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.errors import Surroundings
 
 ACCEPTED = (11, 17)
+SYSTEM = Path("/usr/lib/jvm")
 _REMEDY = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
 
 
@@ -46,7 +47,7 @@ def find_java() -> Java:
 def _candidates() -> Iterable[Path]:
     homes = [Path(os.environ["JAVA_HOME"]) / "bin"] if os.environ.get("JAVA_HOME") else []
     homes += [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
-    homes += [home / "bin" for home in sorted(Path("/usr/lib/jvm").glob("*17*"))]
+    homes += [home / "bin" for home in sorted(SYSTEM.glob("*17*"))]
     return (home / "java" for home in homes if os.access(home / "java", os.X_OK))
 
 

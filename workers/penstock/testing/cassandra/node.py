@@ -16,7 +16,7 @@ from penstock.errors import PenstockError, Refused, SpecError, Surroundings, Una
 from penstock.testing import namespaces
 from penstock.testing.cassandra import security, settings
 from penstock.testing.cassandra.connection import Connection, ContactPoint, TlsFiles
-from penstock.testing.cassandra.cql_probe import CqlProbe, Row
+from penstock.testing.cassandra.cql_probe import CqlProbe, RefusedTls, Row
 from penstock.testing.cassandra.installation import Installation
 from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.processes import Server
@@ -118,7 +118,11 @@ class Node:
         """A CQL connection to this very node, made from where the node can be reached."""
         where = namespaces.inside(self.namespace) if self.namespace is not None else nullcontext()
         with where:
-            return CqlProbe(self.connection.contact_points[0], connection or self.connection, timeout_s=timeout_s)
+            return self.probe_from_here(connection, timeout_s=timeout_s)
+
+    def probe_from_here(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
+        """A CQL connection to this node from wherever the caller stands, as a client's host."""
+        return CqlProbe(self.connection.contact_points[0], connection or self.connection, timeout_s=timeout_s)
 
     def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:
         """Run one statement as the superuser, with this node as coordinator."""
@@ -147,6 +151,8 @@ class Node:
                 probe.query("SELECT release_version FROM system.local")
         except Unavailable as error:
             return error
+        except RefusedTls:
+            raise
         except Refused as error:
             # Either the server has not made its default superuser yet, or that one has not made ours.
             return self._replace_default_superuser() or error

@@ -1,0 +1,27 @@
+"""Run by test_cassandra_docker.py within the network of an engine: the fixture as a user's own test would have it."""
+
+from __future__ import annotations
+
+from penstock.testing.cassandra.docker import DockerCassandra
+from penstock.testing.cassandra.serving import Serving
+
+
+def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Serving) -> None:
+    assert isinstance(cassandra, DockerCassandra)
+    told = {row["name"]: row["value"] for row in cassandra.cql("SELECT name, value FROM system_views.settings")}
+    expected = {
+        "authenticator": "PasswordAuthenticator",
+        "authorizer": "CassandraAuthorizer",
+        "batch_size_fail_threshold": "50KiB",
+        "tombstone_failure_threshold": "100000",
+        "cluster_name": "penstock-test",
+    }
+    assert expected == {name: told.get(name) for name in expected}
+
+
+def test_its_environment_names_the_published_port(cassandra: Serving) -> None:
+    told = cassandra.environment()
+    assert ("datacenter1", "cassandra", "false") == (told["DATA_CENTER"], told["USERNAME"], told["USE_SSL"])
+    assert [told["CONTACT_POINTS"]] == cassandra.contact_points()
+    assert told["CONTACT_POINTS"].startswith("127.0.0.1:")
+    assert not told["CONTACT_POINTS"].endswith(":9042")
