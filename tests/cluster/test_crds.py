@@ -19,6 +19,7 @@ from kubernetes import client, config
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, KubectlRefused, refusal
+from penstock.api import cron
 from penstock.api.crd import PLURALS
 from penstock.api.model import GROUP, VERSION
 from penstock.api.parse import check_resource
@@ -42,8 +43,8 @@ class Server:
 
     def __init__(self, kubectl: Kubectl) -> None:
         self.namespace = kubectl.namespace or "default"
-        connection = config.new_client_from_config(config_file=kubectl.kubeconfig, context=kubectl.context)
-        self.objects = client.CustomObjectsApi(connection)
+        self.connection = config.new_client_from_config(config_file=kubectl.kubeconfig, context=kubectl.context)
+        self.objects = client.CustomObjectsApi(self.connection)
 
     def create(self, made: dict[str, Any], *, dry: bool = False) -> dict[str, Any]:
         how = {"field_validation": "Strict", **({"dry_run": "All"} if dry else {})}
@@ -51,6 +52,12 @@ class Server:
             GROUP, VERSION, self.namespace, PLURALS[made["kind"]], made, **how
         )
         return created
+
+    def create_cron_job(self, schedule: str) -> None:
+        pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}]}
+        job = {"schedule": schedule, "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+        made = {"metadata": {"name": SUBJECT}, "spec": job}
+        client.BatchV1Api(self.connection).create_namespaced_cron_job(self.namespace, made, dry_run="All")
 
     def replace(self, made: dict[str, Any], version: str) -> None:
         name = made["metadata"]["name"]
@@ -256,6 +263,32 @@ def test_python_and_the_api_server_say_the_same_of_any_change(
         assert server.faults_of(made) != []
     else:
         assert sorted(server.faults_of(became, made)) == sorted(python_faults_of(became, made))
+
+
+def schedule_field(least: int, most: int, names: str = "") -> st.SearchStrategy[str]:
+    one = st.one_of(st.integers(least, most).map(str), *([st.sampled_from(names.split())] if names else []))
+    span = st.one_of(one, st.just("*"), st.tuples(one, one).map("-".join))
+    entry = st.tuples(span, st.one_of(st.just(""), st.integers(0, 20).map("/{}".format))).map("".join)
+    return st.lists(entry, min_size=1, max_size=2).map(",".join)
+
+
+schedules = st.tuples(
+    schedule_field(0, 60),
+    schedule_field(0, 24),
+    schedule_field(0, 32),
+    schedule_field(0, 13, "jan JUN dec"),
+    schedule_field(0, 7, "sun WED fri"),
+).map(" ".join)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.one_of(schedules, st.sampled_from(["@hourly", "@DAILY", "@midnight", "@yearly", "@every", "0 0 * *"])))
+def test_a_schedule_that_is_accepted_makes_a_cron_job(server: Server, schedule: str) -> None:
+    """The CronJobs of repair and gc take a schedule as it stands; one that is refused there is told too late."""
+    made = document("Queue", {"repair": {"schedule": schedule}})
+    assert cron.accepts(schedule) == (server.faults_of(made) == [])
+    if cron.accepts(schedule):
+        server.create_cron_job(schedule)
 
 
 def test_the_examples_are_accepted(here: Kubectl) -> None:

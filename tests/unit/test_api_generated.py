@@ -64,8 +64,7 @@ def is_bounded(node: dict[str, Any]) -> bool:
         case "integer":
             return "minimum" in node
         case "object":
-            kept = ("properties", "maxProperties", "x-kubernetes-preserve-unknown-fields")
-            return any(node.get(key) for key in kept)
+            return bool(node.get("properties")) or "maxProperties" in node
         case kind:
             return bool(kind == "boolean")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.api.loader import FilesInvalid, load_files, read_files, read_text
-from penstock.api.parse import ResourceInvalid, dump_resource, parse_resource
+from penstock.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
 from penstock.errors import SpecError
-from tests.unit.api_cases import ROOT, document
+from tests.unit.api_cases import ACCEPTED, ROOT, document
 
 HEAD = "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
 
@@ -85,6 +90,16 @@ def test_every_fault_of_every_document_is_told_in_the_order_of_the_lines() -> No
         ("a: [1\n", "f.yaml:2: not YAML: expected ',' or ']', but got '<stream end>'"),
         ("a: !!python/object:os.system x", "f.yaml:1: not YAML: could not determine a constructor for the tag"),
         ("a: *b", "f.yaml:1: not YAML: found undefined alias"),
+        ("a: &a [*a]", "f.yaml:1: not YAML: is nested too deep for a resource"),
+        ("[" * 5000, "f.yaml: not YAML: is nested too deep for a resource"),
+        ("[" * 200 + "]" * 200, "f.yaml:1: not YAML: is nested too deep for a resource"),
+        (
+            "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+            + "".join(
+                f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]\n" for old, new in itertools.pairwise("abcdefghi")
+            ),
+            "f.yaml:6: not YAML: is too large once its aliases are written out",
+        ),
     ],
 )
 def test_what_is_no_resource_at_all_is_told_in_one_line(text: str, says: str) -> None:
@@ -159,3 +174,42 @@ def test_parsing_a_resource_gives_it_or_raises_its_faults() -> None:
     with pytest.raises(ResourceInvalid) as raised:
         parse_resource(document("Queue", {"engine": "bucket"}), document("Queue", {}))
     assert [fault.rule for fault in raised.value.faults] == ["queue.engine.fixed"]
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def places(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a document."""
+    yield path
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for step, child in items:
+        yield from places(child, (*path, step))
+
+
+def with_put(node: Any, path: tuple[str | int, ...], value: Any) -> Any:
+    """The document with another value at one place."""
+    if not path:
+        return value
+    copied = dict(node) if isinstance(node, dict) else list(node)
+    copied[path[0]] = with_put(node[path[0]], path[1:], value)
+    return copied
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_whatever_stands_anywhere_in_a_resource_is_judged_and_never_breaks_the_judge(data: st.DataObject) -> None:
+    made = document(*data.draw(st.sampled_from(ACCEPTED)))
+    broken = with_put(made, data.draw(st.sampled_from(list(places(made)))), data.draw(anything))
+    if isinstance(broken, dict):
+        check_resource(broken)
+        check_resource(broken, made)
+
+
+@given(st.text(alphabet="ab:-[]{}&*!|>#'\" \n\t1", max_size=40))
+def test_whatever_a_file_holds_is_read_or_told(text: str) -> None:
+    assert all(str(fault).startswith("f.yaml") for fault in read_text(text, "f.yaml").faults)

@@ -38,11 +38,13 @@ class Spark(Model):
     )
     driver: dict[str, Any] | None = Field(
         None,
+        max_length=64,
         description="A patch of the SparkApplication's `spec.driver`: cores, memory, env, template.",
         json_schema_extra=_PASSED_ON,
     )
     executor: dict[str, Any] | None = Field(
         None,
+        max_length=64,
         description="A patch of the SparkApplication's `spec.executor`: instances, cores, memory, env, template.",
         json_schema_extra=_PASSED_ON,
     )

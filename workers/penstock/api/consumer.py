@@ -50,10 +50,14 @@ class PodTemplate(Model):
     """A strategic-merge patch of the pod template."""
 
     metadata: dict[str, Any] | None = Field(
-        None, description="Labels and annotations to add to the pods.", json_schema_extra=_PASSED_ON
+        None,
+        max_length=8,
+        description="Labels and annotations to add to the pods.",
+        json_schema_extra=_PASSED_ON,
     )
     spec: dict[str, Any] | None = Field(
         None,
+        max_length=64,
         description="A strategic-merge patch of the pod's spec: resources, env, volumes, nodeSelector, tolerations, "
         "further containers. The container that handles messages is named `worker` (with http: `handler`).",
         json_schema_extra=_PASSED_ON,

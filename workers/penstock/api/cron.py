@@ -26,7 +26,7 @@ def _field(number: str, names: str = "") -> str:
 
 
 PATTERN: Final = (
-    "^(?i:@(yearly|annually|monthly|weekly|daily|midnight|hourly)|"
+    "^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|(?i:"
     + " +".join(
         (
             _field("[0-5]?[0-9]"),
@@ -36,7 +36,7 @@ PATTERN: Final = (
             _field("[0-6]", _DAYS),
         )
     )
-    + ")$"
+    + "))$"
 )
 
 

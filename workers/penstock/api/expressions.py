@@ -353,7 +353,8 @@ class NameFits:
         return f"size(self.metadata.name) <= {self.length_max}"
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        return len(read_path(subject, "metadata.name") or "") <= self.length_max
+        name = read_path(subject, "metadata.name")
+        return not isinstance(name, str) or len(name) <= self.length_max
 
 
 def implies(premise: Condition, conclusion: Condition) -> Condition:

@@ -20,6 +20,8 @@ from penstock.api.rules import Fault
 from penstock.errors import SpecError, Surroundings
 
 _BYTES_MAX: Final = 16 * 1024 * 1024
+_NODES_MAX: Final = 1_000_000
+_DEPTH_MAX: Final = 100
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ def read_text(text: str, file: str) -> Reading:
             node = loader.get_node()
             if node is not None:
                 reading += _read_document(loader, node, file, f"document {number}")
+    except RecursionError:
+        return reading + Reading(
+            faults=(Located(file, 0, "", Fault("not YAML", "is nested too deep for a resource")),)
+        )
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         says = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -109,6 +115,7 @@ def _read_file(path: Path) -> str:
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:
+    _check_size(node, {}, 0)
     document = loader.construct_document(node)
     if document is None:
         return Reading()
@@ -123,6 +130,26 @@ def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> R
         located = (Located(file, _line_of(node, fault.path), label, fault) for fault in found)
         return Reading(faults=tuple(sorted(located, key=lambda each: each.line)))
     return Reading(resources=(found,))
+
+
+def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
+    """How many nodes a document has once its aliases are written out: a few lines can stand for more than fits."""
+    if id(node) in sizes:
+        return sizes[id(node)]
+    if depth > _DEPTH_MAX:
+        raise yaml.MarkedYAMLError(problem="is nested too deep for a resource", problem_mark=node.start_mark)
+    children: Iterable[yaml.Node] = ()
+    if isinstance(node, yaml.MappingNode):
+        children = (child for pair in node.value for child in pair)
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    size = 1 + sum(_check_size(child, sizes, depth + 1) for child in children)
+    if size > _NODES_MAX:
+        raise yaml.MarkedYAMLError(
+            problem="is too large once its aliases are written out", problem_mark=node.start_mark
+        )
+    sizes[id(node)] = size
+    return size
 
 
 def _named(document: Mapping[str, Any]) -> str:

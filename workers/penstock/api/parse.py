@@ -64,7 +64,7 @@ def dump_resource(resource: Resource) -> dict[str, Any]:
 
 def is_ours(document: Mapping[str, Any]) -> bool:
     """Whether a document means to be one of our resources, however wrong it may be."""
-    return document.get("kind") in KINDS or str(document.get("apiVersion")).startswith(f"{GROUP}/")
+    return document.get("kind") in [*KINDS] or str(document.get("apiVersion")).startswith(f"{GROUP}/")
 
 
 def without_nulls(node: Any) -> Any:
@@ -80,7 +80,7 @@ def without_nulls(node: Any) -> Any:
 
 def _check_kind(document: Mapping[str, Any]) -> list[Fault]:
     faults = []
-    if document.get("kind") not in KINDS:
+    if document.get("kind") not in [*KINDS]:  # in a list, since what stands there need not be hashable
         faults.append(Fault("kind", f"must be {' or '.join(KINDS)}{_meant(str(document.get('kind')), KINDS)}"))
     if document.get("apiVersion") != API_VERSION:
         faults.append(Fault("apiVersion", f"must be {API_VERSION}"))

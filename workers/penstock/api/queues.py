@@ -50,7 +50,8 @@ class QueueSpec(Model):
     )
     retention: Annotated[Duration, between("1m", "3650d")] = Field(
         Duration("14d"),
-        description="How long a message that nobody settled is kept, counted from the moment it is due.",
+        description="How long a message that nobody settled is kept, counted from the moment it is due. Engine "
+        "extent keeps and drops whole extents, by `extent.retain`.",
     )
     visibility_timeout: Annotated[Duration, between("1s", "7d")] = Field(
         Duration("30s"),

@@ -20,6 +20,9 @@ Both are of `{API_VERSION}`, in the category `penstock` (`kubectl get penstock`)
 with the units d, h, m, s and ms, the greatest first: `14d`, `1h30m`, `500ms`. Sizes are written as Kubernetes writes
 them: `256Ki`, `1Mi`, `64M`. Schedules are cron, five fields, in UTC. `kubectl explain queue.spec` tells the same.
 
+An editor that reads JSON schemas takes docs/schema/queue.json and docs/schema/counter.json. `penstock validate FILE`
+says offline what the API server would refuse.
+
 A block that is absent is not filled in; where this page names a default inside it, that default is in force.
 """
 
