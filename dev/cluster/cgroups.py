@@ -32,40 +32,38 @@ def trees(root: Path = ROOT) -> list[Path]:
     return sorted({path.resolve() for path in root.iterdir() if (path / "cgroup.procs").exists()})
 
 
-def make(name: str, root: Path = ROOT) -> tuple[str, ...]:
-    """Make it in every hierarchy; the answer is what was switched on at the top for it (v2)."""
-    if not trees(root):
-        raise Surroundings(
-            "no cgroups here",
-            remedy="mount them (systemd does), or start a cluster without root: it runs no containers",
-            directory=root,
-        )
-    switched: tuple[str, ...] = ()
-    if is_v2(root):
-        switched = _switch_on(root)
+def make(name: str, root: Path = ROOT) -> None:
+    """Make it in every hierarchy."""
     for tree in trees(root):
         group = tree / name
         group.mkdir(exist_ok=True)
         if is_v2(root):
-            _switch_on(group)
+            switch_on(missing_below(group), group)
         _copy_cpuset(tree, group)
         (group / SYSTEM).mkdir(exist_ok=True)
         _copy_cpuset(group, group / SYSTEM)
-    return switched
 
 
-def _switch_on(group: Path) -> tuple[str, ...]:
-    """Let children of a v2 group have the controllers that a kubelet asks for."""
+def missing_at_the_top(root: Path = ROOT) -> tuple[str, ...]:
+    """Controllers that have to be switched on before any cluster can have a cgroup (v2)."""
+    return missing_below(root) if is_v2(root) else ()
+
+
+def missing_below(group: Path) -> tuple[str, ...]:
+    """Controllers that a kubelet asks for, and that children of a v2 group do not have yet."""
     offered = (group / "cgroup.controllers").read_text().split()
     there = (group / "cgroup.subtree_control").read_text().split()
-    missing = tuple(name for name in _NEEDED_V2 if name in offered and name not in there)
-    for name in missing:
+    return tuple(name for name in _NEEDED_V2 if name in offered and name not in there)
+
+
+def switch_on(controllers: Iterable[str], group: Path = ROOT) -> None:
+    """Let children of a v2 group have controllers."""
+    for name in controllers:
         (group / "cgroup.subtree_control").write_text(f"+{name}")
-    return missing
 
 
 def switch_off(controllers: Iterable[str], root: Path = ROOT) -> None:
-    """Undo at the top what `make` has switched on, where nobody has come to rely on it."""
+    """Undo `switch_on` at the top, where nobody has come to rely on it."""
     for name in controllers:
         try:
             (root / "cgroup.subtree_control").write_text(f"-{name}")

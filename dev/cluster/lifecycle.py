@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dev.cluster import foreign, loopback, network, node
+from dev.cluster import commons, foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
 from dev.cluster.debian import NODE, unpacked
 from dev.cluster.image import Image, write_archive
@@ -162,7 +162,7 @@ def _start(name: str, choice: Choice) -> Cluster:
 def _start_node(cluster: Cluster) -> Cluster:
     programs = require_built(FOR_A_NODE)
     packages = unpacked(NODE)
-    with network.choosing():
+    with commons.held():
         others = {each.index for each in read_clusters() if each.index is not None and each.name != cluster.name}
         plan = Plan(cluster.name, network.choose_index(others), cluster.directory)
         cluster = cluster.with_(
@@ -170,8 +170,8 @@ def _start_node(cluster: Cluster) -> Cluster:
             namespace=plan.namespace,
             host_address=plan.host_address,
             kubectl=_our_kubectl(),
-            mounted_namespaces=not network.is_mounted(),
         )
+        commons.prepare()
         network.make(plan)
     return node.bring_up(node.Node(plan, programs, packages), cluster)
 

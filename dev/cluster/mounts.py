@@ -28,25 +28,13 @@ KUBELET = "/var/lib/kubelet"
 _COVERED_BY_DIRECTORY = {KUBELET: "kubelet", "/var/lib/cni": "cni"}
 
 
-def make_mount_points() -> tuple[str, ...]:
-    """Make the directories that are mounted on where they are missing; the answer names those made."""
-    made: list[str] = []
+def missing_mount_points() -> tuple[str, ...]:
+    """The directories that have to be made before they can be mounted on, the outermost first."""
+    missing: list[str] = []
     for wanted in (*_COVERED_BY_MEMORY, *_COVERED_BY_DIRECTORY):
         path = Path(wanted)
-        for directory in reversed((path, *path.parents)):
-            if not directory.exists():
-                directory.mkdir()
-                made.append(str(directory))
-    return tuple(made)
-
-
-def remove_mount_points(made: tuple[str, ...]) -> None:
-    """Remove them again, the innermost first; one that somebody has filled meanwhile stays."""
-    for directory in reversed(made):
-        try:
-            Path(directory).rmdir()
-        except OSError:
-            continue
+        missing += [str(each) for each in reversed((path, *path.parents)) if not each.exists()]
+    return tuple(dict.fromkeys(missing))
 
 
 def holder(plan: Plan, pause: Path, namespace: str) -> Server:

@@ -9,37 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
 from penstock.errors import Surroundings
 from penstock.testing import namespaces
 from penstock.testing.namespaces import ip
-from penstock.testing.processes import wait_until
 
 # Worse than any route that leads somewhere.
 GUARD_METRIC = "4000000000"
-
-
-@contextmanager
-def choosing() -> Iterator[None]:
-    """Only one process of this machine chooses an index at a time; the kernel frees the name with its holder."""
-    with socket.socket(socket.AF_UNIX) as lock:
-
-        def free() -> bool:
-            try:
-                lock.bind("\0penstock-cluster-index")
-            except OSError:
-                return False
-            return True
-
-        if not wait_until(free, timeout_s=30):
-            raise Surroundings("another command chooses addresses for a cluster and does not end", remedy="try again")
-        yield
 
 
 def choose_index(taken: set[int]) -> int:
@@ -87,19 +64,9 @@ def make(plan: Plan) -> None:
         ip("route", "add", str(network), "via", plan.node_address, "dev", plan.host_side)
 
 
-def is_mounted(directory: Path = namespaces.NAMES) -> bool:
-    """Whether namespaces have been made on this machine before: the first one mounts their directory."""
-    return directory.is_mount()
-
-
-def remove(plan: Plan, *, mounted_namespaces: bool) -> None:
+def remove(plan: Plan) -> None:
     """Remove them; what is not there is removed already."""
     ip("link", "del", plan.host_side, quiet=True)
     namespaces.delete(plan.namespace)
-    if mounted_namespaces and is_mounted() and not any(namespaces.NAMES.iterdir()):
-        # Refused where somebody makes a namespace at this moment, and then it stays, rightly.
-        done = subprocess.run(["umount", namespaces.NAMES], capture_output=True, check=False)
-        if done.returncode == 0:
-            namespaces.NAMES.rmdir()
     for network in plan.networks:
         ip("route", "del", "unreachable", str(network), "metric", GUARD_METRIC, quiet=True)

@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dev.cluster import certificates, cgroups, images, mounts, network, settings
+from dev.cluster import certificates, cgroups, commons, images, mounts, network, settings
 from dev.cluster.api import Api
 from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
@@ -129,9 +130,9 @@ def take_down(cluster: Cluster, packages: Path | None) -> None:
     for name in PROCESSES:
         _known(plan, name).stop(grace_s=5)
     cgroups.end(plan.cgroup)
-    cgroups.switch_off(cluster.switched_controllers)
-    network.remove(plan, mounted_namespaces=cluster.mounted_namespaces)
-    mounts.remove_mount_points(cluster.made_directories)
+    with commons.held():
+        network.remove(plan)
+        commons.release(plan)
     if at_rest:
         images.rest(plan)
     for leftover in ("etcd", "kubelet", "cni", "run", "pod-logs", "etc", "opt", "pid", "volume-plugins"):
@@ -150,8 +151,8 @@ def _prepare(node: Node, cluster: Cluster) -> Cluster:
     port = plan.preferred_api_port
     if port_taken("127.0.0.1", port):
         port = free_port()
-    cluster = cluster.with_(api_port=port, made_directories=mounts.make_mount_points())
-    cluster = cluster.with_(switched_controllers=cgroups.make(plan.cgroup))
+    cluster = cluster.with_(api_port=port)
+    cgroups.make(plan.cgroup)
     mounts.write_sources(plan)
     certificates.require_made(
         node.programs["certificates"] / "certificates",
@@ -186,7 +187,7 @@ def _write_settings(node: Node, port: int) -> None:
         settings.containerd_file(
             plan,
             plugins=plugins if plugins.exists() else Path("/usr/lib/cni"),
-            snapshotter=choose_snapshotter(Path("/proc/filesystems").read_text()),
+            snapshotter=choose_snapshotter(Path("/proc/filesystems").read_text(), _kernel_modules()),
         ),
     )
     write("kubelet.json", json.dumps(settings.kubelet_file(plan)))
@@ -196,9 +197,16 @@ def _write_settings(node: Node, port: int) -> None:
     write("resolv.conf", "")
 
 
-def choose_snapshotter(file_systems: str) -> str:
-    """How containers share the files of their images: overlays where the kernel has them, else copies."""
-    return "overlayfs" if "overlay" in file_systems.split() else "native"
+def choose_snapshotter(file_systems: str, modules: str) -> str:
+    """How containers share the files of their images: overlays where the kernel has or can load them, else copies."""
+    can_overlay = "overlay" in file_systems.split() or "/overlay.ko" in modules
+    return "overlayfs" if can_overlay else "native"
+
+
+def _kernel_modules() -> str:
+    """What the kernel could load."""
+    index = Path("/lib/modules") / os.uname().release / "modules.dep"
+    return index.read_text() if index.exists() else ""
 
 
 def _start_holder(node: Node) -> Server:
@@ -209,11 +217,22 @@ def _start_holder(node: Node) -> Server:
     holder.start()
     await_ready("the namespaces are made", [holder], lambda: mounts.is_made(holder))
     # In the network namespace, so that the machine's own setting stays as it is.
-    inside = namespaces.enter(plan.namespace, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
-    forwarding = Server("forwarding", inside, log=plan.logs / "holder.log")
-    forwarding.start()
-    wait_until(lambda: not forwarding.alive(), timeout_s=5)
+    _inside(node, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], remedy="see what sets /proc/sys read-only")
+    _inside(
+        node,
+        [str(node.packages / "bin" / "iptables"), "--table", "nat", "--list-rules"],
+        remedy="take a kernel with nf_tables (4.17 or later, CONFIG_NF_TABLES, CONFIG_NFT_COMPAT), or `--mode kwok`",
+    )
     return holder
+
+
+def _inside(node: Node, argv: list[str], *, remedy: str) -> None:
+    """Try something in the network namespace that a node can not do without."""
+    command = namespaces.enter(node.plan.namespace, argv)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        answer = (done.stderr.strip().splitlines() or ["(it said nothing)"])[-1]
+        raise Surroundings("this kernel lacks what a node needs", remedy=remedy, command=argv[0], answer=answer)
 
 
 def _forward(plan: Plan, port: int) -> list[str]:

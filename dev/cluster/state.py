@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from dev.cluster.plan import Plan, require_valid_name
@@ -39,12 +39,6 @@ class Cluster:
     namespace: str | None = None
     index: int | None = None
     api_port: int | None = None
-    # Directories made to mount on, removed when the last cluster goes.
-    made_directories: tuple[str, ...] = ()
-    # Whether the directory of network namespaces was first mounted for us.
-    mounted_namespaces: bool = False
-    # Controllers of the root cgroup (v2) that were switched on for us.
-    switched_controllers: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -82,7 +76,7 @@ class Cluster:
 def state_root() -> Path:
     """The directory of what runs now."""
     named = os.environ.get("PENSTOCK_STATE")
-    return Path(named).absolute() if named else cache_root() / "run"
+    return Path(named).absolute() if named else cache_root().absolute() / "run"
 
 
 def directory_of(name: str) -> Path:
@@ -106,9 +100,9 @@ def _read(path: Path) -> Cluster | None:
         told = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    told["made_directories"] = tuple(told["made_directories"])
-    told["switched_controllers"] = tuple(told["switched_controllers"])
-    return Cluster(**told)
+    # One written by an older or newer checkout can still be ended.
+    known = {field.name for field in fields(Cluster)}
+    return Cluster(**{name: value for name, value in told.items() if name in known})
 
 
 @contextmanager

@@ -1,0 +1,128 @@
+"""What programs and packages are made of, and what a failed build tells."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import golang, programs
+from dev.cluster.base_image import apt_proxy, mirror_of
+from dev.cluster.certificates import wanted
+from dev.cluster.debian import closure_of
+from dev.cluster.foreign import address_towards
+from dev.cluster.golang import Own, Published, entry_version, go_version, remedy_for
+from dev.cluster.image import for_python, requirements_of
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [("go version go1.24.3 linux/amd64", (1, 24)), ("go version go1.19 linux/arm64", (1, 19)), ("no", None)],
+)
+def test_the_version_of_go_is_read(answer: str, version: tuple[int, int] | None) -> None:
+    assert go_version(answer) == version
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("write /tmp/x: no space left on device", "the disk is full"),
+        ("go: x@v1: verifying module: checksum mismatch", "not the pinned one"),
+        ("go: x@v1: dial tcp: lookup proxy: no such host", "check the network and GOPROXY"),
+        ("compile: signal: killed", "out of memory"),
+        ("go: downloading x v1\n./main.go:3: undefined: y\ngo: downloading z v1\n", "./main.go:3: undefined: y"),
+        ("", "(it said nothing)"),
+    ],
+)
+def test_a_failed_build_tells_what_to_do_in_one_line(output: str, said: str) -> None:
+    assert said in remedy_for(output)
+    assert "\n" not in remedy_for(output)
+
+
+def test_a_change_of_source_or_settings_makes_another_cache_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(golang.HERE / "pause", tmp_path / "pause")
+    monkeypatch.setattr(golang, "HERE", tmp_path)
+    first = entry_version(Own("pause", "1", "building", 1))
+    assert entry_version(Own("pause", "1", "building it otherwise said", 2)) == first
+    assert entry_version(Own("pause", "1", "building", 1, variables={"main.x": "1"})) != first
+    (tmp_path / "pause" / "main.go").write_text("package main\n")
+    assert entry_version(Own("pause", "1", "building", 1)) != first
+
+
+@pytest.mark.parametrize("program", programs.EXTRAS.values(), ids=lambda program: program.name)
+def test_what_others_publish_is_pinned_by_version_and_sum(program: Published) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", program.version)
+    assert re.fullmatch(r"h1:[A-Za-z0-9+/]{43}=", program.module_sum)
+
+
+@pytest.mark.parametrize("name", ["hyperkube", "coredns"])
+def test_the_version_said_is_the_version_pinned(name: str) -> None:
+    program = next(each for each in programs.FOR_A_NODE if each.name == name)
+    module = {"hyperkube": "k8s.io/kubernetes", "coredns": "github.com/coredns/coredns"}[name]
+    requirements = (golang.HERE / name / "go.mod").read_text()
+    assert re.findall(rf"^(?:require)?\s*{re.escape(module)} v(\S+)", requirements, re.MULTILINE) == [program.version]
+
+
+def test_no_module_is_replaced_by_a_directory() -> None:
+    requirements = (golang.HERE / "hyperkube" / "go.mod").read_text()
+    assert re.findall(r"=> \.\S*", requirements) == []
+    assert len(re.findall(rf"=> k8s\.io/\S+ v0\.{programs.KUBERNETES.partition('.')[2]}$", requirements, re.M)) > 20
+
+
+def test_the_machines_own_c_library_is_left_out_of_what_is_unpacked() -> None:
+    answer = "\n".join(
+        f"'http://mirror/{name}_1_amd64.deb' {name}_1_amd64.deb 10 SHA256:0"
+        for name in ("libc6", "gcc-12-base", "libgcc-s1", "libseccomp2", "runc")
+    )
+    assert closure_of(answer) == ["libseccomp2", "runc"]
+
+
+def test_the_mirror_is_that_of_the_release_and_not_of_its_updates() -> None:
+    answer = "http://a/debian/ bookworm-updates\nhttp://b/debian/ bookworm\ncdrom:x bookworm\n"
+    assert mirror_of(answer, "bookworm") == "http://b/debian/"
+    assert mirror_of(answer, "trixie") is None
+
+
+def test_the_proxy_of_apt_is_found_and_a_direct_way_is_none() -> None:
+    assert apt_proxy('Acquire::http::Proxy "http://proxy:3128";\n') == "http://proxy:3128"
+    assert apt_proxy('Acquire::http::Proxy "DIRECT";\n') == ""
+    assert apt_proxy("") == ""
+
+
+def test_the_api_server_is_known_by_every_name_it_is_called_by() -> None:
+    (server,) = [each for each in wanted(node_name="n", addresses=("127.0.0.1",)) if each["name"] == "apiserver"]
+    assert server["hosts"] == [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "127.0.0.1",
+    ]
+
+
+def test_the_lock_file_is_installed_with_its_hashes(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndependencies = ["b>=1", "a>=1"]\n'
+        '[project.optional-dependencies]\noperator = ["c>=2"]\n'
+        'test = ["never"]\n'
+    )
+    assert requirements_of(tmp_path).text == "a>=1\nb>=1\nc>=2\n"
+    assert requirements_of(tmp_path).hashed is False
+    (tmp_path / "requirements.lock").write_text("a==1 --hash=sha256:0\n")
+    assert (requirements_of(tmp_path).text, requirements_of(tmp_path).hashed) == ("a==1 --hash=sha256:0\n", True)
+
+
+def test_packages_are_those_of_the_images_python() -> None:
+    assert for_python("3.11", "3.11", "x86_64") == ()
+    assert "--python-version=3.11" in for_python("3.11", "3.13", "x86_64")
+    assert "--platform=manylinux2014_aarch64" in for_python("3.11", "3.13", "aarch64")
+
+
+def test_the_loopback_is_no_address_for_pods() -> None:
+    assert address_towards("https://127.0.0.1:6443") is None
+    assert address_towards("not a url") is None
