@@ -1,0 +1,160 @@
+"""Drift: what differs, what mends it, and what is left to a person. Only ever additions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from penstock.store.catalogue_tables import CATALOGUE_TABLES
+from penstock.store.drift import (
+    Drift,
+    FoundColumn,
+    FoundTable,
+    Kind,
+    Standing,
+    columns_of,
+    compare,
+    missing,
+    unmended,
+)
+from penstock.store.table import Column, Table
+from penstock.store.types import Type
+
+KEYSPACE = "shop"
+TABLE = Table(
+    "things",
+    "things, for a test",
+    partition=(Column("p", Type.TEXT),),
+    clustering=(Column("c", Type.TIMEUUID), Column("d", Type.INT)),
+    columns=(Column("s", Type.INT, static=True), Column("v", Type.BLOB)),
+    descending=frozenset({"d"}),
+    compaction=(("class", "TimeWindowCompactionStrategy"), ("compaction_window_size", "1")),
+)
+
+
+def found(table: Table = TABLE) -> FoundTable:
+    """A table as a server describes it that made exactly this."""
+    return FoundTable(
+        table.name,
+        UUID(int=1),
+        tuple(columns_of(table).values()),
+        table.gc_grace_s,
+        table.default_ttl_s,
+        table.purpose,
+        {"class": "org.apache.cassandra.db.compaction.TimeWindowCompactionStrategy", "compaction_window_size": "1"},
+        {"class": "org.apache.cassandra.io.compress.LZ4Compressor", "chunk_length_in_kb": "16"},
+    )
+
+
+def only(drifts: tuple[Drift, ...]) -> Drift:
+    """The single one."""
+    assert len(drifts) == 1
+    return drifts[0]
+
+
+def without(name: str) -> FoundTable:
+    """The table with a column missing."""
+    return replace(found(), columns=tuple(column for column in found().columns if column.name != name))
+
+
+def test_a_table_as_it_was_declared_has_no_drift() -> None:
+    assert () == compare(KEYSPACE, TABLE, found())
+
+
+def test_options_that_were_not_declared_are_the_owners() -> None:
+    theirs = replace(found(), compression={**found().compression, "chunk_length_in_kb": "64"})
+    assert () == compare(KEYSPACE, TABLE, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "cql"),
+    [
+        ("v", "ALTER TABLE shop.things ADD IF NOT EXISTS v blob"),
+        ("s", "ALTER TABLE shop.things ADD IF NOT EXISTS s int STATIC"),
+    ],
+)
+def test_a_missing_column_is_added(name: str, cql: str) -> None:
+    drift = only(compare(KEYSPACE, TABLE, without(name)))
+    assert (Standing.MENDABLE, cql) == (drift.standing, drift.cql)
+
+
+@pytest.mark.parametrize("name", ["p", "c"])
+def test_a_missing_key_column_can_not_be_mended(name: str) -> None:
+    drift = only(compare(KEYSPACE, TABLE, without(name)))
+    assert (Standing.BY_HAND, None) == (drift.standing, drift.cql)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        FoundColumn("v", "text", Kind.REGULAR),
+        FoundColumn("v", "blob", Kind.STATIC),
+        FoundColumn("d", "int", Kind.CLUSTERING, 1, descending=False),
+        FoundColumn("d", "int", Kind.CLUSTERING, 0, descending=True),
+        FoundColumn("p", "uuid", Kind.PARTITION, 0),
+    ],
+)
+def test_a_column_of_another_type_kind_place_or_order_is_told_and_never_changed(column: FoundColumn) -> None:
+    columns = tuple(column if each.name == column.name else each for each in found().columns)
+    drift = only(compare(KEYSPACE, TABLE, replace(found(), columns=columns)))
+    assert (Standing.BY_HAND, f"column {column.name}", None) == (drift.standing, drift.what, drift.cql)
+
+
+def test_a_column_that_is_not_declared_is_no_drift_since_nothing_is_dropped() -> None:
+    newer = replace(found(), columns=(*found().columns, FoundColumn("later", "text", Kind.REGULAR)))
+    assert () == compare(KEYSPACE, TABLE, newer)
+
+
+def test_a_further_column_in_the_key_is_told() -> None:
+    wider = replace(found(), columns=(*found().columns, FoundColumn("e", "text", Kind.CLUSTERING, 2)))
+    assert Standing.BY_HAND == only(compare(KEYSPACE, TABLE, wider)).standing
+
+
+@pytest.mark.parametrize("gc_grace_s", [0, 3600, 86_399, TABLE.gc_grace_s - 1])
+def test_gc_grace_below_what_was_declared_is_raised(gc_grace_s: int) -> None:
+    drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=gc_grace_s)))
+    assert "ALTER TABLE shop.things WITH gc_grace_seconds = 864000" == drift.cql
+
+
+def test_gc_grace_is_never_lowered() -> None:
+    assert () == compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=TABLE.gc_grace_s * 2))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "what"),
+    [
+        (replace(found(), comment="theirs"), "comment"),
+        (replace(found(), default_ttl_s=60), "default_time_to_live"),
+        (replace(found(), compaction={"class": "SizeTieredCompactionStrategy"}), "compaction"),
+        (replace(found(), compression={"enabled": "false"}), "compression"),
+    ],
+)
+def test_other_options_are_set_back(theirs: FoundTable, what: str) -> None:
+    drift = only(compare(KEYSPACE, TABLE, theirs))
+    assert (what, Standing.MENDABLE) == (drift.what, drift.standing)
+    assert drift.cql is not None
+    assert drift.cql.startswith(f"ALTER TABLE shop.things WITH {what} = ")
+
+
+def test_a_drift_reads_as_one_line_with_what_was_done_about_it() -> None:
+    drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=60)))
+    assert "things: gc_grace_seconds is 60, should be 864000 (mended)" == str(drift.mended())
+
+
+def test_what_is_not_mended_is_listed() -> None:
+    drifts = compare(KEYSPACE, TABLE, replace(without("p"), gc_grace_s=60))
+    mended = [drift.mended() if drift.cql else drift for drift in drifts]
+    assert ["column p", "the table"] == [drift.what for drift in unmended([*mended, missing(TABLE)])]
+
+
+def test_the_tables_of_the_catalogue_are_serial_and_have_no_cell_that_is_written_plainly() -> None:
+    plain = {
+        (table.name, column.name)
+        for table in CATALOGUE_TABLES
+        for column in table.columns
+        if column.written.value != "lwt"
+    }
+    assert set() == plain
+    assert {"SERIAL"} == {table.serial.value for table in CATALOGUE_TABLES}
