@@ -19,11 +19,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cassandra import ConsistencyLevel
-
 from penstock.store import cassandra_binding as binding
 from penstock.store.cassandra_admission import Admission
-from penstock.store.cassandra_binding import Encoded, Key, Plan
+from penstock.store.cassandra_binding import Encoded, Plan
 from penstock.store.cassandra_errors import of_prepare, too_large, translate
 from penstock.store.cassandra_session import Answer, Session, boottime_s, open_session
 from penstock.store.cassandra_settings import ConnectionSettings
@@ -316,4 +314,4 @@ def _size(encoded: Encoded) -> int:
     return sum([len(value) + 4 for value in encoded if value is not None])
 
 
-__all__ = ["CassandraStore", "ConsistencyLevel", "Coordinator", "Key"]
+__all__ = ["CassandraStore", "Coordinator"]

@@ -53,12 +53,10 @@ _INT = struct.Struct(">i").pack
 Encoded = list[bytes | None]
 
 
-@dataclass(frozen=True)
-class Key:
-    """What is prepared once: a shape, and which extra values it binds."""
+class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
+    """Values encoded here: the driver's own binding never sees them, nor do its messages show them."""
 
-    shape: Shape
-    markers: Markers
+    raw_values = "(encoded)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +172,7 @@ def read_level(table: Table, consistency: Consistency) -> int:
 
 def bound(plan: Plan, encoded: Encoded, level: int, *, serial: int | None = None, page: int | None = None) -> Any:
     """One statement for the driver; without a page size it is answered whole."""
-    statement = BoundStatement(
-        plan.prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page
-    )
+    statement = _Bound(plan.prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
     statement.values = encoded
     return statement
 
@@ -186,7 +182,7 @@ def batch(kind: Any, parts: list[tuple[Plan, Encoded]], level: int, *, serial: i
     statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
     statement._statements_and_parameters = [(True, plan.query_id, encoded) for plan, encoded in parts]
     plan, encoded = parts[0]
-    first = BoundStatement(plan.prepared)
+    first = _Bound(plan.prepared)
     first.values = encoded
     statement.keyspace = first.keyspace
     statement.routing_key = first.routing_key
@@ -210,7 +206,6 @@ __all__ = [
     "SERIAL_LEVELS",
     "UNLOGGED",
     "Encoded",
-    "Key",
     "Plan",
     "batch",
     "bound",

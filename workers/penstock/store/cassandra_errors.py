@@ -72,6 +72,8 @@ def translate(error: BaseException, statement: About) -> BaseException:
         return Unknown("no answer in time", coordinator=error.last_host, table=table_of(statement))
     if isinstance(error, ConnectionException):
         return Unknown("the connection broke before the answer", table=table_of(statement), said=error)
+    if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
+        return NotEnoughReplicas("too few replicas know the rights of the role", said=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
             remedy="grant it to the role (penstock apply --print prints what is needed)", said=_said(error)

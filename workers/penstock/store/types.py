@@ -44,9 +44,9 @@ def time_order(value: uuid.UUID) -> int:
 
 
 def _uuid_order(value: uuid.UUID) -> tuple[int, Any]:
-    """How Cassandra's uuid type orders: by version, time uuids among themselves by time, others by their bytes."""
+    """How Cassandra's uuid type orders: by version, then by the time of time uuids, then by bytes, here unsigned."""
     version = value.int >> 76 & 0xF
-    return version, time_order(value) if version == 1 else value.bytes
+    return version, (value.time, value.bytes[8:]) if version == 1 else value.bytes
 
 
 def _itself(value: Any) -> Any:

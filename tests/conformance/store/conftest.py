@@ -1,0 +1,92 @@
+"""The contract suite runs each case in two worlds, by the same code: on a ring of three, and in the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.store.cql import create_keyspace_cql, create_table_cql
+from penstock.store.table import Keyspace
+from tests.conformance.store.tables import ALL_TABLES
+from tests.conformance.store.worlds import REPLICAS, RealWorld, World
+
+if TYPE_CHECKING:
+    from penstock.store.cassandra import CassandraStore
+
+HERE = Path(__file__).parent
+KEYSPACE = "penstock_contract"
+WORLDS = ("simulated", "real")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker that the cases use."""
+    config.addinivalue_line("markers", "down(n): so many of the three replicas are down")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each case in each world; what needs a server says so."""
+    if "world" in metafunc.fixturenames:
+        servers = [pytest.mark.servers, pytest.mark.xdist_group("cassandra")]
+        worlds = [pytest.param(kind, marks=servers if kind == "real" else ()) for kind in WORLDS]
+        metafunc.parametrize("world", worlds, indirect=True, scope="function")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases that stop replicas come last, those that stop more after those that stop less: a start takes long."""
+    here = [item for item in items if item.path.parent == HERE]
+    here.sort(key=lambda item: ("[real" in item.nodeid, _down(item)))
+    places = iter(here)
+    items[:] = [next(places) if item.path.parent == HERE else item for item in items]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A case is a coroutine; its world knows the loop that it runs on."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    world: World = pyfuncitem.funcargs["world"]
+    world.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> World:
+    """A world, whole unless the case is marked `down(n)`."""
+    found: World = request.getfixturevalue(f"_{request.param}_world")
+    found.case = request.node.originalname.removeprefix("test_")[:40]
+    found.only_these_are_down(frozenset(range(REPLICAS - _down(request.node), REPLICAS)))
+    return found
+
+
+@pytest.fixture(scope="package")
+def _real_world() -> Iterator[World]:
+    """A ring of its own, without authentication: with two of three down nobody's rights can be looked up."""
+    from penstock.store.cassandra import CassandraStore
+    from penstock.store.cassandra_settings import read_settings
+    from penstock.testing.cassandra import NodeSettings, Ring
+
+    with Ring.start(NodeSettings(authentication=False)) as ring, asyncio.Runner() as runner:
+        settings = read_settings({**ring.environment(), "KEYSPACE": KEYSPACE})
+        store = runner.run(CassandraStore.connect(settings, must_exist=False))
+        runner.run(_create_tables(store))
+        yield RealWorld(ring, runner, store)
+        runner.run(store.close())
+
+
+async def _create_tables(store: CassandraStore) -> None:
+    """All at one coordinator and at once: the time goes into waiting until the nodes agree."""
+    here = store.coordinators()[0]
+    await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, REPLICAS),))), at=here)
+    await asyncio.gather(*(store.cql(create_table_cql(KEYSPACE, table), at=here) for table in ALL_TABLES))
+
+
+def _down(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("down")
+    return marker.args[0] if marker is not None else 0
