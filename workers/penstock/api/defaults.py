@@ -8,8 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from penstock.api.durations import Duration
-from penstock.api.quantities import Size
+from penstock.api.written import Written
 
 
 def field_at(model: type[BaseModel], path: str) -> FieldInfo:
@@ -25,7 +24,7 @@ def field_at(model: type[BaseModel], path: str) -> FieldInfo:
 def default_of(model: type[BaseModel], path: str) -> str | int | bool | None:
     """What a field is when it is absent, as it would be written; None where absence has a meaning of its own."""
     found = field_at(model, path).get_default(call_default_factory=False)
-    return found.text if isinstance(found, Duration | Size) else found
+    return found.text if isinstance(found, Written) else found
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:

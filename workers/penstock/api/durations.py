@@ -9,12 +9,9 @@ that no sum of them leaves the range of Go's durations (292 years), which is wha
 from __future__ import annotations
 
 import re
-from functools import total_ordering
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from penstock.api.written import Written
 
 PATTERN: Final = r"^([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$"
 LENGTH_MIN: Final = 2
@@ -47,65 +44,26 @@ def format_duration_ms(value_ms: int) -> str:
     return written
 
 
-@total_ordering
-class Duration:
-    """A length of time; `text` is how it was written, `ms` what it means."""
+class Duration(Written):
+    """A length of time in whole milliseconds."""
 
-    __slots__ = ("ms", "text")
+    __slots__ = ()
 
-    text: str
-    ms: int
+    says = SAYS
+    json_schema: ClassVar[dict[str, Any]] = {"minLength": LENGTH_MIN, "maxLength": LENGTH_MAX, "pattern": PATTERN}
 
-    def __init__(self, text: str) -> None:
-        value_ms = parse_duration_ms(text)
-        if value_ms is None:
-            raise ValueError(f"{text!r} {SAYS}")
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "ms", value_ms)
+    @classmethod
+    def parse(cls, text: object) -> int | None:
+        return parse_duration_ms(text)
 
     @classmethod
     def from_ms(cls, value_ms: int) -> Duration:
         return cls(format_duration_ms(value_ms))
 
     @property
+    def ms(self) -> int:
+        return self.number
+
+    @property
     def seconds(self) -> float:
-        return self.ms / 1000
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a duration is a value: {name} can not be set")
-
-    def __eq__(self, other: object) -> bool:
-        return self.ms == other.ms if isinstance(other, Duration) else NotImplemented
-
-    def __lt__(self, other: Duration) -> bool:
-        return self.ms < other.ms
-
-    def __hash__(self) -> int:
-        return hash(self.ms)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Duration({self.text!r})"
-
-    def __reduce__(self) -> tuple[type[Duration], tuple[str]]:
-        return (Duration, (self.text,))
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "minLength": LENGTH_MIN, "maxLength": LENGTH_MAX, "pattern": PATTERN}
-
-    @classmethod
-    def _validate(cls, value: object) -> Duration:
-        if isinstance(value, Duration):
-            return value
-        if parse_duration_ms(value) is None:
-            raise PydanticCustomError("duration", SAYS)
-        return cls(str(value))
+        return self.number / 1000

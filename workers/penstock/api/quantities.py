@@ -7,12 +7,9 @@ for memory: a size is never milli-bytes, and never so great that a signed 64-bit
 from __future__ import annotations
 
 import re
-from functools import total_ordering
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from penstock.api.written import Written
 
 PATTERN: Final = r"^[0-9]{1,9}(k|M|G|Ki|Mi|Gi)?$"
 LENGTH_MAX: Final = 11
@@ -30,57 +27,18 @@ def parse_size_bytes(text: object) -> int | None:
     return int(digits) * _SUFFIXES[text[len(digits) :]]
 
 
-@total_ordering
-class Size:
-    """A number of bytes; `text` is how it was written, `bytes` what it means."""
+class Size(Written):
+    """A number of bytes."""
 
-    __slots__ = ("bytes", "text")
+    __slots__ = ()
 
-    text: str
-    bytes: int
-
-    def __init__(self, text: str) -> None:
-        value = parse_size_bytes(text)
-        if value is None:
-            raise ValueError(f"{text!r} {SAYS}")
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "bytes", value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a size is a value: {name} can not be set")
-
-    def __eq__(self, other: object) -> bool:
-        return self.bytes == other.bytes if isinstance(other, Size) else NotImplemented
-
-    def __lt__(self, other: Size) -> bool:
-        return self.bytes < other.bytes
-
-    def __hash__(self) -> int:
-        return hash(self.bytes)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        return f"Size({self.text!r})"
-
-    def __reduce__(self) -> tuple[type[Size], tuple[str]]:
-        return (Size, (self.text,))
+    says = SAYS
+    json_schema: ClassVar[dict[str, Any]] = {"minLength": 1, "maxLength": LENGTH_MAX, "pattern": PATTERN}
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+    def parse(cls, text: object) -> int | None:
+        return parse_size_bytes(text)
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "minLength": 1, "maxLength": LENGTH_MAX, "pattern": PATTERN}
-
-    @classmethod
-    def _validate(cls, value: object) -> Size:
-        if isinstance(value, Size):
-            return value
-        if parse_size_bytes(value) is None:
-            raise PydanticCustomError("size", SAYS)
-        return cls(str(value))
+    @property
+    def bytes(self) -> int:
+        return self.number

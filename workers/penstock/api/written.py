@@ -1,0 +1,80 @@
+"""Values that a person writes as a text with units, and that are compared by what they mean.
+
+The text is kept, so that what is read back is what was written; the number is what counts: equal numbers are equal
+values, with one hash. A kind of value says how it is read and what it looks like; everything else is here.
+"""
+
+from __future__ import annotations
+
+from functools import total_ordering
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+
+@total_ordering
+class Written:
+    """A number with its unit; `text` is how it was written, `number` what it means in the smallest unit."""
+
+    __slots__ = ("number", "text")
+
+    says: ClassVar[str]
+    """What a text must be, for the person whose text is not."""
+    json_schema: ClassVar[dict[str, Any]]
+    """What a schema can say of it."""
+
+    text: str
+    number: int
+
+    def __init__(self, text: str) -> None:
+        number = self.parse(text)
+        if number is None:
+            raise ValueError(f"{text!r} {self.says}")
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "number", number)
+
+    @classmethod
+    def parse(cls, text: object) -> int | None:
+        """The number of a written value, or None where it is not one."""
+        raise NotImplementedError
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self!r} is a value: {name} can not be set")
+
+    def __eq__(self, other: object) -> bool:
+        return self.number == other.number if isinstance(other, type(self)) else NotImplemented
+
+    def __lt__(self, other: Self) -> bool:
+        return self.number < other.number if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return (type(self), (self.text,))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", **cls.json_schema}
+
+    @classmethod
+    def _validate(cls, value: object) -> Self:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str) or cls.parse(value) is None:
+            raise PydanticCustomError("written", cls.says)
+        return cls(value)
