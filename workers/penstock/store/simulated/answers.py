@@ -46,6 +46,7 @@ class Answers:
         """The time is up."""
         if not self.future.done():
             self.future.set_exception(Unknown(message, **facts))  # type: ignore[arg-type]
+            self.future.exception()  # whoever waits is told; if nobody does, that is no error of its own
 
 
 class Votes(Answers):

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import Bug
+from penstock.store.rows import rows_of
 from penstock.store.shapes import Operator
 from penstock.store.simulated.keys import order_key, partition_key, token_of
 from penstock.store.simulated.mutations import has_row, row_key
 from penstock.store.simulated.partition import EVERYTHING, Cut, Image
 from penstock.store.simulated.rows import OrderKey, Row
-from penstock.store.simulated.selections import Command, has_live_static, record_type, shown_values
+from penstock.store.simulated.selections import Command, has_live_static, shown_values
 from penstock.store.statements import BatchIf, Conditional, Decision, InsertIfAbsent, partition_of
 from penstock.store.table import Table
 from penstock.store.types import Value
@@ -152,8 +153,7 @@ def refusal_rows(question: Question, image: Image) -> list[Any]:
     if not found and static is not None and has_live_static(image, now_s) and static.is_live(now_s):
         found = [None]
     names = question.result_names
-    make = record_type(names)
-    return [make(shown_values(command.table, names, command.values, static, row, now_s)) for row in found]
+    return rows_of(names, [shown_values(command.table, names, command.values, static, row, now_s) for row in found])
 
 
 def _read(row: Row | None, names: frozenset[str]) -> Row | None:

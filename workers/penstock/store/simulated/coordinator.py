@@ -21,7 +21,7 @@ from penstock.store.simulated.partition import Image, images_agree, merge_images
 from penstock.store.simulated.selections import Command, command_of, selected_rows
 from penstock.store.simulated.topology import Group
 from penstock.store.statements import Batch, Plain, Select
-from penstock.store.store import NotEnoughReplicas
+from penstock.store.store import NotEnoughReplicas, Unknown
 
 if TYPE_CHECKING:
     from penstock.store.simulated.node import Node
@@ -43,7 +43,13 @@ class Coordinator:
         if len(mutations) == 1:
             await self.replicate(mutations[0], statement.consistency)
             return
-        started = [self.begin(mutation, statement.consistency) for mutation in mutations]
+        started: list[Answers] = []
+        try:
+            for mutation in mutations:
+                started.append(self.begin(mutation, statement.consistency))
+        except NotEnoughReplicas as error:
+            # Other partitions of it may be written, or may still be: that nothing was done can not be promised.
+            raise Unknown(error.message, **error.facts) from error  # type: ignore[arg-type]
         await wait_for_all(started)
 
     async def replicate(self, mutation: Mutation, consistency: Consistency, kind: str = "write") -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.store.rows import rows_of
 from penstock.store.shapes import ScanShape
 from penstock.store.simulated.answers import Answers
 from penstock.store.simulated.coordinator import require
 from penstock.store.simulated.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
-from penstock.store.simulated.selections import has_live_static, live_rows, record_type, shown_values
+from penstock.store.simulated.selections import has_live_static, live_rows, shown_values
 from penstock.store.simulated.topology import Group
 from penstock.store.statements import Scan
 from penstock.store.table import Table
@@ -121,5 +122,6 @@ def _keys_of(shape: ScanShape, values: tuple[Value, ...], image: Image, now_s: i
         live = [None]
     if set(shape.columns) == set(table.partition_names):
         live = live[:1]
-    make = record_type(shape.columns)
-    return [make(shown_values(table, shape.columns, values, image.static, row, now_s)) for row in live]
+    return rows_of(
+        shape.columns, [shown_values(table, shape.columns, values, image.static, row, now_s) for row in live]
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from penstock.store.rows import rows_of
 from penstock.store.shapes import SelectShape
 from penstock.store.simulated.keys import order_key, partition_key, token_of
 from penstock.store.simulated.mutations import span_of
@@ -52,14 +52,6 @@ def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
 
 
 @lru_cache(4096)
-def record_type(names: tuple[str, ...]) -> Callable[[list[Value]], Any]:
-    """What makes the named tuples of an answer's rows."""
-    kind: Any = namedtuple("Row", names)  # type: ignore[misc]
-    make: Callable[[list[Value]], Any] = kind._make
-    return make
-
-
-@lru_cache(4096)
 def _places(table: Table, names: tuple[str, ...]) -> tuple[tuple[str, str, int], ...]:
     places = []
     for name in names:
@@ -80,7 +72,7 @@ def selected_rows(select: Select, command: Command, image: Image) -> list[Any]:
     live = live_rows(image, command.cut.now_s, command.cut.limit)
     if not live and _asks_for_the_partition(shape) and has_live_static(image, command.cut.now_s):
         live = [None]
-    return [_selected(shape, command, image.static, row) for row in live]
+    return rows_of(shape.result_names, [_selected(shape, command, image.static, row) for row in live])
 
 
 def _asks_for_the_partition(shape: SelectShape) -> bool:
@@ -99,13 +91,13 @@ def has_live_static(image: Image, now_s: int) -> bool:
     return image.static is not None and image.static.is_live(now_s)
 
 
-def _selected(shape: SelectShape, command: Command, static: Row | None, row: Row | None) -> Any:
+def _selected(shape: SelectShape, command: Command, static: Row | None, row: Row | None) -> list[Value]:
     now_s = command.cut.now_s
     shown = shown_values(command.table, shape.columns, command.values, static, row, now_s)
     for name in shape.write_times_of:
         source = static if name in command.table.static_names else row
         shown.append(source.written_us(name, now_s) if source is not None else None)
-    return record_type(shape.result_names)(shown)
+    return shown
 
 
 def shown_values(

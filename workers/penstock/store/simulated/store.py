@@ -53,12 +53,16 @@ class SimulatedStore(Store):
         """Keys by token range, page by page."""
         command = RangeCommand(scan, None)
         while True:
-            page: Page = await self._until_answered(command, None)  # type: ignore[arg-type,assignment]
+            page = await self._page(command)
             for row in page.rows:
                 yield row
             if page.after is None:
                 return
             command = RangeCommand(scan, page.after)
+
+    async def _page(self, command: RangeCommand) -> Page:
+        page: Page = await self._tried_again(lambda left_s: self._ask(command, left_s), None)
+        return page
 
     def monotonic_s(self) -> float:
         """The monotonic clock of this process."""
