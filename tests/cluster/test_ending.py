@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,25 @@ def test_an_up_that_fails_halfway_names_the_process_and_leaves_nothing_behind(
     assert failed.value.facts["process"] == "kubelet"
     assert "Nonsense" in str(failed.value)
     assert traces_of(plans[0]) == nothing_before(plans[0])
+
+
+@pytest.mark.parametrize("moment", ["holder", "containerd", "coredns"])
+def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_end(
+    nothing_before: Callable[[Plan], Traces], moment: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "dev.cluster", "up", "--name", NAME, "--mode", "node"],
+        env={**os.environ, "PYTHONPATH": "workers:."},
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+    ) as command:
+        reached = wait_until((directory_of(NAME) / "pid" / moment).exists, timeout_s=60, every_s=0.002)
+        command.kill()
+    assert reached
+    begun = read_cluster(NAME)
+    assert begun is not None
+    lifecycle.down(NAME)
+    assert traces_of(begun.plan) == nothing_before(begun.plan)
 
 
 def test_two_clusters_live_side_by_side_and_up_again_keeps_both(

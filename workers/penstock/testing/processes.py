@@ -115,7 +115,10 @@ class Server:
         self._identity = Identity.of(self._child.pid)
         if self.pid_file is not None and self._identity is not None:
             self.pid_file.parent.mkdir(parents=True, exist_ok=True)
-            self.pid_file.write_text(f"{self._identity.pid} {self._identity.started}\n")
+            # Whole or absent: whoever started it may be killed at this very moment.
+            partial = self.pid_file.with_name(f".{self.pid_file.name}.partial")
+            partial.write_text(f"{self._identity.pid} {self._identity.started}\n")
+            partial.rename(self.pid_file)
 
     def alive(self) -> bool:
         """Whether it runs now."""
