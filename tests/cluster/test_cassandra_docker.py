@@ -1,4 +1,4 @@
-"""The testcontainers path on a real engine: Debian's, unpacked, in a network of its own, with an image of our jars."""
+"""The testcontainers path on a real engine: Debian's, in a network of its own, its image made of our jars."""
 
 from __future__ import annotations
 

@@ -21,7 +21,11 @@ def table(_session_ring: Ring) -> str:
 
 
 def write(ring: Ring, table: str, key: int, value: int, *, via: int = 0, consistency: str = "QUORUM") -> None:
-    ring.cql(f"INSERT INTO {table} (k, v) VALUES ({key}, {value})", via=via, consistency=consistency)
+    ring.cql(
+        f"INSERT INTO {table} (k, v) VALUES ({key}, {value})",  # noqa: S608
+        via=via,
+        consistency=consistency,
+    )
 
 
 def read(ring: Ring, table: str, key: int, *, via: int = 0, consistency: str = "QUORUM") -> list[object]:

@@ -7,6 +7,7 @@ a directory that is removed. What talks to its containers runs in its network na
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from penstock.testing.processes import Server, wait_until
 PACKAGES = ("docker.io", "containerd", "runc", "iptables")
 START_TIMEOUT_S = 60.0
 _PREFIX = "psdocker-"
+_numbers = itertools.count(1)
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -57,7 +59,7 @@ class DockerEngine:
         _remove_abandoned()
         root = debian.unpacked(*PACKAGES)
         directory = temporary_directory(_PREFIX)
-        namespace = f"{_PREFIX}{maker_tag()}"
+        namespace = f"{_PREFIX}{maker_tag()}-{next(_numbers)}"
         engine = cls(directory, namespace, root)
         try:
             namespaces.add(namespace)

@@ -1,8 +1,8 @@
 """Hosts of our own, each in a network namespace, joined by a router in another: links that can be cut and delayed.
 
-    host n1 ── n1 ┐
-    host n2 ── n2 ┤ router namespace ── delay device ── relay process
-    client  ── c1 ┘
+    host n1 ── to-n1 ┐
+    host n2 ── to-n2 ┤ router namespace ── delay device ── relay process
+    client c1 ─ to-c1 ┘
 
 All packets between hosts are forwarded by the router, so that is where links are cut: by a rule that drops what comes
 from one host and goes to another, silently, in that direction only, also within established connections. So
@@ -17,6 +17,8 @@ Invariant: the rules in the router are a function of `_cuts`, `_delays` and `_ho
 
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
 import sys
 import threading
@@ -40,7 +42,7 @@ _NET = "10.99.0"
 _GATEWAY = f"{_NET}.1"
 _CUT_PREFERENCE, _DELAY_PREFERENCE = 100, 200
 _MOST_HOSTS = 200
-_made = 0
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Host:
     side: str
     address: str
     namespace: str
+
+    @property
+    def link(self) -> str:
+        """The router's end of its link; never a word that `ip` reads as one of its own."""
+        return f"to-{self.name}"
 
     def inside(self) -> AbstractContextManager[None]:
         """The calling thread stands on this host meanwhile: sockets it opens are this host's for life."""
@@ -90,9 +97,7 @@ class Network:
     def __init__(self, directory: Path) -> None:
         namespaces.require_root("hosts in network namespaces")
         _remove_abandoned()
-        global _made  # noqa: PLW0603 - counts what this process made, so that names differ
-        _made += 1
-        self._tag = f"{_PREFIX}{maker_tag()}-{_made}"
+        self._tag = f"{_PREFIX}{maker_tag()}-{next(_numbers)}"
         self._directory = directory
         self._hosts: dict[str, Host] = {}
         self._cuts: set[tuple[str, str]] = set()
@@ -114,30 +119,21 @@ class Network:
         """A new host; `beside` another it shares that one's side, also of what is cut and delayed already."""
         if name in self._hosts:
             raise SpecError("there is such a host already", remedy="name it otherwise", name=name)
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name) or name == "router":
+            raise SpecError("not a name for a host", remedy="up to 12 of a-z, 0-9 and -", got=name)
         number = len(self._hosts) + 11
         if number > _MOST_HOSTS:
             raise SpecError("too many hosts in one network", remedy="make another network", most=_MOST_HOSTS - 11)
         side = name if beside is None else self.host(beside).side
         host = Host(name, side, f"{_NET}.{number}", f"{self._tag}-{name}")
         namespaces.add(host.namespace)
-        ip(
-            "link",
-            "add",
-            name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            host.namespace,
-            namespace=self.router,
-        )
-        ip("link", "set", name, "up", namespace=self.router)
+        ends = ("name", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
+        ip("link", "add", *ends, namespace=self.router)
+        ip("link", "set", "dev", host.link, "up", namespace=self.router)
         ip("addr", "add", f"{host.address}/32", "dev", "eth0", namespace=host.namespace)
-        ip("link", "set", "eth0", "up", namespace=host.namespace)
+        ip("link", "set", "dev", "eth0", "up", namespace=host.namespace)
         ip("route", "add", "default", "via", _GATEWAY, "dev", "eth0", "onlink", namespace=host.namespace)
-        ip("route", "add", f"{host.address}/32", "dev", name, "src", _GATEWAY, namespace=self.router)
+        ip("route", "add", f"{host.address}/32", "dev", host.link, "src", _GATEWAY, namespace=self.router)
         self._hosts[name] = host
         self._apply()
         return host
@@ -191,13 +187,13 @@ class Network:
     def _apply(self) -> None:
         """Make the router's rules what cuts and delays say."""
         wanted = [
-            f"rule add pref {_CUT_PREFERENCE} iif {source.name} to {target.address} blackhole"
+            f"rule add pref {_CUT_PREFERENCE} iif {source.link} to {target.address} blackhole"
             for pair in sorted(self._cuts)
             for source in self._members(pair[0])
             for target in self._members(pair[1])
         ]
         wanted += [
-            f"rule add pref {_DELAY_PREFERENCE} iif {source.name} to {target.address} lookup {_table(server)}"
+            f"rule add pref {_DELAY_PREFERENCE} iif {source.link} to {target.address} lookup {_table(server)}"
             for pair, (_, server) in sorted(self._delays.items(), key=lambda item: item[0])
             for source in self._members(pair[0])
             for target in self._members(pair[1])

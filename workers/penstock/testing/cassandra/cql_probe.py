@@ -31,6 +31,7 @@ _CONSISTENCIES = {
         ("ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "SERIAL", "LOCAL_SERIAL")
     )
 } | {"LOCAL_ONE": 10}
+_BAD_CREDENTIALS, _COULD_NOT_LOOK = 0x0100, "Unable to perform authentication"
 _REFUSED_CODES = {0x0100, 0x2100}
 _UNAVAILABLE_CODES = {0x1000, 0x1001, 0x1002, 0x1003, 0x1100, 0x1200, 0x1300, 0x1400, 0x1500, 0x1600, 0x1700}
 
@@ -150,6 +151,9 @@ class CqlProbe:
 
 
 def _error(code: int, said: str, point: ContactPoint) -> PenstockError:
+    if code == _BAD_CREDENTIALS and _COULD_NOT_LOOK in said:
+        # It was not told no: the server could not read its roles, for want of a quorum.
+        return Unavailable("the server could not look up who asks", said=said, at=point)
     if code in _REFUSED_CODES:
         return Refused("the server refused", said=said, at=point)
     if code in _UNAVAILABLE_CODES:
