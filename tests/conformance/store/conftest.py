@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import pytest
 from penstock.store.cql import create_keyspace_cql, create_table_cql
 from penstock.store.table import Keyspace
 from tests.conformance.store.tables import ALL_TABLES
-from tests.conformance.store.worlds import REPLICAS, RealWorld, World
+from tests.conformance.store.worlds import REPLICAS, RealWorld, SimulatedWorld, World
 
 if TYPE_CHECKING:
     from penstock.store.cassandra import CassandraStore
@@ -65,6 +66,14 @@ def world(request: pytest.FixtureRequest) -> World:
     return found
 
 
+@pytest.fixture
+def _simulated_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A fresh one for each case, from a seed that its name tells."""
+    world = SimulatedWorld(zlib.crc32(request.node.nodeid.encode()))
+    with world.simulation:
+        yield world
+
+
 @pytest.fixture(scope="package")
 def _real_world() -> Iterator[World]:
     """A ring of its own, without authentication: with two of three down nobody's rights can be looked up."""
@@ -81,10 +90,10 @@ def _real_world() -> Iterator[World]:
 
 
 async def _create_tables(store: CassandraStore) -> None:
-    """All at one coordinator and at once: the time goes into waiting until the nodes agree."""
-    here = store.coordinators()[0]
-    await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, REPLICAS),))), at=here)
-    await asyncio.gather(*(store.cql(create_table_cql(KEYSPACE, table), at=here) for table in ALL_TABLES))
+    """One after the other: each waits until the nodes agree."""
+    await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, REPLICAS),))))
+    for table in ALL_TABLES:
+        await store.cql(create_table_cql(KEYSPACE, table))
 
 
 def _down(item: pytest.Item) -> int:

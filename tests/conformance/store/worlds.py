@@ -6,15 +6,17 @@ import asyncio
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from penstock.store.consistency import Consistency
+from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.store.statements import Condition, Delete, Insert, InsertIfAbsent, Select, Slice, Update, UpdateIf
 from penstock.store.store import Outcome, Store
 from penstock.store.table import Table
 from penstock.store.types import Value
+from penstock.testing.world import World as Simulation
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ class World(ABC):
         self.case = "case"
 
     @abstractmethod
-    def run(self, work: Awaitable[T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a case to its end."""
 
     @abstractmethod
@@ -113,6 +115,36 @@ class World(ABC):
         return await self.store.decide(UpdateIf(table, key, to, *conditions, attempt=attempt or uuid4(), ttl_s=ttl_s))
 
 
+class SimulatedWorld(World):
+    """Three simulated nodes, in virtual time; a world of its own for each case."""
+
+    kind = "simulated"
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.simulation = Simulation(seed)
+        self.cluster = Cluster(self.simulation)
+        self.client = self.simulation.process("client")
+        self.store = SimulatedStore(self.cluster, self.client)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """To its end, or until nothing can happen any more."""
+        return self.simulation.run(work)
+
+    async def advance(self, seconds: float) -> None:
+        """As long as in the real world, and at once."""
+        await self.simulation.sleep(seconds)
+
+    def now_us(self) -> int:
+        """The client's clock, which is right."""
+        return self.client.clock.wall_us()
+
+    def only_these_are_down(self, replicas: frozenset[int]) -> None:
+        """Down in good order, so that the others know at once."""
+        for number in replicas:
+            self.cluster.shut_down(f"n{number + 1}")
+
+
 class RealWorld(World):
     """The ring of three on loopback, in real time."""
 
@@ -125,13 +157,9 @@ class RealWorld(World):
         self._runner = runner
         self._down: frozenset[int] = frozenset()
 
-    def run(self, work: Awaitable[T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """On the loop that opened the store."""
-
-        async def awaited() -> T:
-            return await work
-
-        return self._runner.run(awaited())
+        return self._runner.run(work)
 
     async def advance(self, seconds: float) -> None:
         """Wait; expiry counts whole seconds, so a little more."""

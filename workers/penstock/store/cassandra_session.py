@@ -30,6 +30,7 @@ from penstock.store.cassandra_surroundings import check_cluster, explain, tls_co
 CONNECT_TIMEOUT_S = 5.0
 CONTROL_TIMEOUT_S = 5.0
 HEARTBEAT_S = 5.0
+HEARTBEAT_TIMEOUT_S = 10.0
 RECONNECT_S_MIN = 0.5
 RECONNECT_S_MAX = 10.0
 
@@ -198,7 +199,7 @@ def _cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> 
         connect_timeout=CONNECT_TIMEOUT_S,
         control_connection_timeout=CONTROL_TIMEOUT_S,
         idle_heartbeat_interval=HEARTBEAT_S,
-        idle_heartbeat_timeout=HEARTBEAT_S,
+        idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
         prepare_on_all_hosts=False,
         reprepare_on_up=False,
         monitor_reporting_enabled=False,
