@@ -1,0 +1,448 @@
+"""Sends rows of a timeline queue until the fate of each is known: written, stamped anew as a twin, or given up.
+The prose is "Put" and "Copies" in docs/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+
+It does not know who waits for a row, nor how rows come about: `producer.py`, `once.py` and the dispatcher's copies
+all send through here. One sender for each process and queue, since restamps, the lag and the index are kept for all.
+
+Invariants: a row is acknowledged only when its index row is durable too, before its due moment less the clocks'
+difference, and by knowledge of the generations that holds; a twin bears the ids and the name of the row that was
+stamped first; at most `RESTAMPS_MAX` restamps are in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.engines.host import Host
+from penstock.engines.packed import PackedRun
+from penstock.engines.timeline.decide_ack import Answer, Fate, Known, Sent, judge, may_twin, with_tail
+from penstock.engines.timeline.decide_flush import generation_at, shard_of_group, share_writes
+from penstock.engines.timeline.decide_lag import Lag
+from penstock.engines.timeline.layout import SECOND_US, Place, RowPlace
+from penstock.engines.timeline.own_parts import Count, IndexKey, OwnParts
+from penstock.engines.timeline.row_writes import (
+    StampedRow,
+    count_statement,
+    index_statement,
+    one_write,
+    stamped,
+)
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.errors import PenstockError, Unavailable
+from penstock.store.decide_generation import knowledge
+from penstock.store.statements import Insert, Write
+from penstock.store.store import Unknown
+
+RESTAMPS_MAX = 2
+COUNT_EVERY_S = 1.0
+COUNTS_AT_ONCE_MAX = 64
+WINDOW_US_MIN = 1_000
+
+
+class KnowledgeTooOld(Unavailable):
+    """The catalogue was not read recently enough to know the queue's generations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A message that has a place already: a retry, a dead letter, what repair moves, a once key's message.
+
+    `put_us` is the moment of its first put, and the timestamp of its row: whoever writes the copy writes the same.
+    """
+
+    payload: bytes
+    message_id: bytes
+    put_us: int
+    due_us: int
+    attributes: bytes = b""
+    group: bytes | None = None
+    attempt: int = 0
+
+    def run(self, place: Place) -> PackedRun:
+        """As a row of its own."""
+        return PackedRun(
+            due_us=[self.due_us],
+            put_us=[self.put_us],
+            payload=[self.payload],
+            attempt=[self.attempt] if self.attempt else None,
+            attributes=[self.attributes] if self.attributes else None,
+            group=[self.group] if self.group is not None else None,
+            message_id=None if self.message_id == place.to_bytes() else [self.message_id],
+        )
+
+
+class Sender:
+    """The sending side of one queue in one process."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int) -> None:
+        self.host = host
+        self.settings = settings
+        self.known = Known(settings.generations, knowledge(read_us))
+        self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
+        self.parts = OwnParts(host.uuid)
+        self._turn = host.chance.randrange(1 << 16)
+        self._ready_us = 0
+        self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
+        self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
+        self._counting: asyncio.Task[None] | None = None
+        self._closing = False
+
+    def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
+        """What a read of the catalogue told, and when that read began. Told at every read: it keeps knowledge fresh;
+        where something changed, no index row made before is believed in."""
+        if settings != self.settings:
+            self.settings = settings
+            self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
+            self.parts.forget_index()
+            self._indexing = {}
+        if read_us >= self.known.promise.sent_us:
+            self.known = Known(settings.generations, knowledge(read_us))
+
+    # ---- stamping
+
+    def next_turn(self) -> int:
+        """Whose turn among the shards it is."""
+        self._turn += 1
+        return self._turn
+
+    def now_fresh_us(self) -> int:
+        """The time, if anything may be stamped now."""
+        now_us = self.host.now_us()
+        if not self.known.holds(now_us):
+            raise KnowledgeTooOld(queue=self.settings.name, remedy="try again; see whether the catalogue can be read")
+        return now_us
+
+    def ready_us(self, now_us: int, extra_us: int = 0) -> int:
+        """The due moment of what is due at once: never before what was stamped before."""
+        self._ready_us = max(self._ready_us, now_us + self.lag.in_use_us(now_us) + extra_us)
+        return self._ready_us
+
+    def place_row(self, generation: int, shard: int, due_us: int, *, now_us: int, size_bytes: int) -> RowPlace:
+        """A place of its own for a row."""
+        later = due_us - now_us > self.settings.retention_us
+        part = due_us // self.settings.part_us
+        sub = self.parts.sub_for(generation, part, later=later, size_bytes=size_bytes)
+        return RowPlace(generation, sub, shard, self.host.positions.at(due_us))
+
+    def stamp(
+        self,
+        run: PackedRun,
+        place: RowPlace,
+        *,
+        now_us: int,
+        timestamp_us: int | None = None,
+        owners: Sequence[Any] = (),
+        first: RowPlace | None = None,
+    ) -> StampedRow:
+        """A row at its place, ready to be sent."""
+        return stamped(
+            self.settings,
+            place,
+            run,
+            owners=owners,
+            first=first,
+            now_us=now_us,
+            timestamp_us=now_us if timestamp_us is None else timestamp_us,
+            last_expiry_s=self.host.last_expiry_s,
+            known=self.known,
+        )
+
+    def _twin(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
+        first = row.first
+        given = row.run.message_id or [b""] * len(row.run)
+        ids = [message_id or Place(first, index).to_bytes() for index, message_id in enumerate(given)]
+        run = replace(row.run, message_id=ids, replaces=Place(first, 0).to_bytes())
+        place = self.place_row(
+            row.place.generation, row.place.shard, ready_us, now_us=now_us, size_bytes=len(row.cell)
+        )
+        return self.stamp(run, place, now_us=now_us, owners=row.owners, first=first)
+
+    # ---- sending
+
+    async def land(
+        self,
+        rows: Sequence[StampedRow],
+        *,
+        acknowledged: Callable[[StampedRow], None],
+        given_up: Callable[[StampedRow, PenstockError], None],
+        joint: bool = False,
+        late_is_found: bool = False,
+    ) -> None:
+        """Send rows until the fate of each was told. `joint`: they hold groups, and are acknowledged together.
+
+        `late_is_found`: what can have no twin any more is left to repair, which finds it once it is durable.
+        """
+        give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
+        flight = _Flight(list(rows), give_up_us, joint, late_is_found, acknowledged, given_up)
+        flight.begin(self.host.now_us(), self.settings.skew_us)
+        while flight.goes_on:
+            if Fate.RESTAMP in flight.fates:
+                async with self._restamps:
+                    self._stamp_anew(flight)
+                    await self._round(flight)
+            else:
+                await self._round(flight)
+            flight.tell(self._count)
+
+    def _stamp_anew(self, flight: _Flight) -> None:
+        try:
+            now_us = self.now_fresh_us()
+        except PenstockError as error:
+            flight.give_up_all(error)
+            return
+        ready_us = self.ready_us(now_us)
+        if flight.joint:
+            flight.fates = with_tail([_sent(row) for row in flight.rows], flight.fates, ready_us)
+        for place, (row, fate) in enumerate(zip(flight.rows, flight.fates, strict=True)):
+            if fate is not Fate.RESTAMP:
+                continue
+            if may_twin(row.place.generation, ready_us, current=self.known, now_us=now_us):
+                self.lag.was_too_short(row.sent_us, now_us)
+                flight.rows[place] = self._twin(row, ready_us, now_us)
+                flight.rows[place].in_doubt = row.in_doubt
+                flight.fates[place] = Fate.AGAIN
+            elif flight.late_is_found:
+                row.late_is_found = True
+                flight.fates[place] = Fate.AGAIN
+            else:
+                flight.give_up(place, Unknown("the generation of a late write has ended", queue=self.settings.name))
+
+    async def _round(self, flight: _Flight) -> None:
+        """Send what has to be sent, hear the answers, and judge them."""
+        places = [place for place, fate in enumerate(flight.fates) if fate is Fate.AGAIN]
+        if not places:
+            return
+        rows = [flight.rows[place] for place in places]
+        try:
+            now_us = self.host.now_us()
+            for row in rows:
+                row.sent_us = now_us
+            answers = await self._send(rows, self._window_s(flight, rows, now_us), now_us)
+            answered_us = self.host.now_us()
+        except PenstockError as error:  # the clock: nothing may be acknowledged now (rule R1)
+            for row in rows:
+                row.in_doubt = True
+            flight.give_up_all(error)
+            return
+        self.lag.write_took(answered_us - now_us, answered_us)
+        for place, row, answer in zip(places, rows, answers, strict=True):
+            self._judge(flight, place, row, answer, answered_us)
+
+    def _judge(self, flight: _Flight, place: int, row: StampedRow, answer: PenstockError | None, now_us: int) -> None:
+        if isinstance(answer, Unavailable) and not isinstance(answer, Unknown):
+            ended = Answer.NOTHING
+        else:
+            ended = Answer.DURABLE if answer is None else Answer.UNKNOWN
+            row.in_doubt = True
+        if ended is Answer.DURABLE and row.late_is_found:
+            flight.fates[place] = Fate.ACKNOWLEDGED
+            return
+        fate = judge(
+            _sent(row),
+            ended,
+            current=self.known,
+            now_us=now_us,
+            give_up_us=flight.give_up_us,
+            skew_us=self.settings.skew_us,
+        )
+        if fate is Fate.RESTAMP and row.late_is_found:
+            fate = Fate.AGAIN
+        flight.fates[place] = fate
+        if fate is Fate.GIVEN_UP:
+            flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
+
+    def _window_s(self, flight: _Flight, rows: Sequence[StampedRow], now_us: int) -> float:
+        """How long to wait for the answers: until the first of the rows can not be acknowledged any more."""
+        ends_us = (row.due_us - self.settings.skew_us for row in rows if not row.late_is_found)
+        end_us = min((flight.give_up_us, *ends_us))
+        return max(end_us - now_us, WINDOW_US_MIN) / SECOND_US
+
+    async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[PenstockError | None]:
+        """Send rows and the index rows that they lack; for each row, what it came to."""
+        missing = list(self.parts.not_indexed(row.index_key for row in rows))
+        if len(rows) == 1 and not missing:
+            return [await self._write(rows[0].statement, within_s)]
+        indexing = [self._index(key, now_us) for key in missing]
+        shares = share_writes([(row.partition, len(row.cell)) for row in rows])
+        writing = [self._task(self._write(one_write([rows[at] for at in share]), within_s)) for share in shares]
+        await asyncio.wait([*writing, *indexing], timeout=within_s + 0.001)
+        index_fails = any(not (task.done() and task.result()) for task in indexing)
+        answers: list[PenstockError | None] = [None] * len(rows)
+        for share, task in zip(shares, writing, strict=True):
+            answer = task.result() if task.done() else Unknown("no answer to a write in time")
+            if answer is None and index_fails:
+                answer = Unknown("no answer to the write of an index row in time")
+            for at in share:
+                answers[at] = answer
+        return answers
+
+    async def _write(self, write: Write, within_s: float) -> Unavailable | None:
+        try:
+            await self.host.store.write(write, within_s=within_s)
+        except Unavailable as error:
+            return error
+        return None
+
+    def _index(self, key: IndexKey, now_us: int) -> asyncio.Task[bool]:
+        task = self._indexing.get(key)
+        if task is None:
+            statement = index_statement(self.settings, key, now_us=now_us, last_expiry_s=self.host.last_expiry_s)
+            task = self._task(self._write_index(key, statement, self.parts.indexed, self._indexing))
+            self._indexing[key] = task
+        return task
+
+    async def _write_index(
+        self, key: IndexKey, statement: Insert, memory: set[IndexKey], under_way: dict[IndexKey, asyncio.Task[bool]]
+    ) -> bool:
+        failed = await self._write(statement, self.host.store.within_s)
+        if failed is None:
+            memory.add(key)
+        under_way.pop(key, None)
+        return failed is None
+
+    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    # ---- copies
+
+    def fix_place(self, due_us: int, *, group: bytes | None = None, extra_us: int = 0, size_bytes: int = 0) -> Place:
+        """A place for a copy, before it is written. `extra_us` is what has to happen in between."""
+        now_us = self.now_fresh_us()
+        lag_us = self.lag.in_use_us(now_us) + extra_us
+        ready_us = now_us + lag_us if group is None else self.ready_us(now_us, extra_us)
+        due_us = max(due_us, ready_us)
+        generation = generation_at(self.settings.generations, due_us)
+        shards = generation.shards
+        shard = self.next_turn() % shards if group is None else shard_of_group(group, shards)
+        return Place(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
+
+    async def write_copy(self, place: Place, copy: Copy, *, late_is_found: bool = True) -> None:
+        """Write a copy at the place that was fixed for it, or its twin where that place may have been passed. As
+        often as one likes: it is one message. Raises Unknown; then it has to be written again."""
+        await self.write_copies([(place, copy)], late_is_found=late_is_found)
+
+    async def write_copies(self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True) -> None:
+        """Several at once; raises the first error there was."""
+        now_us = self.host.now_us()
+        rows = [
+            self.stamp(copy.run(place), place.row, now_us=now_us, timestamp_us=copy.put_us) for place, copy in copies
+        ]
+        errors: list[PenstockError] = []
+        await self.land(
+            rows,
+            acknowledged=lambda row: None,
+            given_up=lambda row, error: errors.append(error),
+            joint=any(copy.group is not None for _, copy in copies),
+            late_is_found=late_is_found,
+        )
+        if errors:
+            raise errors[0]
+
+    # ---- counts
+
+    def _count(self, row: StampedRow) -> None:
+        self.parts.acknowledged(
+            row.place.generation,
+            row.part,
+            later=row.place.lies_later,
+            messages=len(row.run),
+            size_bytes=len(row.cell),
+        )
+        if self._counting is None and not self._closing:
+            self._counting = self._task(self._write_counts_later())
+
+    async def _write_counts_later(self) -> None:
+        while self.parts.changed and not self._closing:
+            await asyncio.sleep(COUNT_EVERY_S)
+            await self._write_counts()
+        self._counting = None
+
+    async def _write_counts(self) -> None:
+        taken = self.parts.take_changed(COUNTS_AT_ONCE_MAX)
+        try:
+            now_us = self.host.now_us()
+        except PenstockError:
+            self.parts.give_back(taken)
+            return
+        written = await asyncio.gather(*[self._write_count(count, now_us) for count in taken])
+        self.parts.give_back(count for count, error in zip(taken, written, strict=True) if error is not None)
+
+    def _write_count(self, count: Count, now_us: int) -> Coroutine[Any, Any, Unavailable | None]:
+        statement = count_statement(self.settings, count, now_us=now_us, last_expiry_s=self.host.last_expiry_s)
+        return self._write(statement, self.host.store.within_s)
+
+    async def close(self) -> None:
+        """Write what is to be counted; what was sent is waited for by who sent it."""
+        self._closing = True
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.wait([self._counting])
+        for _ in range(1 + self.parts.changed // COUNTS_AT_ONCE_MAX):
+            await self._write_counts()
+
+
+def _sent(row: StampedRow) -> Sent:
+    return Sent(row.place.generation, row.due_us, row.sent_us, row.known)
+
+
+class _Flight:
+    """Rows that are under way together, and what is known of each."""
+
+    def __init__(
+        self,
+        rows: list[StampedRow],
+        give_up_us: int,
+        joint: bool,
+        late_is_found: bool,
+        acknowledged: Callable[[StampedRow], None],
+        given_up: Callable[[StampedRow, PenstockError], None],
+    ) -> None:
+        self.rows = rows
+        self.give_up_us = give_up_us
+        self.joint = joint
+        self.late_is_found = late_is_found
+        self.fates = [Fate.AGAIN] * len(rows)
+        self._told = [False] * len(rows)
+        self._acknowledged = acknowledged
+        self._given_up = given_up
+
+    def begin(self, now_us: int, skew_us: int) -> None:
+        """A place that may have been passed already is not written to: its twin is."""
+        for place, row in enumerate(self.rows):
+            row.sent_us = min(row.sent_us, now_us)
+            if not _sent(row).promise(skew_us).still_holds(now_us):
+                self.fates[place] = Fate.RESTAMP
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the fate of a row is open."""
+        return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
+
+    def tell(self, count: Callable[[StampedRow], None]) -> None:
+        """Tell what is acknowledged: each row at once, or all when the last is."""
+        if self.joint and self.goes_on:
+            return
+        for place, fate in enumerate(self.fates):
+            if fate is Fate.ACKNOWLEDGED and not self._told[place]:
+                self._told[place] = True
+                count(self.rows[place])
+                self._acknowledged(self.rows[place])
+
+    def give_up(self, place: int, error: PenstockError) -> None:
+        """The fate of this row will not be known; what was never in doubt keeps its own error."""
+        row = self.rows[place]
+        self.fates[place] = Fate.GIVEN_UP
+        if not self._told[place]:
+            self._told[place] = True
+            if row.in_doubt and not isinstance(error, Unknown):
+                error = Unknown("it may have been written, or may still be", last=error.message)
+            self._given_up(row, error)
+
+    def give_up_all(self, error: PenstockError) -> None:
+        """None of those that are still open."""
+        for place, fate in enumerate(self.fates):
+            if fate in (Fate.AGAIN, Fate.RESTAMP):
+                self.give_up(place, error)
