@@ -70,7 +70,9 @@ def judge(row: Sent, answer: Answer, *, current: Known, now_us: int, give_up_us:
     """The fate of one row. `current` is the freshest knowledge there is."""
     in_time = row.promise(skew_us).still_holds(now_us)
     if answer is Answer.DURABLE and in_time:
-        sure = row.known.holds(now_us) or (current.holds(now_us) and current.owner_of(row.due_us) == row.generation)
+        sure = any(
+            known.holds(now_us) and known.owner_of(row.due_us) == row.generation for known in (row.known, current)
+        )
         return Fate.ACKNOWLEDGED if sure else Fate.GIVEN_UP
     if now_us >= give_up_us or not current.holds(now_us):
         return Fate.GIVEN_UP

@@ -59,8 +59,6 @@ class Letter:
     group: bytes | None
     call: Any
     index: int
-    attempt: int = 0
-    put_us: int | None = None
 
     @property
     def size(self) -> int:

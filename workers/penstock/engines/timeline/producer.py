@@ -157,6 +157,10 @@ class Producer:
             raise _too_large(letter.size, self._bytes_max)
         return letter
 
+    def check(self, message: Message) -> None:
+        """Refuse what could not be kept, before anything is written."""
+        self.letter(message, Call(self._create_future(), 1), 0)
+
     def check_keepable(self, due_us: int) -> None:
         """Refuse what the store can not keep until it is due, and then as long as the queue says."""
         host = self.sender.host
@@ -318,9 +322,8 @@ class Producer:
             letters = plan.letters
             run = PackedRun(
                 due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
-                put_us=[now_us if letter.put_us is None else letter.put_us for letter in letters],
+                put_us=[now_us] * len(letters),
                 payload=[letter.payload for letter in letters],
-                attempt=[letter.attempt for letter in letters] if any(letter.attempt for letter in letters) else None,
                 attributes=_column([letter.attributes for letter in letters]),
                 group=_column([letter.group or b"" for letter in letters]),
             )

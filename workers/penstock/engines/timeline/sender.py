@@ -248,8 +248,10 @@ class Sender:
             give_up_us=flight.give_up_us,
             skew_us=self.settings.skew_us,
         )
-        if fate is Fate.RESTAMP and row.late_is_found:
+        if row.late_is_found and fate is Fate.RESTAMP:
             fate = Fate.AGAIN
+        if flight.late_is_found and fate is Fate.GIVEN_UP and ended is Answer.DURABLE:
+            fate = Fate.ACKNOWLEDGED
         flight.fates[place] = fate
         if fate is Fate.GIVEN_UP:
             flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
