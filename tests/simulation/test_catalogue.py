@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -259,6 +260,31 @@ def test_two_operators_with_different_shards_make_one_next_generation(seed: int)
         world.run(scenario())
 
 
+@pytest.mark.parametrize("step", range(1, 40))
+def test_an_operator_that_slept_anywhere_in_a_change_does_not_undo_anothers(step: int) -> None:
+    """A8 (iii): what it has read is old when it wakes up; its announcement has to be refused."""
+    with World(step) as world:
+        cluster = Cluster(world)
+
+        async def scenario() -> None:
+            slow, quick = world.process("slow"), world.process("quick")
+            entry = (await declare(catalogue(quick, cluster), shards=6)).entry
+            slow.pause_before_step(step, for_s=5)
+            slower = slow.start(catalogue(slow, cluster).reshard(entry, 8, skew_us=SKEW))
+            await world.sleep(2)
+            try:
+                after = await quick.start(catalogue(quick, cluster).reshard(entry, 12, skew_us=SKEW))
+            except ChangeUnderWay:
+                after = await standing(catalogue(quick, cluster))
+            with contextlib.suppress(ChangeUnderWay):
+                await slower
+            entry = await standing(catalogue(quick, cluster))
+            assert after.generations.next == entry.generations.next
+            assert entry.generations.sure_us is not None
+
+        world.run(scenario())
+
+
 @pytest.mark.parametrize("strike", range(1, 120, 3))
 def test_an_operator_killed_at_any_step_of_a_change_leaves_what_the_next_one_finishes(strike: int) -> None:
     with World(strike) as world:
@@ -327,6 +353,25 @@ def test_nobody_writes_to_a_generation_that_somebody_takes_for_over(seed: int) -
                 await task
             assert max(at for at, number in wrote if number == 1) < over[0]
             assert {1, 2} == {number for _, number in wrote}
+
+        world.run(scenario())
+
+
+def test_the_age_of_knowledge_counts_from_the_start_of_the_read() -> None:
+    with World(5) as world:
+        cluster = Cluster(world)
+
+        async def scenario() -> None:
+            process = world.process("p")
+            one = catalogue(process, cluster)
+            await declare(one, shards=6)
+            for node in cluster.nodes:
+                world.network.delay(source=node, target="p", by_s=3, count=1)
+            began_us = process.clock.wall_us()
+            known = await one.find(EMAILS)
+            assert known is not None
+            assert process.clock.wall_us() - began_us >= 3_000_000
+            assert began_us == known.read_started_us
 
         world.run(scenario())
 

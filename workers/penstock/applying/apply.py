@@ -29,7 +29,7 @@ from penstock.store.catalogue import Catalogue, Change
 from penstock.store.catalogue_entry import Entry, Name, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
 from penstock.store.decide_generation import ChangeUnderWay
-from penstock.store.drift import Drift
+from penstock.store.drift import Drift, Standing, unmended
 from penstock.store.schema import SchemaPlan, SchemaPort, SchemaReport, SchemaRightsMissing, ensure, plan
 
 TABLES_MAX = 300
@@ -63,6 +63,11 @@ class Applied:
     def refused(self) -> bool:
         """Whether its author has to do something."""
         return self.outcome == "refused"
+
+    @property
+    def unmended(self) -> tuple[Drift, ...]:
+        """What only a person can mend."""
+        return unmended(self.drifts)
 
 
 @dataclass
@@ -109,7 +114,8 @@ class Applier:
             wanted.name, wanted.document, place=wanted.place, shards=wanted.shards, check=allowed_change
         )
         tables, drifts, notes = await self._make_tables(wanted, declared.entry)
-        entry, more = await self._settle(wanted, declared.entry, made=tables is not None)
+        usable = tables is not None and all(drift.standing is not Standing.BY_HAND for drift in drifts)
+        entry, more = await self._settle(wanted, declared.entry, usable=usable)
         if declared.change is Change.UNCHANGED and (tables or entry.generations != declared.entry.generations):
             outcome = Change.UPDATED.value
         else:
@@ -146,9 +152,9 @@ class Applier:
         await self.catalogue.note_tables(keyspace.name, unnoted)
         return report.created, report.drifts, ()
 
-    async def _settle(self, wanted: Wanted, entry: Entry, *, made: bool) -> tuple[Entry, tuple[str, ...]]:
-        """Say that it is active, and bring the number of shards."""
-        if made and entry.state is State.MAKING:
+    async def _settle(self, wanted: Wanted, entry: Entry, *, usable: bool) -> tuple[Entry, tuple[str, ...]]:
+        """Say that it is active once its tables are as they should be, and bring the number of shards."""
+        if usable and entry.state is State.MAKING:
             entry = await self.catalogue.set_state(entry, State.ACTIVE)
         if not wanted.makes_generations:
             return entry, ()
@@ -180,7 +186,7 @@ class Applier:
             fresh = [statement for statement in statements if statement not in seen]
             seen.update(fresh)
             lines += _commented(wanted.label, fresh)
-        return lines
+        return lines or ["-- nothing is missing"]
 
     async def _plan_tables(self, wanted: Wanted, entry: Entry | None) -> SchemaPlan:
         place = entry.place if entry else wanted.place

@@ -28,7 +28,7 @@ from penstock.store.schema import SchemaRightsMissing
 OWNER = "penstock"
 OWNER_LENGTH_MAX = 63
 EXIT_REFUSED = 2
-EXIT_NO_RIGHT = 1
+EXIT_DRIFTED = 1
 
 
 @click.command("apply")
@@ -48,7 +48,8 @@ def command(files: tuple[Path, ...], owner: str, *, only_print: bool, **options:
     """Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue entries.
 
     One line a resource: created, updated, unchanged or refused. Applying again does what is left to do. An existing
-    keyspace is never altered, and nothing is ever dropped. Exit code 2 if a resource was refused.
+    keyspace is never altered, and nothing is ever dropped. Exit code 2 if a resource was refused, 1 if a table is not as
+    it should be and only a person can mend that.
     """
     resources = load_files(files)
     if not resources:
@@ -61,6 +62,8 @@ def command(files: tuple[Path, ...], owner: str, *, only_print: bool, **options:
         raise
     if any(result.refused for result in results):
         raise SystemExit(EXIT_REFUSED)
+    if any(result.unmended for result in results):
+        raise SystemExit(EXIT_DRIFTED)
 
 
 def _checked_owner(owner: str) -> str:

@@ -1,17 +1,19 @@
 """The schema of a real Cassandra: read from its own tables, changed one statement at a time, agreed upon.
 
 A creator that goes on before the nodes agree meets replicas that do not know the table yet, and its writes fail; so a
-change returns when every node that is up has the same schema, or says which has not.
+change returns when every node that is up has the same schema, or says which has not. Agreement alone does not tell
+that a table is served: a node writes its description down first and takes it up a moment later (seen with six
+creators on one node), so each node is also asked what it serves.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.errors import Unavailable
-from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra import CassandraStore, Coordinator
 from penstock.store.cassandra_errors import NotAllowed
 from penstock.store.consistency import Consistency
 from penstock.store.drift import FoundColumn, FoundTable, Kind
@@ -87,13 +89,13 @@ class CassandraSchema:
             await asyncio.sleep(LOOK_AGAIN_S)
         await self.agree()
 
-    async def agree(self) -> None:
-        """Ask every node that is up for its version, until all say the same."""
+    async def agree(self, keyspace: str = "", tables: Collection[str] = ()) -> None:
+        """Ask every node that is up for its version and its tables, until all say the same and have them."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + AGREED_WITHIN_S
         while True:
-            versions = await self._versions()
-            if len(set(versions.values())) == 1:
+            versions = await self._versions(keyspace, tables)
+            if len(set(versions.values())) == 1 and not any(each.startswith("has no ") for each in versions.values()):
                 return
             if loop.time() >= deadline_s:
                 raise NotAgreed(
@@ -102,26 +104,26 @@ class CassandraSchema:
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _versions(self) -> dict[str, str]:
+    async def _versions(self, keyspace: str, tables: Collection[str]) -> dict[str, str]:
+        """By node: its version, or what is wrong with it."""
         up = [node for node in self._store.coordinators() if node.up]
-        answers = await asyncio.gather(
-            *(
-                self._store.cql(
-                    "SELECT schema_version FROM system.local", consistency=Consistency.ONE, at=node, within_s=5.0
-                )
-                for node in up
-            ),
-            return_exceptions=True,
-        )
-        found = {}
-        for node, answer in zip(up, answers, strict=True):
-            if isinstance(answer, BaseException):
-                if not isinstance(answer, Unavailable):
-                    raise answer
-                found[node.address] = "does not answer"
-            else:
-                found[node.address] = str(answer[0].schema_version)
-        return found
+        answers = await asyncio.gather(*(self._version_at(node, keyspace, frozenset(tables)) for node in up))
+        return {node.address: answer for node, answer in zip(up, answers, strict=True)}
+
+    async def _version_at(self, node: Coordinator, keyspace: str, tables: frozenset[str]) -> str:
+        try:
+            if tables:
+                rows = await self._ask(node, "DESCRIBE TABLES")
+                missing = tables - {row.name for row in rows if row.keyspace_name == keyspace}
+                if missing:
+                    return f"has no {min(missing)}"
+            found = await self._ask(node, "SELECT schema_version FROM system.local")
+        except Unavailable:
+            return "does not answer"
+        return str(found[0].schema_version)
+
+    async def _ask(self, node: Coordinator, cql: str) -> list[Row]:
+        return await self._store.cql(cql, consistency=Consistency.ONE, at=node, within_s=5.0)
 
     async def _read(self, cql: str, *values: str) -> list[Row]:
         return await self._store.cql(cql, values, consistency=Consistency.ONE)

@@ -55,8 +55,8 @@ class SchemaPort(Protocol):
         """Run one change of the schema, and return when all nodes that are up agree. RightsMissing if not allowed."""
         ...
 
-    async def agree(self) -> None:
-        """Return when all nodes that are up have the same schema: somebody else may be changing it."""
+    async def agree(self, keyspace: str, tables: Collection[str]) -> None:
+        """Return when all nodes that are up have one schema and serve these tables: others may be making them."""
         ...
 
 
@@ -88,6 +88,8 @@ class SchemaPlan:
     tables: tuple[tuple[str, Table], ...]
     """With the keyspace of each."""
     drifts: tuple[Drift, ...]
+    there: tuple[tuple[str, str], ...] = ()
+    """Keyspace and name of the tables that need not be made."""
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -136,7 +138,8 @@ async def plan(
             drifts.append(missing(table))
         else:
             create.append((keyspace.name, table))
-    return SchemaPlan(() if found else (keyspace,), tuple(create), tuple(drifts))
+    served = tuple((keyspace.name, table.name) for table in tables if table.name in there)
+    return SchemaPlan(() if found else (keyspace,), tuple(create), tuple(drifts), served)
 
 
 async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
@@ -151,7 +154,7 @@ async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
         raise
     except RightsMissing as refused:
         raise SchemaRightsMissing(planned.statements, str(refused.facts.get("said", ""))) from refused
-    await port.agree()
+    await _agree(port, planned)
     created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
     return SchemaReport(created, tuple(drifts))
 
@@ -170,6 +173,15 @@ async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> 
     for table in tables:
         drifts += compare(keyspace, table, there[table.name]) if table.name in there else [missing(table)]
     return tuple(drifts)
+
+
+async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
+    """All tables, those that were found too: a server shows a table that another is making before it serves it."""
+    names: dict[str, list[str]] = {keyspace.name: [] for keyspace in planned.keyspaces}
+    for keyspace, name in (*planned.there, *((keyspace, table.name) for keyspace, table in planned.tables)):
+        names.setdefault(keyspace, []).append(name)
+    for keyspace, tables in names.items():
+        await port.agree(keyspace, tables)
 
 
 async def _mend(port: SchemaPort, drift: Drift) -> Drift:

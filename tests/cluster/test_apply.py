@@ -1,0 +1,304 @@
+"""`penstock apply` on a real server: by many at once, by those without rights, and by those whom it is not for."""
+
+# ruff: noqa: S608 - names are made here
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.parse import parse_resource
+from penstock.applying.apply import Applied, Applier
+from penstock.applying.wanted import Surroundings
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_schema import CassandraSchema
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.cassandra_times import CassandraTimes
+from penstock.store.catalogue import Catalogue
+from penstock.store.catalogue_entry import State
+from penstock.store.clocks import Clock
+from penstock.store.table import Column, Table
+from penstock.store.types import Type
+from penstock.testing.cassandra import Credentials, Grant, create_role_statements
+from penstock.testing.cassandra.serving import Serving
+
+COMMAND = [sys.executable, "-m", "penstock.cli.main", "apply"]
+QUEUE = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: {name}, namespace: shop}}
+spec: {spec}
+"""
+
+
+@pytest.fixture
+def keyspace() -> str:
+    """A keyspace that no other test uses."""
+    return f"a_{uuid.uuid4().hex[:12]}"
+
+
+class Run:
+    """`penstock apply` with what it printed."""
+
+    def __init__(self, done: subprocess.Popen[str]) -> None:
+        self.out, self.error = done.communicate(timeout=120)
+        self.code = done.returncode
+
+
+def start(environment: Mapping[str, str], *arguments: str | Path) -> subprocess.Popen[str]:
+    """Start it as a person would."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def apply(environment: Mapping[str, str], *arguments: str | Path) -> Run:
+    """Run it to its end."""
+    return Run(start(environment, *arguments))
+
+
+def queue_file(directory: Path, spec: str = "{shards: 6}", name: str = "emails") -> Path:
+    """A file with one queue."""
+    file = directory / f"{uuid.uuid4().hex}.yaml"
+    file.write_text(QUEUE.format(name=name, spec=spec))
+    return file
+
+
+def with_keyspace(server: Serving, keyspace: str) -> dict[str, str]:
+    """The server's environment, with a catalogue of the test's own."""
+    return {**server.environment(), "KEYSPACE": keyspace}
+
+
+def role(server: Serving, keyspace: str, *grants: Grant) -> dict[str, str]:
+    """The environment of somebody with these rights alone."""
+    someone = Credentials(f"r_{keyspace}", "secret")
+    for statement in create_role_statements(someone, grants):
+        server.cql(statement)
+    return {**with_keyspace(server, keyspace), "USERNAME": someone.username, "PASSWORD": someone.password}
+
+
+def test_it_makes_keyspace_catalogue_and_entry_and_does_nothing_the_second_time(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    file, environment = queue_file(tmp_path), with_keyspace(cassandra, keyspace)
+    first, second = apply(environment, file), apply(environment, file)
+    assert (0, 0) == (first.code, second.code), first.error + second.error
+    assert first.out.startswith("queue/shop/emails created (id ")
+    assert second.out.startswith("queue/shop/emails unchanged (id ")
+    assert 1 == len(second.out.splitlines())
+    replication = cassandra.cql(f"SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'")
+    assert "NetworkTopologyStrategy" in str(replication[0]["replication"])
+
+
+def test_five_at_once_make_one_entry_and_all_succeed(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+    file, environment = queue_file(tmp_path), with_keyspace(cassandra, keyspace)
+    runs = [Run(process) for process in [start(environment, file) for _ in range(5)]]
+    assert [0] * 5 == [run.code for run in runs], "".join(run.error for run in runs)
+    assert 1 == len({re.findall("id ([0-9a-f-]{36})", run.out)[0] for run in runs})
+    assert ["created", *["unchanged"] * 4] == sorted(run.out.split()[1] for run in runs)
+
+
+def test_a_second_owner_is_refused_in_one_line(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+    file, environment = queue_file(tmp_path), with_keyspace(cassandra, keyspace)
+    apply(environment, file)
+    other = apply(environment, "--as", "others", queue_file(tmp_path, "{shards: 8}"))
+    assert 2 == other.code
+    assert "" == other.out
+    assert 1 == len(other.error.splitlines())
+    assert "owner=cli/penstock, you=cli/others" in other.error
+    assert "unchanged" in apply(environment, file).out
+
+
+def test_a_field_that_is_fixed_is_refused_with_the_line_of_the_api_server(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    environment = with_keyspace(cassandra, keyspace)
+    apply(environment, queue_file(tmp_path))
+    changed = apply(environment, queue_file(tmp_path, "{engine: bucket, shards: 6}"))
+    assert 2 == changed.code
+    assert "queue/shop/emails refused: spec.engine: engine is fixed when the queue is made" in changed.error
+    assert "Traceback" not in changed.error
+
+
+def test_other_resources_go_on_when_one_is_refused(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+    environment = with_keyspace(cassandra, keyspace)
+    apply(environment, queue_file(tmp_path))
+    both = apply(environment, queue_file(tmp_path, "{engine: bucket}"), queue_file(tmp_path, name="receipts"))
+    assert 2 == both.code
+    assert both.out.startswith("queue/shop/receipts created")
+
+
+def test_another_number_of_shards_is_announced_as_a_generation(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    environment = with_keyspace(cassandra, keyspace)
+    apply(environment, queue_file(tmp_path))
+    more = apply(environment, queue_file(tmp_path, "{shards: 12}"))
+    assert "updated" in more.out
+    assert "6 shards, 12 from generation 2 on" in more.out
+    again = apply(environment, queue_file(tmp_path, "{shards: 9}"))
+    assert "being changed already" in again.out
+    row = cassandra.cql(
+        f"SELECT generation, next_generation, next_shards, next_from_us, sure_us FROM {keyspace}.catalogue"
+    )[0]
+    assert (1, 2, 12) == (row["generation"], row["next_generation"], row["next_shards"])
+    assert row["sure_us"] >= row["next_from_us"]
+
+
+def test_an_existing_keyspace_is_used_as_it_is(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+    data_center = cassandra.connection.data_center
+    cassandra.cql(
+        f"CREATE KEYSPACE {keyspace} WITH durable_writes = false"
+        f" AND replication = {{'class': 'NetworkTopologyStrategy', '{data_center}': 1}}"
+    )
+    assert 0 == apply(with_keyspace(cassandra, keyspace), queue_file(tmp_path)).code
+    rows = cassandra.cql(f"SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'")
+    assert [False] == [row["durable_writes"] for row in rows]
+
+
+def test_who_may_not_create_gets_one_line_and_the_cql_and_goes_on_once_it_was_run(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    file = queue_file(tmp_path)
+    environment = role(cassandra, keyspace, Grant("SELECT", "KEYSPACE system_schema"))
+    refused = apply(environment, file)
+    assert 1 == refused.code
+    assert 1 == len(refused.error.splitlines())
+    assert "administrator" in refused.error
+    printed = apply(environment, "--print", file)
+    assert 0 == printed.code, printed.error
+    statements = [each for each in refused.out.split(";\n") if each.strip()]
+    for statement in statements:
+        assert statement in printed.out
+        cassandra.cql(statement)
+    for permission in ("SELECT", "MODIFY"):
+        cassandra.cql(Grant(permission, f"KEYSPACE {keyspace}").cql(environment["USERNAME"]))
+    assert "created" in apply(environment, file).out
+    assert ["-- nothing is missing"] == apply(environment, "--print", file).out.splitlines()
+
+
+def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+    printed = apply(with_keyspace(cassandra, keyspace), "--print", queue_file(tmp_path))
+    assert f"CREATE TABLE IF NOT EXISTS {keyspace}.catalogue (" in printed.out
+    assert [] == cassandra.cql(f"SELECT * FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens"),
+        ({"DATA_CENTER": "mars"}, "data_center=mars"),
+        ({"PASSWORD": "wrong"}, "USERNAME"),
+        ({"CONTACT_POINTS": ""}, "CONTACT_POINTS is not set"),
+    ],
+)
+def test_bad_surroundings_are_one_line(
+    cassandra: Serving, keyspace: str, tmp_path: Path, change: dict[str, str], says: str
+) -> None:
+    run = apply({**with_keyspace(cassandra, keyspace), **change}, queue_file(tmp_path))
+    assert run.code in (1, 2)
+    assert 1 == len(run.error.splitlines()), run.error
+    assert says in run.error
+
+
+# With an engine that has tables: by the function that the command and the operator call.
+
+THINGS = Table("things", "things", partition=(Column("queue", Type.UUID),), columns=(Column("v", Type.BLOB),))
+
+
+def shared_tables() -> tuple[Table, ...]:
+    """As an engine's module has it."""
+    return (THINGS.named("test_things"),)
+
+
+def dedicated_tables(creation: uuid.UUID) -> tuple[Table, ...]:
+    """As an engine's module has it."""
+    return (THINGS.named(f"q_{creation.hex}_things"),)
+
+
+def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: int = 10_000) -> list[Applied]:
+    """Apply queues of an engine that is carried, one after the other."""
+
+    async def run() -> list[Applied]:
+        settings = read_settings(with_keyspace(server, keyspace))
+        store = await CassandraStore.connect(settings, must_exist=False)
+        try:
+            async with Clock(CassandraTimes(store)) as clock:
+                applier = Applier(
+                    CassandraSchema(store),
+                    Catalogue(store, now_us=clock.require, owner="cli/test"),
+                    Surroundings(keyspace, store.data_center, 1),
+                    carried={"timeline": __name__},
+                    tables_max=tables_max,
+                )
+                await applier.prepare()
+                return await applier.apply([resource(spec) for spec in specs])
+        finally:
+            await store.close()
+
+    def resource(spec: dict[str, Any]) -> Any:
+        metadata = {"name": spec.pop("name", "emails"), "namespace": "shop"}
+        return parse_resource(
+            {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
+        )
+
+    return asyncio.run(run())
+
+
+def tables_in(server: Serving, keyspace: str) -> set[str]:
+    """All but the catalogue's."""
+    rows = server.cql(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'")
+    return {str(row["table_name"]) for row in rows if not str(row["table_name"]).startswith("catalogue")}
+
+
+def test_tables_are_named_by_the_creation_and_the_entry_becomes_active(cassandra: Serving, keyspace: str) -> None:
+    done = applied(cassandra, keyspace, {})[0]
+    assert done.entry is not None
+    assert State.ACTIVE == done.entry.state
+    assert {f"q_{done.entry.id.hex}_things"} == tables_in(cassandra, keyspace)
+
+
+def test_tables_may_lie_in_a_keyspace_of_their_own(cassandra: Serving, keyspace: str) -> None:
+    done = applied(cassandra, keyspace, {"storage": {"keyspace": f"{keyspace}_b", "tables": "shared"}})[0]
+    assert ("created", {"test_things"}, set()) == (
+        done.outcome,
+        tables_in(cassandra, f"{keyspace}_b"),
+        tables_in(cassandra, keyspace),
+    )
+
+
+def test_a_dropped_table_is_told_and_never_made_again(cassandra: Serving, keyspace: str) -> None:
+    applied(cassandra, keyspace, {"storage": {"tables": "shared"}})
+    cassandra.cql(f"DROP TABLE {keyspace}.test_things")
+    again = applied(cassandra, keyspace, {"name": "others", "storage": {"tables": "shared"}})[0]
+    assert ["dropped"] == [drift.found for drift in again.drifts]
+    assert set() == tables_in(cassandra, keyspace)
+    assert again.entry is not None
+    assert State.MAKING == again.entry.state
+
+
+def test_dedicated_tables_past_the_bound_are_refused_before_anything_is_made(
+    cassandra: Serving, keyspace: str
+) -> None:
+    refused, shared = applied(cassandra, keyspace, {}, {"storage": {"tables": "shared"}}, tables_max=4)
+    assert refused.refused
+    assert "storage.tables: shared" in refused.notes[0]
+    assert "created" == shared.outcome
+
+
+def test_a_home_elsewhere_is_refused(cassandra: Serving, keyspace: str) -> None:
+    done = applied(cassandra, keyspace, {"storage": {"dataCenter": "mars"}})[0]
+    assert done.refused
+    assert "DATA_CENTER=mars" in done.notes[0]
