@@ -203,6 +203,15 @@ def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
     assert [0, 1] == [each.order for each in books.advance()]
 
 
+def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> None:
+    books = books_with(row(1, 3, groups=[b"a", b"a", b"a"]))
+    (first,) = give(books)
+    books.strike(first.row, 0b011)
+    assert not books.ack(b"row1", 0, 1)
+    give(books)
+    assert [(1, 2, 1)] == places(give(books)) or books.holds(b"row1", 2, 1)
+
+
 class AnyLife(RuleBasedStateMachine):
     """Any order of reads, hand-outs, settles, failures and writes, against what a message may be."""
 

@@ -176,7 +176,10 @@ class Books:
 
     def _may_give(self, state: _State, index: int, now_us: int) -> bool:
         """Whether this one goes now. One that is hidden goes to the timers, one that is lent is kept back."""
-        if (state.durable | state.accepted) >> index & 1 or index in state.moving or index in state.flights:
+        if (state.durable | state.accepted) >> index & 1:
+            self._free_group(state, index)
+            return False
+        if index in state.moving or index in state.flights:
             return False
         if self._is_lent(state):
             self._kept_back.append((state, index))
@@ -349,7 +352,7 @@ class Books:
         self._accept(state, index)
 
     def strike(self, row: LaneRow, settled: int) -> None:
-        """The engine knows now that these messages need no handing out (a purge): open deliveries of them are void."""
+        """The engine knows now that these need no handing out (a purge): open deliveries of them are void."""
         state = self._by_key[row.key]
         fresh = settled & ~state.durable & state.full
         state.durable |= fresh
