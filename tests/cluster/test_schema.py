@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, pl
 from penstock.store.statements import Insert
 from penstock.store.table import Column, Keyspace, Table
 from penstock.store.types import Type
-from penstock.testing.cassandra import Credentials, Grant, create_role_statements
+from penstock.testing.cassandra import Credentials, Grant, Ring, create_role_statements
 from penstock.testing.cassandra.serving import Serving
 
 T = TypeVar("T")
@@ -89,23 +89,44 @@ def test_what_is_made_is_found_as_it_was_declared(cassandra: Serving, name: str)
     on(cassandra, work)
 
 
-def test_many_creators_at_once_make_one_table_and_write_to_it_at_once(cassandra: Serving, name: str) -> None:
+def create_and_write_at_once(environment: Mapping[str, str], wanted: Keyspace, creators: int) -> None:
+    """Each on connections of its own; each writes a row as soon as it takes the table for made."""
+
     async def create(number: int) -> None:
-        settings = read_settings({**cassandra.environment(), "KEYSPACE": name})
+        settings = read_settings({**environment, "KEYSPACE": wanted.name})
         store = await CassandraStore.connect(settings, must_exist=False)
         try:
-            await ensure(CassandraSchema(store), keyspace(cassandra, name), [THINGS])
+            await ensure(CassandraSchema(store), wanted, [THINGS])
             values = {"p": "x", "c": uuid.uuid1(), "d": number, "v": b""}
             await store.write(Insert(THINGS, values, timestamp_us=1))
         finally:
             await store.close()
 
     async def all_at_once() -> None:
-        await asyncio.gather(*(create(number) for number in range(6)))
+        await asyncio.gather(*(create(number) for number in range(creators)))
 
     asyncio.run(all_at_once())
+
+
+def test_many_creators_at_once_make_one_table_and_write_to_it_at_once(cassandra: Serving, name: str) -> None:
+    create_and_write_at_once(cassandra.environment(), keyspace(cassandra, name), 6)
     rows = cassandra.cql(f"SELECT d FROM {name}.things WHERE p = 'x'")
     assert set(range(6)) == {row["d"] for row in rows}
+
+
+def test_creators_on_different_coordinators_lose_no_row_either(cassandra_ring: Ring, name: str) -> None:
+    """Without an id of its own the table would be made once by each, and rows of all but one would be lost."""
+    wanted = Keyspace(name, ((cassandra_ring.connection.data_center, 3),))
+    create_and_write_at_once(cassandra_ring.environment(), wanted, 6)
+    rows = cassandra_ring.cql(f"SELECT d FROM {name}.things WHERE p = 'x'", consistency="ALL")
+    assert set(range(6)) == {row["d"] for row in rows}
+    found = [
+        cassandra_ring.cql(
+            f"SELECT id FROM system_schema.tables WHERE keyspace_name = '{name}'", consistency="ONE", via=node
+        )
+        for node in range(3)
+    ]
+    assert [[str(table_id(name, "things"))]] * 3 == [[str(row["id"]) for row in rows] for rows in found]
 
 
 def test_a_column_of_a_newer_release_is_added_and_all_data_stay(cassandra: Serving, name: str) -> None:

@@ -48,8 +48,8 @@ def command(files: tuple[Path, ...], owner: str, *, only_print: bool, **options:
     """Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue entries.
 
     One line a resource: created, updated, unchanged or refused. Applying again does what is left to do. An existing
-    keyspace is never altered, and nothing is ever dropped. Exit code 2 if a resource was refused, 1 if a table is not as
-    it should be and only a person can mend that.
+    keyspace is never altered, and nothing is ever dropped. Exit code 2 if a resource was refused, 1 if a table is not
+    as it should be and only a person can mend that.
     """
     resources = load_files(files)
     if not resources:

@@ -1,0 +1,76 @@
+"""Positions as the store keeps them: all of one moment are there, in our order; slices by moments hold them (A10)."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from penstock.store.positions import Positions, first_at, is_after, last_at, later_of, moment_us_of, position_order
+from penstock.store.statements import Batch, Bound, Insert, Slice
+from penstock.store.types import Type, Value
+from tests.conformance.store.tables import ORDERED
+from tests.conformance.store.worlds import ALL, World
+
+NINE = 1_750_000_000_000_000
+MANY = 16_385
+"""One more than the clock sequence of a time uuid can tell apart."""
+
+_chance = random.Random(10)
+
+
+def _foreign(moment_us: int) -> uuid.UUID:
+    """A position as another library might make it, with any low bytes."""
+    low = _chance.getrandbits(64)
+    return uuid.UUID(int=(first_at(moment_us).int >> 64 << 64) | low)
+
+
+async def _insert(world: World, p: str, positions: list[uuid.UUID]) -> None:
+    at, table = world.now_us(), ORDERED[Type.TIMEUUID]
+    for start in range(0, len(positions), 200):
+        rows = [Insert(table, {"p": p, "c": each}, timestamp_us=at) for each in positions[start : start + 200]]
+        await world.store.write(Batch(rows, consistency=ALL))
+
+
+async def _found(world: World, p: str, within: Slice | None = None) -> list[Value]:
+    return [row[0] for row in await world.rows(ORDERED[Type.TIMEUUID], p, "c", within=within)]
+
+
+async def test_more_of_one_moment_than_a_clock_sequence_can_tell_apart_are_all_kept(world: World) -> None:
+    makers, p = [Positions(), Positions()], world.key()
+    made = [makers[number % 2].at(NINE) for number in range(MANY)]
+    await _insert(world, p, made)
+    found = await _found(world, p)
+    assert MANY == len(found)
+    assert sorted(made, key=position_order) == found
+
+
+async def test_the_stores_order_is_the_order_of_positions_whoever_made_them(world: World) -> None:
+    maker, p = Positions(), world.key()
+    made = [make(NINE + step) for step in range(-5, 5) for make in (maker.at, _foreign, _foreign) for _ in range(5)]
+    _chance.shuffle(made)
+    await _insert(world, p, made)
+    found = await _found(world, p)
+    assert sorted(made, key=position_order) == found
+    latest = made[0]
+    for each in made:
+        latest = later_of(latest, each)
+    assert latest == found[-1]
+
+
+async def test_a_slice_between_the_bounds_of_moments_holds_exactly_what_is_due_in_them(world: World) -> None:
+    maker, p = Positions(), world.key()
+    made = [make(NINE + step) for step in range(6) for make in (maker.at, _foreign, first_at, last_at)]
+    await _insert(world, p, made)
+    within = Slice("c", lower=Bound(first_at(NINE + 2), True), upper=Bound(last_at(NINE + 3), True))
+    found = await _found(world, p, within)
+    assert {each for each in made if NINE + 2 <= moment_us_of(each) <= NINE + 3} == set(found)
+    assert 8 == len(found)
+
+
+async def test_what_follows_a_position_in_the_store_is_what_comes_after_it_in_memory(world: World) -> None:
+    maker, p = Positions(), world.key()
+    made = [make(NINE) for make in (maker.at, _foreign) for _ in range(10)]
+    await _insert(world, p, made)
+    for here in made:
+        found = await _found(world, p, Slice("c", lower=Bound(here, False)))
+        assert {each for each in made if is_after(each, here)} == set(found)
