@@ -18,10 +18,14 @@ ROUNDS_MIN = 3
 
 @dataclass(frozen=True)
 class Window:
-    """What one contender did in one round, and what it cost. Rows are rows of messages, whatever a request holds."""
+    """What one contender did in one round, and what it cost. Rows are rows of messages, whatever a request holds.
+
+    `wall_s` is the clients' time at work; `span_s` is the time between the readings of CPU seconds, a little longer.
+    """
 
     contender: str
     wall_s: float
+    span_s: float
     rows: int
     requests: int
     failed: int

@@ -29,7 +29,7 @@ from penstock.testing.progress import say
 BENCHMARKS = {"store": "bench.store"}
 """Each module has `measure(plan) -> Results`."""
 
-EXIT_FAILED, EXIT_USAGE, EXIT_INVALID = 1, 2, 3
+EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
@@ -102,6 +102,9 @@ def main(arguments: list[str]) -> int:
     except PenstockError as error:
         say(str(error), to=sys.stderr)
         return EXIT_FAILED
+    except KeyboardInterrupt:
+        say("interrupted; nothing was kept", to=sys.stderr)
+        return EXIT_INTERRUPTED
     return 0 if kept["valid"] else EXIT_INVALID
 
 

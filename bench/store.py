@@ -131,13 +131,14 @@ PARTS = (
 def measure(plan: Plan) -> Results:
     """All parts."""
     results = Results()
+    deadline = time.monotonic() + plan.total_s_max
     with Servers(KEYSPACE, TABLES, profile=plan.server_profile) as servers:
         for part in PARTS:
             _prepare(part, servers, plan)
             for case in part.cases:
                 expect_s = len(part.contenders) * (plan.rounds * plan.seconds + plan.warm_up_s)
                 with progress.step(f"{part.title}: {case.name}", expect_s=expect_s):
-                    rounds = _take(part, case, servers, plan)
+                    rounds = _take(part, case, servers, plan, deadline)
                 results.cases.append(Measured(rounds, _figures(part, case, rounds), _distances(part, case, rounds)))
     return results
 
@@ -167,7 +168,7 @@ def _window(case: Case, servers: Servers, speaker: Speaker, kind: ServerKind, se
     return take_window(speaker.name, {client: case.job(seconds)}, [servers.at(kind).pid])
 
 
-def _take(part: Part, case: Case, servers: Servers, plan: Plan) -> Rounds:
+def _take(part: Part, case: Case, servers: Servers, plan: Plan, deadline: float) -> Rounds:
     contenders = part.contenders
 
     def take(name: str) -> Window:
@@ -175,7 +176,7 @@ def _take(part: Part, case: Case, servers: Servers, plan: Plan) -> Rounds:
 
     for speaker, kind in contenders.values():
         _window(case, servers, speaker, kind, plan.warm_up_s)
-    until = time.monotonic() + plan.case_s_max(len(contenders))
+    until = min(deadline, time.monotonic() + plan.case_s_max(len(contenders)))
     return take_rounds(
         plan.run,
         case.name,

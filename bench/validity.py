@@ -38,8 +38,8 @@ def load_of(windows: Iterable[Window], cores: int) -> Load:
     """Others' share: all that neither clients nor Cassandra used."""
     taken = list(windows)
     return Load(
-        others=median(max(window.others_cpu_s, 0.0) / (window.wall_s * cores) for window in taken),
-        stolen=median(window.stolen_cpu_s / (window.wall_s * cores) for window in taken),
+        others=median(max(window.others_cpu_s, 0.0) / (window.span_s * cores) for window in taken),
+        stolen=median(window.stolen_cpu_s / (window.span_s * cores) for window in taken),
     )
 
 

@@ -5,6 +5,7 @@ Where several clients work, rows are their sum, time is the longest, percentiles
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from bench.client_process import ClientProcess
@@ -21,6 +22,7 @@ SLACK_S = 60.0
 def take_window(contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pids: list[int]) -> Window:
     """Measure one; only what lies between the clients' beginning and their end counts."""
     client_pids = [client.pid for client in jobs]
+    began = time.perf_counter()
     machine_before = read_machine_cpu()
     before = read_cpu_s([*client_pids, *cassandra_pids])
     for client, job in jobs.items():
@@ -28,12 +30,14 @@ def take_window(contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pid
     ran = [client.end(within_s=float(job["seconds"]) + SLACK_S) for client, job in jobs.items()]
     used = grown_by(before, read_cpu_s(list(before)))
     machine = read_machine_cpu()
+    span_s = time.perf_counter() - began
     told = [client.tell(within_s=SLACK_S) for client in jobs]
     if not sum(one.rows for one in ran):
         raise Unavailable("nothing was done in a window", contender=contender, failed=sum(one.failed for one in ran))
     return Window(
         contender=contender,
         wall_s=max(one.wall_s for one in ran),
+        span_s=span_s,
         rows=sum(one.rows for one in ran),
         requests=sum(one.requests for one in ran),
         failed=sum(one.failed for one in ran),

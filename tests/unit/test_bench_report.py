@@ -55,7 +55,7 @@ def test_a_load_is_noted_and_then_voids_the_run(others: float, stolen: float, ma
 
 
 def test_a_load_is_the_median_share_of_all_cores() -> None:
-    windows = [window(wall_s=2.0, others_cpu_s=used, stolen_cpu_s=0.04) for used in (0.4, 1.0, 4.0)]
+    windows = [window(span_s=2.0, others_cpu_s=used, stolen_cpu_s=0.04) for used in (0.4, 1.0, 4.0)]
     assert load_of(windows, cores=2) == Load(others=0.25, stolen=0.01)
 
 
