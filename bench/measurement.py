@@ -27,7 +27,7 @@ class Plan:
     """CPU seconds of the server itself: its compiler needs work to learn from, which takes time where it is busy."""
     server_warm_up_s_max: float = 60.0
     total_s_max: float = 510.0
-    """After this no case gets a second round: the whole ends within ten minutes, and is invalid, on a slow machine."""
+    """After this no case gets a second round: a slow machine ends within ten minutes, too, with an invalid run."""
     quick: bool = False
 
     def __post_init__(self) -> None:
