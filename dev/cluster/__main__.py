@@ -60,6 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     except PenstockError as error:
         say(f"dev.cluster: {error}", to=sys.stderr)
         return 1
+    except OSError as error:
+        say(f"dev.cluster: this machine refused: {error.strerror} ({error.filename or error.args})", to=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dev.cluster.debian import DEBOOTSTRAP, release, unpacked
+from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
 from penstock.errors import Surroundings
 from penstock.testing.cache import cached, is_cached
@@ -70,7 +70,7 @@ def _make(directory: Path) -> None:
     root = directory / "root"
     log = directory / "debootstrap.log"
     packages = unpacked(DEBOOTSTRAP)
-    environment = {**os.environ, "PATH": f"{packages / 'bin'}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    environment = {**os.environ, "PATH": f"{packages / WRAPPERS}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     environment.setdefault("http_proxy", apt_proxy(_answer_of(["apt-config", "dump", "Acquire::http::Proxy"])))
     script = "mount --make-rprivate / && exec " + " ".join(
         [

@@ -1,7 +1,7 @@
 """Programs from Debian's packages, unpacked privately into the cache: nothing is installed on the machine.
 
 apt-get finds the packages, fetches them and checks their signatures; dpkg unpacks them. Each comes with the libraries
-it needs, but for those of the C library, which belong together with the machine's own. Small wrappers in `bin/` set
+it needs, but for those of the C library, which belong together with the machine's own. Small wrappers set
 the paths to the private copies. Knows nothing of what the programs are for.
 """
 
@@ -21,6 +21,8 @@ from penstock.testing.progress import say, step
 
 # Mixing two builds of these in one process ends it; every Debian has them.
 _THE_MACHINES_OWN = re.compile(r"^(libc6|libc-bin|libgcc-s1|gcc-\d+-base|libcrypt1|netbase)$")
+# Apart from the bin/ that a package may bring.
+WRAPPERS = "wrappers"
 _NOT_DEBIAN = (
     "install containerd, runc, the CNI plugins and iptables with your package manager,"
     " or name a cluster you have: CONTEXT=name, or start Docker and install kind"
@@ -33,7 +35,7 @@ class Bundle:
 
     name: str
     packages: tuple[str, ...]
-    # The name in bin/, the file in the packages, and its first arguments.
+    # The name of the wrapper, the file in the packages, and its first arguments.
     programs: tuple[tuple[str, str, str], ...]
     # Directories of the packages that a program is told of by a variable.
     variables: tuple[tuple[str, str], ...] = ()
@@ -58,6 +60,12 @@ NODE = Bundle(
     variables=(("XTABLES_LIBDIR", "usr/lib/*/xtables"),),
     title="fetching containerd, runc, CNI plugins and iptables",
 )
+IP = Bundle(
+    name="iproute2-packages",
+    packages=("iproute2",),
+    programs=(("ip", "bin/ip", ""),),
+    title="fetching ip",
+)
 DEBOOTSTRAP = Bundle(
     name="debootstrap-packages",
     packages=("debootstrap", "wget"),
@@ -78,12 +86,18 @@ def release() -> str:
 
 
 def unpacked(bundle: Bundle) -> Path:
-    """The directory the packages are unpacked in; their programs are in its bin/."""
-    version = f"{release()}-1"
+    """The directory the packages are unpacked in; their programs are in its WRAPPERS."""
+    version = f"{release()}-2"
     if is_cached(bundle.name, version):
         return cached(bundle.name, version, lambda _: None)
     with step(bundle.title, expect_s=bundle.expect_s):
         return cached(bundle.name, version, lambda directory: _unpack(bundle, directory), needs_mb=500)
+
+
+def require_ip() -> None:
+    """Have `ip` on PATH: the smallest Debian comes without."""
+    if shutil.which("ip") is None:
+        os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{unpacked(IP) / WRAPPERS}"
 
 
 def _unpack(bundle: Bundle, directory: Path) -> None:
@@ -156,13 +170,13 @@ def _install(bundle: Bundle, failure: Surroundings) -> None:
 
 def _use_installed(bundle: Bundle, directory: Path) -> None:
     """Link what is on PATH, where packages can not be unpacked."""
-    (directory / "bin").mkdir()
+    (directory / WRAPPERS).mkdir()
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name, _, _ in bundle.programs:
         found = shutil.which(name, path=path)
         if found is None:
             raise Surroundings("a program is missing, and this is no Debian", remedy=_NOT_DEBIAN, program=name)
-        (directory / "bin" / name).symlink_to(found)
+        (directory / WRAPPERS / name).symlink_to(found)
 
 
 def _write_wrappers(bundle: Bundle, directory: Path) -> None:
@@ -179,11 +193,11 @@ def _write_wrappers(bundle: Bundle, directory: Path) -> None:
         found = sorted(directory.glob(pattern))
         if found:
             lines.append(f'export {variable}="$root/{found[0].relative_to(directory)}"')
-    (directory / "bin").mkdir(exist_ok=True)
+    (directory / WRAPPERS).mkdir(exist_ok=True)
     for name, file, first in bundle.programs:
         if not (directory / file).exists():
             raise Surroundings("a package lacks a program", remedy=_NOT_DEBIAN, program=file)
-        wrapper = directory / "bin" / name
+        wrapper = directory / WRAPPERS / name
         wrapper.write_text("\n".join([*lines, f'exec "$root/{file}" {first} "$@"']) + "\n")
         wrapper.chmod(0o755)
 

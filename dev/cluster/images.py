@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from dev.cluster.debian import WRAPPERS
 from dev.cluster.oci import Layer, Run, Source, image_digest, write_image, write_layer
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
@@ -31,7 +32,7 @@ class ImageStore:
         """Run `ctr` on it."""
         socket = str(self.plan.containerd_socket)
         done = subprocess.run(
-            [str(self.packages / "bin" / "ctr"), "--address", socket, "--namespace", "k8s.io", *arguments],
+            [str(self.packages / WRAPPERS / "ctr"), "--address", socket, "--namespace", "k8s.io", *arguments],
             capture_output=True,
             text=True,
             check=False,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dev.cluster import commons, foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
-from dev.cluster.debian import NODE, unpacked
+from dev.cluster.debian import NODE, require_ip, unpacked
 from dev.cluster.image import Image, write_archive
 from dev.cluster.images import ImageStore
 from dev.cluster.kubectl import Kubectl
@@ -23,7 +23,11 @@ from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_bu
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
 from dev.cluster.surroundings import find_kubectl, look_around
 from penstock.errors import Conflict, Surroundings
+from penstock.testing.cache import require_room
 from penstock.testing.progress import duration, say
+
+# etcd takes 128 MB for its log at once; the rest is for images and logs.
+NEEDS_MB = 700
 
 
 def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | None = None) -> Cluster:
@@ -69,6 +73,7 @@ def build(mode: Mode | None = None) -> Choice:
     if choice.mode == "node":
         require_built(FOR_A_NODE)
         unpacked(NODE)
+        require_ip()
     elif choice.mode == "kwok":
         require_built(WITHOUT_ROOT)
     return choice
@@ -142,6 +147,8 @@ def _start(name: str, choice: Choice) -> Cluster:
         kubectl=find_kubectl() or "",
         context=choice.context,
     )
+    if choice.mode in ("node", "kwok"):
+        require_room(cluster.directory, NEEDS_MB)
     try:
         if choice.mode == "node":
             return _start_node(cluster)
@@ -162,6 +169,7 @@ def _start(name: str, choice: Choice) -> Cluster:
 def _start_node(cluster: Cluster) -> Cluster:
     programs = require_built(FOR_A_NODE)
     packages = unpacked(NODE)
+    require_ip()
     with commons.held():
         others = {each.index for each in read_clusters() if each.index is not None and each.name != cluster.name}
         plan = Plan(cluster.name, network.choose_index(others), cluster.directory)
@@ -198,6 +206,7 @@ def _take_node_down(cluster: Cluster) -> None:
         cluster.forget()  # it ended before anything was made
         return
     try:
+        require_ip()
         packages = unpacked(NODE)
     except (Surroundings, subprocess.SubprocessError):
         packages = None  # the cache was deleted meanwhile: ending works without, but images are not kept

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dev.cluster import certificates, cgroups, commons, images, mounts, network, settings
 from dev.cluster.api import Api
+from dev.cluster.debian import WRAPPERS
 from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
@@ -58,7 +59,7 @@ class Node:
             holder = (plan.pids / "holder").read_text().split()[0]
             where = [f"--net={namespaces.NAMES / plan.namespace}", f"--mount=/proc/{holder}/ns/mnt"]
             argv = ["nsenter", *where, *argv]
-        path = f"{self.packages / 'bin'}:{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
+        path = f"{self.packages / WRAPPERS}:{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
         return Server(
             name,
             cgroups.enter(plan.cgroup, argv),
@@ -220,7 +221,7 @@ def _start_holder(node: Node) -> Server:
     _inside(node, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], remedy="see what sets /proc/sys read-only")
     _inside(
         node,
-        [str(node.packages / "bin" / "iptables"), "--table", "nat", "--list-rules"],
+        [str(node.packages / WRAPPERS / "iptables"), "--table", "nat", "--list-rules"],
         remedy="take a kernel with nf_tables (4.17 or later, CONFIG_NF_TABLES, CONFIG_NFT_COMPAT), or `--mode kwok`",
     )
     return holder

@@ -14,7 +14,7 @@ from dev.cluster.choice import Machine, Mode
 from dev.cluster.golang import build, go_version
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, is_built
 
-_A_NODE_NEEDS = ("ip", "nsenter", "unshare", "mount")
+_A_NODE_NEEDS = ("nsenter", "unshare", "mount")
 
 
 def look_around(context: str | None, wanted: Mode | None) -> Machine:
