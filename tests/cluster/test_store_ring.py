@@ -1,0 +1,119 @@
+"""The store on a ring of three, one node of which is killed, stopped or cut off while clients write.
+
+Nothing that was acknowledged at LOCAL_QUORUM is lost, no write fails that could be sent again, no lock has two owners,
+and the longest time without an acknowledgement is told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.testing.cassandra import HostedRing
+
+HERE = Path(__file__).parent.parent.parent
+BEFORE, DURING, AFTER = 300, 1500, 600
+"""Acknowledged writes before the fault, while it lasts, and after it is mended."""
+
+GAP_S_MAX = 10.0
+"""The time that a write is given: with a longer gap some write would have failed."""
+
+
+class Workload:
+    """The process of the writers, standing beside node n1."""
+
+    def __init__(self, ring: HostedRing, order: str) -> None:
+        argv = ring.client(beside="n1").command([sys.executable, "-m", "tests.cluster.store_workload", order])
+        environment = {**ring.environment(), "PATH": "/usr/bin:/bin"}
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=HERE, env=environment, text=True
+        )
+        self.acked = 0
+
+    def wait_for_acks(self, more: int) -> None:
+        """Return when so many further writes are acknowledged."""
+        wanted = self.acked + more
+        while self.acked < wanted:
+            self.acked = int(self.line("acked"))
+
+    def line(self, word: str) -> str:
+        """What it says next after this word."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            found = re.fullmatch(rf"{word} (.*)\n", line)
+            if found is not None:
+                return found[1]
+        raise AssertionError(f"the workload ended before it said {word!r}")
+
+    def end(self) -> dict[str, Any]:
+        """Let it end, and return what it saw."""
+        self.tell("\n")
+        seen: dict[str, Any] = json.loads(self.line("ended"))
+        return seen
+
+    def tell(self, text: str) -> None:
+        """Write to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def workload(ring: HostedRing, order: str) -> Iterator[Workload]:
+    """A workload that does not outlive its test."""
+    started = Workload(ring, order)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def _kill(ring: HostedRing) -> None:
+    ring.nodes[2].kill()
+
+
+def _stop(ring: HostedRing) -> None:
+    ring.nodes[2].pause()
+
+
+def _cut_off(ring: HostedRing) -> None:
+    ring.cut("n3", "n1")
+    ring.cut("n3", "n2")
+
+
+@pytest.mark.parametrize("strike", [_kill, _stop, _cut_off], ids=["killed", "stopped", "cut off"])
+def test_a_node_is_lost_and_no_acknowledged_write_with_it(
+    cassandra_hosts: HostedRing, strike: Callable[[HostedRing], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = cassandra_hosts
+    with workload(ring, "run") as running:
+        running.wait_for_acks(BEFORE)
+        strike(ring)
+        running.wait_for_acks(DURING)
+        ring.mend()
+        running.wait_for_acks(AFTER)
+        seen = running.end()
+    with workload(ring, "check") as checking:
+        checking.tell(json.dumps(seen) + "\n")
+        missing = json.loads(checking.line("missing"))
+    with capsys.disabled():
+        told = ("longest_gap_s", "longest_write_s", "verdicts", "resolved", "unknown_lwts", "takes")
+        sys.stdout.write(f"\n  acknowledged {sum(seen['acked'])}, " + ", ".join(f"{key} {seen[key]}" for key in told))
+    assert [] == missing
+    assert [] == seen["failed"]
+    assert [] == seen["two_owners"]
+    assert seen["takes"] > 0
+    assert seen["longest_gap_s"] < GAP_S_MAX

@@ -1,0 +1,92 @@
+"""The connection to Cassandra as it is told by the environment: what is taken, and one line for each fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.store.cassandra_settings import Address, ConnectionSettings, SettingsBroken, TlsSettings, read_settings
+
+WHERE = {"CONTACT_POINTS": "c1"}
+
+
+def test_a_contact_point_is_all_that_is_needed() -> None:
+    assert ConnectionSettings((Address("c1", 9042),)) == read_settings(WHERE)
+
+
+def test_everything_that_can_be_told_is_taken() -> None:
+    told = {
+        "CONTACT_POINTS": "c1, c2:9043,[::1]:9044, fe80::1,10.0.0.1",
+        "DATA_CENTER": "dc1",
+        "USERNAME": "penstock",
+        "PASSWORD": " with spaces ",
+        "USE_SSL": "yes",
+        "KEYSPACE": "queues",
+        "CLUSTER_NAME": "main",
+    }
+    points = (("c1", 9042), ("c2", 9043), ("::1", 9044), ("fe80::1", 9042), ("10.0.0.1", 9042))
+    wanted = ConnectionSettings(
+        tuple(Address(*point) for point in points), "dc1", "penstock", " with spaces ", TlsSettings(), "queues", "main"
+    )
+    assert wanted == read_settings(told)
+
+
+def test_what_is_empty_counts_as_not_told() -> None:
+    empty = {name: "" for name in ("DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "SSL_CA")}
+    assert read_settings(WHERE) == read_settings({**WHERE, **empty})
+
+
+FAULTS = [
+    ({}, "CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
+    ({"CONTACT_POINTS": " , "}, "CONTACT_POINTS is not set"),
+    ({"CONTACT_POINTS": "c1,,c2"}, "CONTACT_POINTS=c1,,c2: an empty entry between two commas"),
+    ({"CONTACT_POINTS": "c1:"}, "CONTACT_POINTS: c1:: a port is missing after the colon"),
+    ({"CONTACT_POINTS": "c1:cql"}, "CONTACT_POINTS: c1:cql: a port is a number from 1 to 65535"),
+    ({"CONTACT_POINTS": "c1:0"}, "CONTACT_POINTS: c1:0: a port is a number from 1 to 65535"),
+    ({"CONTACT_POINTS": "c1:65536"}, "CONTACT_POINTS: c1:65536: a port is a number from 1 to 65535"),
+    ({"CONTACT_POINTS": "cql://c1"}, "CONTACT_POINTS: cql://c1: a host and a port, without a scheme or a path"),
+    ({"CONTACT_POINTS": "c 1"}, "CONTACT_POINTS: c 1: not a host name or an address"),
+    ({"CONTACT_POINTS": "[::1"}, "CONTACT_POINTS: [::1: an IPv6 address with a port is written [address]:port"),
+    ({**WHERE, "USERNAME": "me"}, "PASSWORD is empty though USERNAME is set"),
+    ({**WHERE, "PASSWORD": "x"}, "USERNAME is empty though PASSWORD is set"),
+    ({**WHERE, "KEYSPACE": "Queues"}, "KEYSPACE=Queues: a keyspace is at most 48 lower case letters"),
+    ({**WHERE, "USE_SSL": "perhaps"}, "USE_SSL=perhaps: say true or false"),
+    ({**WHERE, "USE_SSL": "true", "SSL_CERT": "x"}, "SSL_KEY is empty though SSL_CERT is set"),
+    ({**WHERE, "USE_SSL": "true", "SSL_CA": "/no/where"}, "SSL_CA=/no/where: no such file or directory"),
+    ({**WHERE, "SSL_CA": "/no/where"}, "SSL_CA=/no/where: no such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("told", "line"), FAULTS, ids=[line[:60] for _, line in FAULTS])
+def test_a_fault_is_one_line_that_says_what_and_where(told: dict[str, str], line: str) -> None:
+    with pytest.raises(SettingsBroken) as caught:
+        read_settings(told)
+    assert caught.value.faults[0].startswith(line)
+    assert "\n" not in caught.value.faults[0]
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(SettingsBroken) as caught:
+        read_settings({"KEYSPACE": "-", "USERNAME": "me", "USE_SSL": "?"})
+    names = [line.split()[0].split("=")[0] for line in str(caught.value).splitlines()]
+    assert ["CONTACT_POINTS", "KEYSPACE", "PASSWORD", "USE_SSL"] == names
+
+
+def test_files_that_hold_no_certificate_are_told_before_anybody_connects(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("not a certificate\n")
+    with pytest.raises(SettingsBroken, match=r"SSL_CA=.*: holds no certificate in PEM"):
+        read_settings({**WHERE, "USE_SSL": "true", "SSL_CA": str(wrong)})
+    with pytest.raises(SettingsBroken, match="not a certificate and its key in PEM"):
+        read_settings({**WHERE, "USE_SSL": "true", "SSL_CERT": str(wrong), "SSL_KEY": str(wrong)})
+
+
+def test_without_tls_its_files_are_not_looked_at() -> None:
+    assert read_settings({**WHERE, "USE_SSL": "false", "SSL_CA": "/no/where"}).tls is None
+
+
+def test_the_password_is_not_shown() -> None:
+    settings = read_settings({**WHERE, "USERNAME": "me", "PASSWORD": "geheim"})
+    assert "geheim" not in repr(settings)
+    assert "geheim" not in f"{settings}"
