@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from penstock.engines.contract import Cancelled
@@ -26,6 +27,7 @@ from penstock.expiry import Promise
 from penstock.store.consistency import Consistency
 from penstock.store.positions import moment_us_of
 from penstock.store.statements import Select, Update
+from penstock.store.store import Unknown
 from penstock.store.table import Table
 
 
@@ -35,6 +37,14 @@ class _Found:
 
     run: PackedRun
     places: tuple[RowPlace, ...]
+
+
+class _Ending(Enum):
+    """How a cancel ended."""
+
+    PROMISED = "acknowledged in time"
+    SENT = "sent, and not acknowledged in time: it may take effect all the same"
+    NOT_SENT = "not sent"
 
 
 class Cancels:
@@ -48,18 +58,27 @@ class Cancels:
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised. Raises Unknown where nobody can tell."""
         found = await self._find(Place.from_bytes(id_bytes(message_id)))
-        return Cancelled.TOO_LATE if found is None else await self._cancel(found)
+        if found is None:
+            return Cancelled.TOO_LATE
+        ending = await self._cancel(found)
+        return Cancelled.CANCELLED if ending is _Ending.PROMISED else Cancelled.TOO_LATE
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Put it for another moment, then cancel it: cancelled, and the new id; or too late, and what is left of the
-        attempt (nothing, unless the new one could not be cancelled either)."""
+        """Put it for another moment, then cancel it: cancelled, and the new id. Or too late: with no id it stays as
+        it is; with one it goes on under that too, and may come at both moments."""
         self._producer.check_keepable(due_us)
         found = await self._find(Place.from_bytes(id_bytes(message_id)))
         if found is None:
             return Cancelled.TOO_LATE, None
         new_id = await self._put_again(found.run, due_us)
-        if await self._cancel(found) is Cancelled.CANCELLED:
+        try:
+            ending = await self._cancel(found)
+        except Unknown:
+            ending = _Ending.SENT
+        if ending is _Ending.PROMISED:
             return Cancelled.CANCELLED, new_id
+        if ending is _Ending.SENT:  # the old one may be gone: the new one has to stay
+            return Cancelled.TOO_LATE, new_id
         taken_back = await self.cancel(new_id)
         return Cancelled.TOO_LATE, None if taken_back is Cancelled.CANCELLED else new_id
 
@@ -102,11 +121,11 @@ class Cancels:
             return _Found(run, (place.row, *moved))
         return None
 
-    async def _cancel(self, found: _Found) -> Cancelled:
+    async def _cancel(self, found: _Found) -> _Ending:
         now_us = self._host.now_us()
         promise = self._promise(found.places, now_us)
         if not promise.still_holds(now_us):
-            return Cancelled.TOO_LATE
+            return _Ending.NOT_SENT
         within_s = min(self._host.store.within_s, promise.left_us(now_us) / SECOND_US)
         writes = [self._host.store.write(self._mark(place, now_us), within_s=within_s) for place in found.places]
         ended = await asyncio.gather(*writes, return_exceptions=True)
@@ -114,10 +133,10 @@ class Cancels:
         try:
             in_time = promise.still_holds(self._host.now_us())
         except PenstockError as error:  # the clock may not be relied on: nothing is promised by it
-            failed, in_time = failed or error, False
-        if failed is not None:
+            raise Unknown("a cancel was sent, and may have been applied", last=error.message) from error
+        if in_time and failed is not None:
             raise failed
-        return Cancelled.CANCELLED if in_time else Cancelled.TOO_LATE
+        return _Ending.PROMISED if in_time else _Ending.SENT
 
     def _promise(self, places: tuple[RowPlace, ...] | list[RowPlace], now_us: int) -> Promise:
         """Two differences of clocks: ours against the reader's, and the reader's against the one that it follows."""
