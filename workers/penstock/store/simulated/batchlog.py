@@ -110,6 +110,8 @@ class Batchlog:
 
     def _look(self) -> None:
         self._timer = None
+        if self._node.name in self._cluster.batchlog_held:
+            return
         batches = self._node.replica.batches
         for number, batch in list(batches.items()):
             age_s = self.now_s() - batch.written_s

@@ -49,6 +49,8 @@ class Hints:
 
     def _try(self) -> None:
         self._timer = None
+        if self._node.name in self._cluster.hints_held:
+            return
         hints = self._node.replica.hints
         for target in sorted(hints):
             if self._node.sees(target):

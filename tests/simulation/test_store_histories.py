@@ -1,0 +1,204 @@
+"""What holds of every history, whatever the seed does: LWTs are linearizable, acknowledged writes at quorum are read.
+
+The register is an epoch that only an LWT moves, from one number to the next, so its whole order is known: nobody is
+told that he made a number that somebody else made too, and whatever ended before something else began is not above
+it. That is linearizability for such a register.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.errors import Unavailable
+from penstock.store.simulated import SimulatedStore
+from penstock.store.statements import Batch, Insert, Select, UpdateIf, is_
+from tests.simulation.nemesis import mend, torment
+from tests.simulation.ring import LOCKS, ROWS, SERIAL, Ring, simulate
+
+SEEDS = int(os.environ.get("PENSTOCK_SEEDS", "25"))
+LASTS_S = 40.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One operation that was answered: when it was called, when it ended, and the epoch that it made or read."""
+
+    called_s: float
+    ended_s: float
+    epoch: int
+    made: bool
+
+
+async def _move(ring: Ring, store: SimulatedStore, seen: list[Seen], made_unknown: list[int]) -> None:
+    """Read the epoch and make the next, again and again."""
+    chance = store.process.chance
+    while ring.world.now_s() < LASTS_S:
+        try:
+            called_s = ring.world.now_s()
+            rows = await store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=8)
+            epoch = rows[0].epoch
+            seen.append(Seen(called_s, ring.world.now_s(), epoch, made=False))
+            await asyncio.sleep(chance.uniform(0, 0.3))
+            called_s = ring.world.now_s()
+            to = UpdateIf(LOCKS, {"p": "a"}, {"epoch": epoch + 1}, is_("epoch", epoch), attempt=store.process.uuid())
+            outcome = await store.decide(to, within_s=8)
+            if outcome.applied:
+                seen.append(Seen(called_s, ring.world.now_s(), epoch + 1, made=True))
+            elif outcome.resolved:
+                made_unknown.append(epoch + 1)
+        except Unavailable:
+            await asyncio.sleep(chance.uniform(0, 1))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_lwts_are_linearizable_under_any_faults(shuffled: bool) -> None:
+    made_in_all = 0
+    for seed in range(SEEDS):
+
+        async def scenario(ring: Ring) -> tuple[list[Seen], int]:
+            await ring.create_lock()
+            seen: list[Seen] = []
+            unknown: list[int] = []
+            stores = [ring.client(f"p{number}") for number in range(3)]
+            tasks = [store.process.start(_move(ring, store, seen, unknown)) for store in stores]
+            await torment(ring, LASTS_S)
+            await asyncio.gather(*tasks)
+            await asyncio.sleep(60)
+            rows = await ring.store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=60)
+            return seen, rows[0].epoch
+
+        seen, last = simulate(scenario, seed, shuffled=shuffled)
+        made = [each.epoch for each in seen if each.made]
+        assert len(made) == len(set(made)), f"seed {seed}: two were told that they made the same"
+        assert max(made, default=0) <= last, f"seed {seed}: what was made is gone"
+        _check_real_time(seed, seen)
+        made_in_all += len(made)
+    assert made_in_all > 10 * SEEDS, "the faults leave room for something to happen"
+
+
+def _check_real_time(seed: int, seen: list[Seen]) -> None:
+    for later in seen:
+        before = [earlier.epoch for earlier in seen if earlier.ended_s < later.called_s]
+        bound = max(before, default=0) + (1 if later.made else 0)
+        assert later.epoch >= bound, f"seed {seed}: {later} after {bound}"
+
+
+def test_what_was_acknowledged_at_quorum_is_read_by_everybody_under_any_faults() -> None:
+    acknowledged_in_all = 0
+    for seed in range(SEEDS):
+
+        async def scenario(ring: Ring) -> int:
+            acknowledged: dict[str, int] = {}
+            count = 0
+
+            async def work(store: SimulatedStore, partition: str) -> None:
+                nonlocal count
+                for number in range(1, 400):
+                    if ring.world.now_s() > LASTS_S:
+                        return
+                    values = {"p": partition, "c": 1, "v": f"{number:06}"}
+                    try:
+                        await store.write(Insert(ROWS, values, timestamp_us=number), within_s=5)
+                        acknowledged[partition] = number
+                        count += 1
+                    except Unavailable:
+                        pass
+                    await asyncio.sleep(store.process.chance.uniform(0, 0.2))
+
+            async def look(store: SimulatedStore) -> None:
+                while ring.world.now_s() < LASTS_S:
+                    partition = store.process.chance.choice("xyz")
+                    least = acknowledged.get(partition, 0)
+                    try:
+                        rows = await store.read(Select(ROWS, {"p": partition}, ["v"]), within_s=5)
+                    except Unavailable:
+                        continue
+                    assert int(rows[0].v if rows else 0) >= least, f"seed {ring.world.seed}"
+                    await asyncio.sleep(store.process.chance.uniform(0, 0.2))
+
+            works = [ring.client(f"w{partition}") for partition in "xyz"]
+            looks = [ring.client(f"l{number}") for number in range(2)]
+            tasks = [store.process.start(work(store, store.process.name[1])) for store in works]
+            tasks += [store.process.start(look(store)) for store in looks]
+            await torment(ring, LASTS_S)
+            await asyncio.gather(*tasks)
+            for partition, least in acknowledged.items():
+                rows = await ring.store.read(Select(ROWS, {"p": partition}, ["v"]), within_s=60)
+                assert int(rows[0].v) >= least, f"seed {ring.world.seed}"
+            return count
+
+        acknowledged_in_all += simulate(scenario, seed)
+    assert acknowledged_in_all > 30 * SEEDS
+
+
+def test_logged_batches_are_all_or_nothing_in_the_end_under_any_faults() -> None:
+    for seed in range(SEEDS):
+
+        async def scenario(ring: Ring) -> None:
+            for number in range(1, 30):
+                parts = [ring.insert("x", p=f"{side}{number}") for side in "ab"]
+                with contextlib.suppress(Unavailable):
+                    await ring.store.attempt(Batch(parts, logged=True), 3)
+                await asyncio.sleep(0.5)
+
+        async def tormented(ring: Ring) -> None:
+            task = ring.store.process.start(scenario(ring))
+            await torment(ring, 20)
+            await task
+            mend(ring)
+            await asyncio.sleep(300)
+            for number in range(1, 30):
+                sides = [await ring.get(p=f"{side}{number}") for side in "ab"]
+                assert sides[0] == sides[1], f"seed {ring.world.seed}: half of batch {number} stayed"
+
+        simulate(tormented, seed)
+
+
+_PRINT_A_HISTORY = """
+import sys
+from tests.simulation.test_store_histories import history_of
+print(history_of(int(sys.argv[1])))
+"""
+
+
+def history_of(seed: int) -> str:
+    """A short run with faults and everything in it, as text."""
+
+    async def scenario(ring: Ring) -> str:
+        ring.world.history.traced = True
+        await ring.create_lock()
+        seen: list[Seen] = []
+        stores = [ring.client(f"p{number}") for number in range(2)]
+        tasks = [store.process.start(_move(ring, store, seen, [])) for store in stores]
+        for number in range(20):
+            try:
+                await ring.store.attempt(
+                    Batch([ring.insert("x", p="a", c=number), ring.insert("y", p="b", c=number)], logged=True), 2
+                )
+            except Unavailable as error:
+                ring.store.process.note("failed", str(error))
+        await torment(ring, LASTS_S)
+        await asyncio.gather(*tasks)
+        return ring.world.history.text()
+
+    return simulate(scenario, seed, shuffled=True)
+
+
+def test_the_same_seed_gives_the_same_history_in_any_process() -> None:
+    here = history_of(7)
+    assert len(here.splitlines()) > 1_000
+    assert here == history_of(7)
+    assert here != history_of(8)
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        there = subprocess.run(
+            [sys.executable, "-c", _PRINT_A_HISTORY, "7"], env=environment, capture_output=True, text=True, check=True
+        )
+        assert there.stdout.rstrip("\n") == here
