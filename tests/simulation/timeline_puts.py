@@ -24,7 +24,7 @@ from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.tables import shared_tables
 from penstock.errors import PenstockError
 from penstock.store.consistency import Consistency
-from penstock.store.positions import Positions, first_at, is_after, last_at
+from penstock.store.positions import Positions, first_at, is_after, last_at, moment_us_of
 from penstock.store.simulated import Cluster, Settings, SimulatedStore
 from penstock.store.statements import Bound, Select, Slice
 from penstock.store.store import AttemptAnswer, Unknown
@@ -188,7 +188,7 @@ class Reader:
         part_us = self.queue.settings.part_us
         rows: list[tuple[RowPlace, Any]] = []
         for number, part, sub in index:
-            if number == generation and part * part_us <= now_us and (part + 1) * part_us > self.began_us:
+            if number == generation and part * part_us <= now_us and (part + 1) * part_us > moment_us_of(last):
                 for row in await self.rows_of(generation, part, sub, shard, after=last, until=until):
                     rows.append((RowPlace(generation, sub, shard, row.due), row))
         rows.sort(key=lambda each: _order(each[0]))
