@@ -9,7 +9,7 @@ any await: what it had not recorded, the next owner does again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,6 +85,7 @@ class Dispatcher:
         )
         self.loans = Loans(self.books, source, lane)
         self._suspect_up_to = None if tenure.clean else self.position.reach
+        self.on_change: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
         self._draining = False
@@ -98,7 +99,7 @@ class Dispatcher:
     ) -> Dispatcher:
         """Take up a lane as it was when it was taken: read what is known of it, and begin."""
         self = cls(host, lane, source, terms, tenure, seen)
-        known = await source.known(self.position.last)
+        known = await source.known(self.position.last, self.position.reach)
         if seen.lent is not None:
             self.loans.begin(seen.lent)
         copier = Copier(self.books, source, self.recorder, wait=self._wait_for_moves)
@@ -126,7 +127,7 @@ class Dispatcher:
     def drain(self) -> None:
         """Hand out nothing more; what is open can still be settled."""
         self._draining = True
-        self._changed.set()
+        self._tell_change()
 
     async def give_back(self) -> bool:
         """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
@@ -142,11 +143,15 @@ class Dispatcher:
         self._end("given back")
         return released
 
+    def abandon(self) -> None:
+        """Stop working without giving back: the lease is over, or runs out by itself."""
+        self._end("abandoned")
+
     def _end(self, why: str) -> None:
         if self.ended is None:
             self.ended = why
             self._over.set()
-            self._changed.set()
+            self._tell_change()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             if task is not asyncio.current_task():
@@ -200,7 +205,7 @@ class Dispatcher:
         honoured = [each.epoch == self.tenure.epoch and self._settle_one(each, now_us) for each in told]
         if not any(honoured):
             return [Settled.STALE] * len(told)
-        self._changed.set()
+        self._tell_change()
         durable = await self.recorder.flush() if self.books.has_news() else self.may_act()
         yes = Settled.DONE if durable else Settled.UNKNOWN
         return [yes if each else Settled.STALE for each in honoured]
@@ -215,6 +220,12 @@ class Dispatcher:
         return self.books.extend(*delivery, until_us=now_us + settle.visibility_us, now_us=now_us)
 
     # ---- waiting
+
+    def _tell_change(self) -> None:
+        """Something may be handed out now, or not any more."""
+        self._changed.set()
+        if self.on_change is not None:
+            self.on_change()
 
     async def _wait_for_change(self, at_most_s: float) -> None:
         """Until something was read, settled or touched, or a visibility ends; the first of these."""
@@ -260,7 +271,7 @@ class Dispatcher:
             self.books.reached(after)
             self.position.at_head = not piece.more
             if piece.rows:
-                self._changed.set()
+                self._tell_change()
                 poll_s = self.terms.poll_s_min
             if not piece.more:
                 await asyncio.sleep(poll_s)
@@ -293,7 +304,7 @@ class Dispatcher:
             if touched is Touched.RENEWED:
                 self.position.stands(reach, marked)
                 self.tenure = await self.loans.end_overdue(self.tenure, last, self.host.now_us())
-                self._changed.set()
+                self._tell_change()
             elif touched is Touched.LENT and seen is not None:
                 self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
             elif touched is Touched.PURGED and seen is not None:
@@ -309,4 +320,4 @@ class Dispatcher:
             self.books.strike(row, self.source.put_before(row, before_us))
         self.source.purge(before_us)
         self.tenure = replace(self.tenure, purged_before_us=before_us)
-        self._changed.set()
+        self._tell_change()

@@ -11,7 +11,7 @@ from penstock.engines.books import Books
 from penstock.engines.decide_lease import Tenure
 from penstock.engines.lane import Lane
 from penstock.engines.settled import encode_flights
-from penstock.engines.source import LaneSource
+from penstock.engines.source import LaneSource, Loan
 from penstock.expiry import others_may_act
 
 
@@ -22,12 +22,11 @@ class Loans:
         self._books = books
         self._source = source
         self._lane = lane
-        self._deadline_us: int | None = None
+        self._loan: Loan | None = None
 
     def begin(self, lent: bytes) -> list[tuple[bytes, int, int]]:
         """Hand out nothing more of the range: row, index and attempt of what is open in it."""
-        loan = self._source.loan_of(lent)
-        self._deadline_us = loan.deadline_us
+        self._loan = loan = self._source.loan_of(lent)
         return [(row.key, index, attempt) for row, index, attempt in self._books.lend(loan.first, loan.last)]
 
     async def answer(self, tenure: Tenure, lent: bytes | None, last: Any) -> Tenure:
@@ -40,9 +39,9 @@ class Loans:
 
     async def end_overdue(self, tenure: Tenure, last: Any, now_us: int) -> Tenure:
         """Take a range back whose job let its deadline pass."""
-        if tenure.lent is None or self._deadline_us is None:
+        if tenure.lent is None or self._loan is None:
             return tenure
-        if not others_may_act(self._deadline_us, now_us=now_us, skew_us=2 * self._lane.terms.skew_us):
+        if not others_may_act(self._loan.deadline_us, now_us=now_us, skew_us=2 * self._lane.terms.skew_us):
             return tenure
         if not await self._lane.end_loan(tenure.lent):
             return tenure
@@ -51,6 +50,6 @@ class Loans:
 
     async def _take_back(self, last: Any) -> None:
         """What the job settled is settled; the rest is handed out as before."""
-        known = await self._source.known(last)
-        self._deadline_us = None
+        known = await self._source.known(last, self._loan.last) if self._loan is not None else {}
+        self._loan = None
         self._books.take_back(known)

@@ -53,8 +53,9 @@ class LaneSource(Protocol):
         """An order above everything that is due up to a moment, and below all that is due later."""
         ...
 
-    async def known(self, after: Any) -> Facts:
-        """The union of what all owners recorded of rows above an order. Read only after the earlier owner's end."""
+    async def known(self, after: Any, up_to: Any) -> Facts:
+        """The union of what all owners and jobs recorded of rows between two orders, at least. Read only after the
+        earlier owner's end."""
         ...
 
     async def read(self, after: Any, *, bytes_max: int) -> Slice:

@@ -71,6 +71,11 @@ def last_at(moment_us: int) -> UUID:
     return _uuid_at(_ticks_of(moment_us) + TICKS_IN_US - 1, _HIGHEST)
 
 
+def position_at(order: int) -> UUID:
+    """The position that has this order: the way back from `position_order`."""
+    return _uuid_at(order >> 64, order & 2**64 - 1 ^ _LOWEST)
+
+
 def later_of(one: UUID, other: UUID) -> UUID:
     """The one that comes later in the store."""
     return one if position_order(one) >= position_order(other) else other

@@ -1,0 +1,188 @@
+"""A timeline queue as its users see it: the engines' contract over the producer, the lanes held here, and the store.
+
+It holds lanes only while it is asked to receive. `repair` and `stats` over all lanes are not part of it yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.engines.contract import Cancelled, Delivery, Message, Settle, Settled
+from penstock.engines.dispatcher import Told
+from penstock.engines.host import Host
+from penstock.engines.lane import Lane
+from penstock.engines.receipts import Receipt, read_receipt
+from penstock.engines.timeline.cancel import Cancels
+from penstock.engines.timeline.lane_keeper import LaneKeeper, LaneName
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.once import OncePuts
+from penstock.engines.timeline.producer import Producer
+from penstock.engines.timeline.sender import Sender
+from penstock.engines.timeline.settings import TimelineSettings
+
+LANES_MAX = 1_000
+SUSPECT_ALONE = 1
+
+
+class TimelineQueue:
+    """One queue, for one process."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        *,
+        read_us: int,
+        dead_letters: TimelineSettings | None = None,
+        lanes_max: int = LANES_MAX,
+    ) -> None:
+        self.host = host
+        self.settings = settings
+        self.producer = Producer(host, settings, read_us=read_us)
+        self.dead_letters = Sender(host, dead_letters, read_us=read_us) if dead_letters is not None else None
+        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters)
+        self.lanes.on_change = self._tell_change
+        self._once = OncePuts(self.producer)
+        self._cancels = Cancels(self.producer)
+        self._lanes_max = lanes_max
+        self._changed = asyncio.Event()
+        self._turn = 0
+
+    def settings_changed(
+        self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
+    ) -> None:
+        """What a read of the catalogue told, and when it began; told at every read."""
+        self.settings = self.lanes.settings = settings
+        self.producer.settings_changed(settings, read_us=read_us)
+        if self.dead_letters is not None and dead_letters is not None:
+            self.dead_letters.settings_changed(dead_letters, read_us=read_us)
+
+    async def close(self) -> None:
+        """Write what waits, give the lanes back."""
+        await self.producer.close()
+        await self.lanes.close()
+        if self.dead_letters is not None:
+            await self.dead_letters.close()
+
+    # ---- putting
+
+    async def put(self, messages: Sequence[Message]) -> list[str]:
+        """Durable when it returns; the ids, in order. For a once key that is taken, its first id."""
+        if any(message.once is not None for message in messages):
+            return list(await self._once.put(messages))
+        return list(await self.producer.put(messages))
+
+    async def cancel(self, message_id: str) -> Cancelled:
+        """Never deliver it, if that can still be promised."""
+        return await self._cancels.cancel(message_id)
+
+    async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
+        """Deliver it at another moment; the id under which it goes on."""
+        return await self._cancels.reschedule(message_id, due_us)
+
+    # ---- receiving
+
+    async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
+        """Up to `limit` messages from the lanes held here; waits at most `wait_us` for the first.
+
+        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2).
+        """
+        self.lanes.want(self._lanes_max)
+        visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_us / 1_000_000
+        while True:
+            self._changed.clear()
+            found = await self._receive_now(limit, visibility_us)
+            left_s = deadline_s - loop.time()
+            if found or left_s <= 0:
+                return found
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left_s, self._until_next_timer_s()))
+            except TimeoutError:
+                continue
+
+    async def _receive_now(self, limit: int, visibility_us: int) -> list[Delivery]:
+        """What the lanes give, each in turn first, so that none waits behind a busy one."""
+        held = list(self.lanes.held.values())
+        if not held:
+            return []
+        if any(dispatcher.books.has_suspects() for dispatcher in held):
+            return await self._receive_suspect(visibility_us)
+        self._turn += 1
+        start = self._turn % len(held)
+        found: list[Delivery] = []
+        for dispatcher in held[start:] + held[:start]:
+            if len(found) >= limit:
+                break
+            found += await dispatcher.receive(limit - len(found), visibility_us=visibility_us)
+        return found
+
+    async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
+        """One message that may have killed its process: while it runs, this process runs nothing else."""
+        if any(dispatcher.books.in_flight for dispatcher in self.lanes.held.values()):
+            return []
+        for dispatcher in self.lanes.held.values():
+            found = await dispatcher.receive(SUSPECT_ALONE, visibility_us=visibility_us, suspects=True)
+            if found:
+                return found
+        return []
+
+    def _until_next_timer_s(self) -> float:
+        next_us = min((each.books.next_timer_us for each in self.lanes.held.values()), default=2**62)
+        return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+
+    # ---- settling
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """Durable when it returns, each for itself, in order. Of a lane that is not held here any more: stale."""
+        by_lane: dict[LaneName, list[tuple[int, Told]]] = {}
+        for place, settle in enumerate(settles):
+            receipt = self._receipt(settle.receipt)
+            told = Told(receipt.key, receipt.index, receipt.attempt, receipt.epoch, settle)
+            by_lane.setdefault((receipt.generation, receipt.shard), []).append((place, told))
+        results = [Settled.STALE] * len(settles)
+
+        async def settle_lane(name: LaneName, told: list[tuple[int, Told]]) -> None:
+            dispatcher = self.lanes.held.get(name)
+            if dispatcher is not None:
+                for (place, _), result in zip(told, await dispatcher.settle([each for _, each in told]), strict=True):
+                    results[place] = result
+
+        await asyncio.gather(*(settle_lane(*each) for each in by_lane.items()))
+        return results
+
+    def _receipt(self, text: str) -> Receipt:
+        return read_receipt(text, queue=self.settings.queue, secret=self.settings.receipt_key)
+
+    # ---- the whole queue
+
+    async def purge(self) -> int:
+        """Settle what was put before now, and nothing put after; that moment.
+
+        It returns when every lane's owner knows, or when there is none: nothing purged is delivered after that.
+        """
+        before_us = self.host.now_us()
+        names = [
+            (generation.number, shard)
+            for generation in self.settings.generations
+            for shard in range(generation.shards)
+        ]
+        await asyncio.gather(*(self._purge_lane(*name, before_us) for name in names))
+        return before_us
+
+    async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
+        settings = self.settings
+        lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
+        await lane.purge(before_us)
+        at_the_purge = await lane.look()
+        touched_us = at_the_purge.touched_us if at_the_purge is not None else 0
+        while True:
+            seen = await lane.look()
+            if seen is None or seen.lock is None or seen.touched_us > touched_us:
+                return
+            await asyncio.sleep(settings.lease.touch_us / 4_000_000)

@@ -1,0 +1,191 @@
+"""Reads one lane of a timeline queue: slices of parts, all subs merged by due, up to the reader's own now.
+
+The prose is "Read" in docs/protocols/timeline.md. Rows that need no handing out come with their bits settled, so that
+the position can pass them; nothing is left out.
+
+Invariant: the moment up to which a slice reads is taken before the index and the rows are read, so that all that is
+due up to it was acknowledged, and indexed, before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from penstock.engines.host import Host
+from penstock.engines.packed import PackedRun, unpack
+from penstock.engines.rows import LaneRow
+from penstock.engines.settled import bits_of
+from penstock.engines.source import Slice as LaneSlice
+from penstock.engines.timeline.families import Families
+from penstock.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace
+from penstock.engines.timeline.part_index import PartIndex
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.store.positions import last_at, moment_us_of, position_at, position_order
+from penstock.store.statements import Bound, Select, Slice
+from penstock.store.table import Table
+from penstock.store.types import Value
+
+ROWS_MIN, ROWS_MAX = 16, 1000
+FIRST_ROW_BYTES = 20_000
+
+
+@dataclass(slots=True)
+class RowContent:
+    """What a row of the lane is made of."""
+
+    place: RowPlace
+    run: PackedRun | None
+    first: UUID
+    """The due id of the place that it was stamped with first; its own unless it is a twin."""
+
+
+class Reading:
+    """The rows of one lane, in order."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        index: PartIndex,
+        families: Families,
+        *,
+        generation: int,
+        shard: int,
+        purged_before_us: int,
+    ) -> None:
+        self.purged_before_us = purged_before_us
+        self._host = host
+        self._settings = settings
+        self._index = index
+        self._families = families
+        self._generation = generation
+        self._shard = shard
+        self._row_bytes = FIRST_ROW_BYTES
+
+    async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
+        """The rows above a position, as far as now or the bound goes."""
+        now_us = self._host.now_us()
+        top = position_order(last_at(now_us))
+        if after >= top:
+            return LaneSlice((), after, False)
+        part_us = self._settings.part_us
+        last_part = now_us // part_us
+        part = max(moment_us_of(position_at(after)), 0) // part_us
+        rows: list[LaneRow] = []
+        left = bytes_max
+        while True:
+            found, reached, full = await self._read_part(part, after, top, left)
+            rows += found
+            left -= sum(row.size_bytes for row in found)
+            if full or (left <= 0 and reached < top):
+                return LaneSlice(rows, reached, True)
+            if part >= last_part:
+                return LaneSlice(rows, top, False)
+            part = await self._index.next_part(part + 1, last_part)
+            after = position_order(last_at(part * part_us - 1))
+
+    async def _read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
+        """Its rows above `after`, how far they are complete, and whether the bound cut them."""
+        upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
+        limit = max(ROWS_MIN, min(ROWS_MAX, left // self._row_bytes))
+        known, first = await asyncio.gather(self._index.subs(part), self._read_sub(part, 0, after, upper, limit))
+        others = [sub for sub in known if sub != 0]
+        slices = [(0, first)]
+        if others:
+            found = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in others))
+            slices += zip(others, found, strict=True)
+        cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
+        reached = min(cut, default=upper)
+        stored = [
+            (position_order(row.due), sub, row)
+            for sub, rows in slices
+            for row in rows
+            if position_order(row.due) <= reached
+        ]
+        stored.sort(key=lambda each: each[0])
+        return [await self._lane_row(part, *each) for each in stored], reached, bool(cut)
+
+    async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
+        key: dict[str, Value] = {
+            "queue": self._settings.queue,
+            "generation": self._generation,
+            "part": part,
+            "sub": sub,
+            "shard": self._shard,
+        }
+        within = Slice("due", Bound(position_at(after), False), Bound(position_at(upper), True))
+        columns = ("due", "run", "cancelled", "moved")
+        return await self._host.store.read(Select(self._table(sub), key, columns, within=within, limit=limit))
+
+    def _table(self, sub: int) -> Table:
+        return self._settings.tables.later if sub >= LATER_SUBS_FROM else self._settings.tables.work
+
+    async def _lane_row(self, part: int, order: int, sub: int, row: Any) -> LaneRow:
+        run = unpack(row.run) if row.run is not None else None
+        count = len(run) if run is not None else 1
+        size = len(row.run) if row.run is not None else 0
+        if size:
+            self._row_bytes = max(200, (7 * self._row_bytes + size) // 8)
+        place = RowPlace(self._generation, sub, self._shard, row.due)
+        first = row.due
+        if run is not None and run.replaces is not None:
+            first = Place.from_bytes(run.replaces).row.due
+        settled = bits_of(0, count)
+        live = row.cancelled is None and row.moved is None
+        if run is not None and live and await self._families.choose(first, row.due):
+            settled = await self._voided(run, row.due)
+        return LaneRow(
+            key=row_key(sub, row.due, first),
+            order=order,
+            count=count,
+            size_bytes=size + 200,
+            content=RowContent(place, run, first),
+            where=part,
+            groups=run.group if run is not None else None,
+            attempts=run.attempt if run is not None else None,
+            settled=settled,
+        )
+
+    async def _voided(self, run: PackedRun, due: UUID) -> int:
+        """The bits of messages that are purged, or whose first row was cancelled after they were copied."""
+        voided = put_before(run, self.purged_before_us)
+        if run.message_id is not None and len(run) == 1 and run.message_id[0]:
+            origin = Place.from_bytes(run.message_id[0]).row
+            if origin.due != due and await self._is_cancelled(origin):
+                return 1
+        return voided
+
+    async def _is_cancelled(self, origin: RowPlace) -> bool:
+        key: dict[str, Value] = {
+            "queue": self._settings.queue,
+            "generation": origin.generation,
+            "part": origin.part(self._settings.part_us),
+            "sub": origin.sub,
+            "shard": origin.shard,
+            "due": origin.due,
+        }
+        rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
+        return bool(rows) and rows[0].cancelled is not None
+
+
+def row_key(sub: int, due: UUID, first: UUID) -> bytes:
+    """A row of a part, as records name it; a twin's tells its family, so that a new owner goes on with the same."""
+    own = sub.to_bytes(2, "big") + due.bytes
+    return own if due == first else own + first.bytes
+
+
+def family_of(key: bytes) -> tuple[UUID, UUID]:
+    """The due ids that a key tells: of the row, and of the place that its family was stamped with first."""
+    due = UUID(bytes=key[2:18])
+    return due, UUID(bytes=key[18:]) if len(key) > 18 else due
+
+
+def put_before(run: PackedRun | None, moment_us: int) -> int:
+    """The bits of the messages that were first put before a moment."""
+    if run is None or moment_us <= 0:
+        return 0
+    return sum(1 << index for index, put_us in enumerate(run.put_us) if put_us < moment_us)

@@ -1,0 +1,306 @@
+"""One lane of a timeline queue, as a dispatcher works it: its rows, its records, the places of its copies.
+
+Rows come from reading.py; this writes what the owner has to leave behind, under the uuid of its tenure, and makes the
+deliveries. Every write is plain, carries its own timestamp, and may be sent again (rule R4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from penstock.engines.contract import Attributes, Delivery
+from penstock.engines.decide_lease import Tenure
+from penstock.engines.host import Host
+from penstock.engines.packed import PackedRun
+from penstock.engines.receipts import Receipt, write_receipt
+from penstock.engines.record import Piece
+from penstock.engines.rows import HandOut, LaneRow, Move, Why
+from penstock.engines.settled import Facts, decode, merge_facts
+from penstock.engines.source import Loan
+from penstock.engines.source import Slice as LaneSlice
+from penstock.engines.timeline.families import Families
+from penstock.engines.timeline.layout import SECOND_US, TTL_S_MAX, Place, id_text
+from penstock.engines.timeline.part_index import PartIndex
+from penstock.engines.timeline.passed import decode_passed, encode_passed
+from penstock.engines.timeline.reading import Reading, RowContent, family_of, put_before
+from penstock.engines.timeline.row_writes import ids_of
+from penstock.engines.timeline.sender import Copy, Sender
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.errors import Bug
+from penstock.store.positions import first_at, last_at, moment_us_of, position_at, position_order
+from penstock.store.statements import Batch, Insert, Plain, Select
+from penstock.store.types import Value
+
+HOUR_US = 3_600 * SECOND_US
+_LOAN = struct.Struct("<16s16s16sq")
+
+
+class TimelineSource:
+    """A `LaneSource` for one tenure of one lane."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        sender: Sender,
+        dead_letters: Sender | None,
+        *,
+        generation: int,
+        shard: int,
+        tenure: Tenure,
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._sender = sender
+        self._dead_letters = dead_letters
+        self._generation = generation
+        self._shard = shard
+        self._writer = tenure.lock
+        self._stamped_us = 0
+        self._passed_pieces: dict[int, int] = {}
+        self._index = PartIndex(host, settings, generation)
+        self._families = Families(self._part_of, self._read_passed)
+        self._reading = Reading(
+            host,
+            settings,
+            self._index,
+            self._families,
+            generation=generation,
+            shard=shard,
+            purged_before_us=tenure.purged_before_us,
+        )
+
+    # ---- orders
+
+    def order_of(self, stored: Value) -> int:
+        """A position as a number; of null, before everything."""
+        return position_order(stored) if isinstance(stored, UUID) else position_order(first_at(0))
+
+    def stored(self, order: int) -> Value:
+        """A number as the position that a lane's row keeps."""
+        return position_at(order)
+
+    def order_at(self, moment_us: int) -> int:
+        """Above everything due up to that moment."""
+        return position_order(last_at(moment_us))
+
+    # ---- reading
+
+    async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
+        """The next rows."""
+        return await self._reading.read(after, bytes_max=bytes_max)
+
+    async def known(self, after: int, up_to: int) -> Facts:
+        """What all owners and jobs recorded of the parts from one position to another."""
+        part_us = self._settings.part_us
+        part = max(moment_us_of(position_at(after)), 0) // part_us
+        last = max(moment_us_of(position_at(up_to)), 0) // part_us
+        whole: Facts = {}
+        while True:
+            for row in await self._host.store.read(Select(self._settings.tables.settled, self._key(part))):
+                merge_facts(whole, decode(row.facts))
+            if part >= last:
+                break
+            part = await self._index.next_part(part + 1, last)
+        for key in whole:
+            due, first = family_of(key)
+            if due != first:
+                self._families.begun(first, due)
+        return whole
+
+    def purge(self, before_us: int) -> None:
+        """Rows that come from now on are settled where they were put before."""
+        self._reading.purged_before_us = before_us
+
+    def put_before(self, row: LaneRow, moment_us: int) -> int:
+        """The bits of the messages of a row first put before a moment."""
+        content: RowContent = row.content
+        return put_before(content.run, moment_us)
+
+    # ---- records
+
+    async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
+        """Overwrite pieces of this tenure's settle record."""
+        stamp_us = self._stamp()
+        table = self._settings.tables.settled
+        by_part: dict[int, list[Plain]] = {}
+        for piece in pieces:
+            values: dict[str, Value] = {**self._key(piece.where), "writer": self._writer, "piece": piece.number}
+            values["facts"] = piece.content
+            insert = Insert(table, values, timestamp_us=stamp_us, ttl_s=self._kept_s(piece.where, stamp_us))
+            by_part.setdefault(piece.where, []).append(insert)
+        await self._write_by_part(by_part)
+
+    async def write_passed(self, rows: Sequence[LaneRow]) -> None:
+        """Add a piece of passed rows to each part they lie in; of a twin, its family's first place to that one's."""
+        ids: dict[int, set[UUID]] = {}
+        for row in rows:
+            content: RowContent = row.content
+            ids.setdefault(row.where, set()).add(content.place.due)
+            if content.first != content.place.due:
+                ids.setdefault(self._part_of(content.first), set()).add(content.first)
+        stamp_us = self._stamp()
+        by_part: dict[int, list[Plain]] = {}
+        for part, passed in ids.items():
+            number = self._passed_pieces[part] = self._passed_pieces.get(part, -1) + 1
+            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": number}
+            values["ids"] = encode_passed(passed)
+            table = self._settings.tables.passed
+            by_part[part] = [Insert(table, values, timestamp_us=stamp_us, ttl_s=self._kept_s(part, stamp_us))]
+        await self._write_by_part(by_part)
+
+    async def _write_by_part(self, by_part: dict[int, list[Plain]]) -> None:
+        writes = [each[0] if len(each) == 1 else Batch(each) for each in by_part.values()]
+        if len(writes) == 1:
+            await self._host.store.write(writes[0])
+        else:
+            await asyncio.gather(*map(self._host.store.write, writes))
+
+    async def _read_passed(self, part: int) -> set[UUID]:
+        rows = await self._host.store.read(Select(self._settings.tables.passed, self._key(part), ("ids",)))
+        return set().union(*(decode_passed(row.ids) for row in rows))
+
+    def _key(self, part: int) -> dict[str, Value]:
+        return {
+            "queue": self._settings.queue,
+            "generation": self._generation,
+            "shard": self._shard,
+            "part": part,
+        }
+
+    def _kept_s(self, part: int, now_us: int) -> int:
+        """As long as any row of the part is kept."""
+        end_us = (part + 1) * self._settings.part_us + self._settings.retention_us + HOUR_US
+        kept_s = max(end_us - now_us, HOUR_US) // SECOND_US
+        return min(kept_s, TTL_S_MAX, self._host.last_expiry_s - now_us // SECOND_US)
+
+    def _stamp(self) -> int:
+        """A piece that is overwritten has to win, also twice in one microsecond."""
+        self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
+        return self._stamped_us
+
+    def _part_of(self, due: UUID) -> int:
+        return moment_us_of(due) // self._settings.part_us
+
+    # ---- copies
+
+    def fix_place(self, move: Move) -> bytes:
+        """A place in this queue for a retry, in the other for a dead letter."""
+        sender = self._target(move)
+        run = _run_of(move.row)
+        group = run.group[move.index] or None if run.group is not None else None
+        size = len(run.payload[move.index])
+        return sender.fix_place(move.due_us, group=group, size_bytes=size).to_bytes()
+
+    async def write_copy(self, move: Move) -> None:
+        """The message at the place that was fixed."""
+        if move.place is None:
+            raise Bug("a copy is written at a place that is fixed", reason=move.reason)
+        run, index = _run_of(move.row), move.index
+        attributes = run.attributes[index] if run.attributes is not None else b""
+        if move.why is Why.DEAD:
+            attributes = _with_reason(attributes, self._settings.name, move)
+        copy = Copy(
+            payload=run.payload[index],
+            message_id=_message_id(move.row, index),
+            put_us=run.put_us[index],
+            due_us=move.due_us,
+            attributes=attributes,
+            group=run.group[index] or None if run.group is not None else None,
+            attempt=0 if move.why is Why.DEAD else move.attempt,
+        )
+        await self._target(move).write_copy(Place.from_bytes(move.place), copy)
+
+    def _target(self, move: Move) -> Sender:
+        if move.why is not Why.DEAD:
+            return self._sender
+        if self._dead_letters is None:
+            raise Bug("a dead letter without a queue for it", queue=self._settings.name)
+        return self._dead_letters
+
+    # ---- deliveries
+
+    def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
+        """What consumers get."""
+        ids: dict[int, list[str]] = {}
+        made = []
+        for each in given:
+            content: RowContent = each.row.content
+            run = _run_of(each.row)
+            if id(each.row) not in ids:
+                ids[id(each.row)] = ids_of(content.place, len(run))
+            own_id = run.message_id[each.index] if run.message_id is not None else b""
+            made.append(
+                self._delivery(each, run, epoch, id_text(own_id) if own_id else ids[id(each.row)][each.index])
+            )
+        return made
+
+    def _delivery(self, given: HandOut, run: PackedRun, epoch: int, message_id: str) -> Delivery:
+        index = given.index
+        receipt = Receipt(self._generation, self._shard, epoch, given.attempt, index, given.row.key)
+        return Delivery(
+            message_id,
+            run.payload[index],
+            attributes_of(run.attributes[index]) if run.attributes is not None else {},
+            run.group[index].decode() or None if run.group is not None else None,
+            given.attempt,
+            run.due_us[index],
+            run.put_us[index],
+            epoch,
+            given.until_us,
+            write_receipt(receipt, queue=self._settings.queue, secret=self._settings.receipt_key),
+            given.suspect,
+        )
+
+    # ---- loans
+
+    def loan_of(self, lent: bytes) -> Loan:
+        """A range that a job has reserved."""
+        return decode_loan(lent)
+
+
+def encode_loan(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
+    """As a lane's row keeps it; both positions belong to the range."""
+    return _LOAN.pack(job.bytes, first.bytes, last.bytes, deadline_us)
+
+
+def decode_loan(lent: bytes) -> Loan:
+    """What a lane's row says is lent."""
+    job, first, last, deadline_us = _LOAN.unpack(lent)
+    return Loan(UUID(bytes=job), position_order(UUID(bytes=first)), position_order(UUID(bytes=last)), deadline_us)
+
+
+def attributes_of(stored: bytes) -> Attributes:
+    """Attributes as they were given: docs/formats.md."""
+    if not stored:
+        return {}
+    return {
+        name: value if isinstance(value, str) else base64.b64decode(value["binary"])
+        for name, value in json.loads(stored).items()
+    }
+
+
+def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
+    told = json.loads(stored) if stored else {}
+    told |= {"penstock.dead.queue": queue, "penstock.dead.reason": move.reason}
+    told["penstock.dead.attempts"] = str(move.attempt)
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _run_of(row: LaneRow) -> PackedRun:
+    content: RowContent = row.content
+    if content.run is None:
+        raise Bug("a row without messages was handed out", key=row.key.hex())
+    return content.run
+
+
+def _message_id(row: LaneRow, index: int) -> bytes:
+    run = _run_of(row)
+    own = run.message_id[index] if run.message_id is not None else b""
+    return own or Place(row.content.place, index).to_bytes()
