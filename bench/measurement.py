@@ -27,7 +27,7 @@ class Plan:
     """CPU seconds of the server itself: its compiler needs work to learn from, which takes time where it is busy."""
     server_warm_up_s_max: float = 60.0
     total_s_max: float = 510.0
-    """After this no case gets a second round: a slow machine ends within ten minutes, too, with an invalid run."""
+    """After this no case is begun and no second round: a slow machine ends within ten minutes, too, but invalid."""
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -72,6 +72,8 @@ class Results:
     """All cases of one benchmark, in the order in which they were measured."""
 
     cases: list[Measured] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Cases that were not begun, since time was up."""
 
     @property
     def figures(self) -> list[Figure]:

@@ -16,6 +16,7 @@ from bench.validity import (
     baseline_marks,
     failure_marks,
     is_valid,
+    left_out_marks,
     load_marks,
     load_of,
     rounds_marks,
@@ -45,6 +46,7 @@ def document(name: str, plan: Plan, results: Results, machine: dict[str, object]
         *load_marks(load),
         *rounds_marks(results.rounds, at_least=plan.rounds_min),
         *failure_marks(results.rounds),
+        *left_out_marks(results.left_out),
     ]
     return {
         "name": name,

@@ -134,8 +134,12 @@ def measure(plan: Plan) -> Results:
     deadline = time.monotonic() + plan.total_s_max
     with Servers(KEYSPACE, TABLES, profile=plan.server_profile) as servers:
         for part in PARTS:
-            _prepare(part, servers, plan)
+            if time.monotonic() < deadline:
+                _prepare(part, servers, plan)
             for case in part.cases:
+                if time.monotonic() > deadline:
+                    results.left_out.append(f"{part.title}: {case.name}")
+                    continue
                 expect_s = len(part.contenders) * (plan.rounds * plan.seconds + plan.warm_up_s)
                 with progress.step(f"{part.title}: {case.name}", expect_s=expect_s):
                     rounds = _take(part, case, servers, plan, deadline)

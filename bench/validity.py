@@ -79,6 +79,11 @@ def rounds_marks(rounds: Sequence[Rounds], *, at_least: int = ROUNDS_MIN) -> lis
     ]
 
 
+def left_out_marks(names: Sequence[str]) -> list[Mark]:
+    """Of cases for which no time was left."""
+    return [Mark(True, f"time was up before: {'; '.join(names)}")] if names else []
+
+
 def failure_marks(rounds: Sequence[Rounds]) -> list[Mark]:
     """Of requests that failed: what is fast by failing is not fast."""
     marks = []

@@ -115,6 +115,13 @@ def test_a_result_keeps_the_cpu_seconds_of_clients_and_cassandra_beside_wall_tim
     assert kept()["cpu_s"] == {"clients": 3.3, "cassandra": 1.5, "wall": 6.0}
 
 
+def test_a_run_that_left_cases_out_does_not_count_and_names_them() -> None:
+    results = replace(results_of(rounds_of()), left_out=["commit log: single inserts"])
+    result = document("store", Plan("run"), results, MACHINE, SAID)
+    assert not result["valid"]
+    assert "invalid: time was up before: commit log: single inserts" in as_text(result)
+
+
 def test_a_quick_run_does_not_hold_its_baselines_against_what_is_known() -> None:
     result = document("store", quick_plan("run"), results_of(rounds_of(2), known=5_000), MACHINE, SAID)
     assert result["valid"]
