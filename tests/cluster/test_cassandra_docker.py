@@ -34,19 +34,9 @@ def test_where_an_engine_runs_the_fixture_is_served_by_testcontainers(engine: Do
         name: value for name, value in engine.environment().items() if not name.startswith("PENSTOCK_TEST")
     }
     environment.pop("CONTACT_POINTS", None)
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        HERE / "inside_engine.py",
-    ]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "inside_engine.py")]
     done = subprocess.run(
-        engine.command([str(word) for word in argv]),
+        engine.command(argv),
         capture_output=True,
         text=True,
         check=False,

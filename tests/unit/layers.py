@@ -86,6 +86,7 @@ DECIDERS = (
 COUNTER_TYPES = ("workers/penstock/counters/types/**",)
 DECISIONS = (*DECIDERS, *COUNTER_TYPES)
 YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
+CONTAINERS = ("workers/penstock/testing/cassandra/docker.py",)
 PRIMITIVES = (
     "workers/penstock/errors.py",
     "workers/penstock/testing/cache.py",
@@ -96,6 +97,7 @@ PRIMITIVES = (
     "workers/penstock/testing/ownership.py",
     "workers/penstock/testing/ports.py",
     "workers/penstock/testing/relay.py",
+    "workers/penstock/testing/docker_engine.py",
     "workers/penstock/testing/debian*.py",
     "workers/penstock/testing/debian/**",
     "workers/penstock/testing/cassandra*.py",
@@ -165,7 +167,14 @@ RULES = (
         "testing primitives",
         "they run before any virtual environment exists",
         PRIMITIVES,
+        but=CONTAINERS,
         only=(STDLIB, *PRIMITIVES, "workers/penstock/testing/__init__.py", "workers/penstock/__init__.py"),
+    ),
+    Rule(
+        "containers",
+        "one file starts containers, and only when it is asked to",
+        CONTAINERS,
+        only=(STDLIB, *PRIMITIVES, "testcontainers"),
     ),
     Rule(
         "doorsteps",

@@ -72,6 +72,7 @@ WRONG = [
     ("testing primitives", "workers/penstock/testing/cassandra/node.py", "def start():\n    import yaml"),
     ("testing primitives", "workers/penstock/testing/debian.py", "from penstock.testing import fixtures"),
     ("testing primitives", "workers/penstock/errors.py", "import pydantic"),
+    ("containers", "workers/penstock/testing/cassandra/docker.py", "def start():\n    import docker"),
     ("doorsteps", "workers/penstock/__init__.py", "from penstock.client import connect"),
     ("doorsteps", "workers/penstock/testing/__init__.py", "try:\n    import pytest\nexcept ImportError:\n    pass"),
     ("dispatcher", "workers/penstock/engines/dispatcher.py", "from .timeline import tables"),

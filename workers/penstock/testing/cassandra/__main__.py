@@ -21,8 +21,11 @@ from pathlib import Path
 from penstock.errors import PenstockError, SpecError
 from penstock.testing.cassandra.archive import find_installation
 from penstock.testing.cassandra.connection import Connection
+from penstock.testing.cassandra.image import image_archive
 from penstock.testing.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
 from penstock.testing.cassandra.settings import NodeSettings, Profile
+from penstock.testing.debian import unpacked
+from penstock.testing.docker_engine import PACKAGES
 from penstock.testing.progress import say
 
 NOT_RUNNING = 3
@@ -48,6 +51,9 @@ def _run(asked: argparse.Namespace) -> Connection | None:
     match asked.command:
         case "fetch":
             say(f"Cassandra's jars are in {find_installation().jars}")
+            if asked.with_engine:
+                unpacked(*PACKAGES)
+                say(f"a container image of them is {image_archive()}")
         case "start":
             settings = NodeSettings(profile=Profile(asked.profile), overrides=_overrides(asked.set))
             return start_kept(directory, settings, address=asked.address, native_port=asked.port)
@@ -87,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", choices=[str(profile) for profile in Profile], default=str(Profile.FUNCTIONAL))
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="start: a setting of cassandra.yaml"
+    )
+    parser.add_argument(
+        "--with-engine", action="store_true", help="fetch: also a Docker engine and an image, for tests"
     )
     return parser
 

@@ -20,7 +20,7 @@ from penstock.testing.cassandra.cql_probe import CqlProbe, Row
 from penstock.testing.cassandra.image import IMAGE
 from penstock.testing.cassandra.node import START_TIMEOUT_S
 from penstock.testing.cassandra.security import DEFAULT, replace_default_superuser
-from penstock.testing.cassandra.settings import NodeSettings, Place
+from penstock.testing.cassandra.settings import NodeSettings, Place, Profile
 from penstock.testing.ports import server_ports
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def container_environment(wanted: NodeSettings) -> dict[str, str]:
                 "-Dcassandra.config=file:///tmp/penstock.yaml",
                 "-Dcassandra-rackdc.properties=file:///tmp/penstock-rackdc.properties",
                 *settings.FAST_START,
+                # The collector is the image's to choose: naming a second one ends the JVM.
+                *(["-XX:TieredStopAtLevel=1"] if wanted.profile is Profile.FUNCTIONAL else []),
             ]
         ),
     }
