@@ -1,0 +1,233 @@
+"""A timeline queue whole: producers, owners of lanes, and what kills, stops and delays them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from penstock.engines.contract import Ack, Message, Nack, Settled
+from penstock.engines.timeline.lane_rows import make_lanes
+from tests.simulation.timeline_puts import SECOND, Queue, simulate
+from tests.simulation.timeline_workers import (
+    WORKED,
+    Consumer,
+    Seen,
+    check_seen,
+    lanes_ready,
+    put_many,
+    until_all_acked,
+)
+
+
+def test_what_is_put_is_delivered_once_and_settled() -> None:
+    async def scenario(queue: Queue) -> Seen:
+        seen = Seen()
+        await lanes_ready(queue)
+        Consumer(queue, "worker", seen).start()
+        await put_many(queue, "producer", 60)
+        await until_all_acked(queue, seen, within_s=30)
+        check_seen(queue, seen)
+        assert 60 == len(seen.deliveries)
+        return seen
+
+    simulate(scenario, settings=WORKED)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_owners_killed_in_turn_lose_nothing_and_settle_nothing_twice(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await lanes_ready(queue)
+        putting = asyncio.get_running_loop().create_task(put_many(queue, "producer", 120, every_s=0.3))
+        chance = queue.world.chance("kills")
+        for turn in range(3):
+            worker = Consumer(queue, f"worker-{turn}", seen)
+            worker.start(work_s=0.3)
+            await asyncio.sleep(chance.uniform(8, 14))
+            worker.process.kill()
+        Consumer(queue, "last", seen).start()
+        await putting
+        await until_all_acked(queue, seen, within_s=120)
+        check_seen(queue, seen)
+
+    simulate(scenario, seed, settings=WORKED)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_owner_paused_past_its_lease_delivers_and_settles_nothing_when_it_goes_on(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await lanes_ready(queue)
+        paused, other = Consumer(queue, "paused", seen), Consumer(queue, "other", seen)
+        paused.start(work_s=0.2)
+        putting = asyncio.get_running_loop().create_task(put_many(queue, "producer", 150, every_s=0.2))
+        await asyncio.sleep(6 + queue.world.chance("when").uniform(0, 3))
+        other.start(work_s=0.2)
+        paused.process.pause(for_s=20)
+        await putting
+        await until_all_acked(queue, seen, within_s=120)
+        check_seen(queue, seen)
+
+    simulate(scenario, seed, settings=WORKED)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replicas_that_stop_in_turn_lose_nothing(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await lanes_ready(queue)
+        Consumer(queue, "one", seen, lanes_max=2).start(work_s=0.1)
+        Consumer(queue, "two", seen).start(work_s=0.1)
+        putting = asyncio.get_running_loop().create_task(put_many(queue, "producer", 150, every_s=0.2))
+        names = sorted(queue.cluster.nodes)
+        for name in names:
+            await asyncio.sleep(4)
+            queue.cluster.stop(name, for_s=5)
+        await putting
+        await until_all_acked(queue, seen, within_s=180)
+        check_seen(queue, seen)
+
+    simulate(scenario, seed, settings=WORKED)
+
+
+def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_reason() -> None:
+    dead = replace(WORKED, queue=UUID(int=9), name="emails-dead", dead_letter=None)
+    settings = replace(WORKED, max_receives=2, dead_letter="emails-dead")
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        seen = Seen()
+        consumer = Consumer(queue, "worker", seen, dead=dead)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"poison")))
+        (message_id,) = queue.acknowledged
+
+        async def fail_twice() -> list[Settled]:
+            engine = await consumer.open()
+            answers = []
+            for _ in range(2):
+                found = await engine.receive(5, wait_us=30 * SECOND)
+                assert [message_id] == [each.message_id for each in found]
+                answers += await engine.settle([Nack(found[0].receipt, reason="it does not like me")])
+            await asyncio.sleep(5)
+            assert [] == await engine.receive(5, wait_us=10 * SECOND)
+            await engine.close()
+            return answers
+
+        assert [Settled.DONE, Settled.DONE] == await consumer.process.start(fail_twice())
+        graves = Queue(queue.world, queue.cluster, dead)
+        await _make_lanes_as(graves, "grave maker")
+        digger = Consumer(graves, "digger", Seen())
+
+        async def dig() -> None:
+            engine = await digger.open()
+            (found,) = await engine.receive(5, wait_us=30 * SECOND)
+            assert (message_id, b"poison", 1) == (found.message_id, found.payload, found.attempt)
+            assert "it does not like me" == found.attributes["penstock.dead.reason"]
+            assert [Settled.DONE] == await engine.settle([Ack(found.receipt)])
+
+        await digger.process.start(dig())
+
+    simulate(scenario, settings=settings)
+
+
+async def _make_lanes_as(queue: Queue, name: str) -> None:
+    client = queue.client(name)
+    await client.process.start(make_lanes(client.host, queue.settings, queue.settings.generations[0]))
+
+
+def test_a_purge_settles_what_was_there_and_nothing_put_after_it() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        seen = Seen()
+        await put_many(queue, "before", 20)
+        consumer = Consumer(queue, "worker", seen)
+
+        async def purge_and_receive() -> list[bytes]:
+            engine = await consumer.open()
+            held = await engine.receive(3, wait_us=20 * SECOND)
+            assert held
+            await engine.purge()
+            stale = await engine.settle([Ack(each.receipt) for each in held])
+            assert {Settled.STALE} == set(stale)
+            await asyncio.sleep(2)
+            await engine.put([Message(b"after")])
+            found: list[bytes] = []
+            for _ in range(10):
+                given = await engine.receive(10, wait_us=SECOND)
+                found += [each.payload for each in given]
+                await engine.settle([Ack(each.receipt) for each in given])
+            return found
+
+        assert [b"after"] == await consumer.process.start(purge_and_receive())
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_messages_of_a_group_come_one_after_the_other_also_over_a_nack() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 8, group="g")
+        consumer = Consumer(queue, "worker", Seen())
+
+        async def work() -> list[bytes]:
+            engine = await consumer.open()
+            order: list[bytes] = []
+            failed = False
+            while len(order) < 8:
+                found = await engine.receive(10, wait_us=10 * SECOND)
+                assert len(found) <= 1
+                for each in found:
+                    if each.payload == b"producer-3" and not failed:
+                        failed = True
+                        await engine.settle([Nack(each.receipt, delay_us=3 * SECOND)])
+                    else:
+                        order.append(each.payload)
+                        await engine.settle([Ack(each.receipt)])
+            return order
+
+        assert [f"producer-{number}".encode() for number in range(8)] == await consumer.process.start(work())
+
+    simulate(scenario, settings=WORKED)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_D2_only_the_message_that_kills_its_process_is_charged(seed: int) -> None:
+    dead = replace(WORKED, queue=UUID(int=9), name="emails-dead")
+    settings = replace(WORKED, max_receives=3, dead_letter="emails-dead")
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        seen = Seen()
+        await put_many(queue, "producer", 10)
+        client = queue.client("poisoner")
+        await client.process.start(queue.put(client, Message(b"poison")))
+        poison = next(each for each, payload in queue.acknowledged.items() if payload == b"poison")
+        del queue.acknowledged[poison]
+        for turn in range(6):
+            worker = Consumer(queue, f"worker-{turn}", seen, dead=dead)
+
+            async def work(worker: Consumer = worker) -> None:
+                engine = await worker.open()
+                while True:
+                    for each in await engine.receive(2, wait_us=SECOND):
+                        seen.deliveries.append((worker.process.name, each))
+                        await asyncio.sleep(0.05)
+                        if each.payload == b"poison":
+                            worker.process.kill()
+                            await asyncio.sleep(1)
+                        worker.note([each], await engine.settle([Ack(each.receipt)]))
+
+            worker.process.start(work())
+            await asyncio.sleep(40)
+            if worker.process.state.value != "dead":
+                break
+        await until_all_acked(queue, seen, within_s=60)
+        check_seen(queue, seen)
+        assert 2 <= seen.times(poison) <= 4
+        assert max(each.attempt for _, each in seen.deliveries if each.message_id != poison) <= 3
+
+    simulate(scenario, seed, settings=settings)
