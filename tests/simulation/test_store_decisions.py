@@ -98,6 +98,25 @@ def test_a_paused_coordinator_applies_an_lwt_whose_client_has_given_up_long_ago(
     assert simulate(scenario) == (Verdict.REFUSED, True)
 
 
+@pytest.mark.parametrize(("waits_s", "surfaces"), [(0.2, True), (2.5, False)])
+def test_an_lwt_given_up_before_the_servers_contention_time_out_can_surface_after_it_was_resolved(
+    waits_s: float, surfaces: bool
+) -> None:
+    """The resolving read outbids it; a coordinator that still has time bids again, and applies what nobody wants."""
+
+    async def scenario(ring: Ring) -> bool:
+        await ring.create_lock()
+        mine = ring.uuid()
+        ring.store.attempt_s = waits_s
+        ring.world.network.delay("promise", by_s=0.5, count=3)
+        outcome = await ring.store.decide(ring.take(mine))
+        assert (await ring.owner() == mine) is outcome.applied
+        await asyncio.sleep(5)
+        return await ring.owner() == mine and not outcome.applied
+
+    assert simulate(scenario) is surfaces
+
+
 @pytest.mark.parametrize("skew_s", [-3600, -5, 5, 3600])
 def test_an_lwt_of_a_coordinator_whose_clock_is_wrong_is_decided_as_any_other(skew_s: float) -> None:
     async def scenario(ring: Ring) -> None:

@@ -108,7 +108,9 @@ def test_a_name_can_live_again_and_a_living_one_not_twice() -> None:
         with pytest.raises(Bug):
             world.process("p")
         first.kill()
-        assert world.process("p") is not first
+        second = world.process("p")
+        assert second is not first
+        assert second.uuid() != first.uuid(), "and does not say again what it said before"
 
 
 def test_a_process_can_be_killed_before_each_of_its_steps() -> None:

@@ -33,6 +33,7 @@ class Batchlog:
         self._cluster = node.cluster
         self._loop = node.cluster.world.loop
         self._timer: asyncio.TimerHandle | None = None
+        self._replaying: set[int] = set()
         if node.replica.batches:
             self.wake()
 
@@ -115,17 +116,20 @@ class Batchlog:
         batches = self._node.replica.batches
         for number, batch in list(batches.items()):
             age_s = self.now_s() - batch.written_s
-            if age_s > 2 * self._cluster.settings.write_timeout_s:
+            if number in self._replaying or age_s <= 2 * self._cluster.settings.write_timeout_s:
+                continue
+            if age_s >= batch.gc_grace_s:
+                self._cluster.world.history.note(self._node.name, "drops a logged batch", ("age_s", round(age_s)))
                 del batches[number]
-                if age_s >= batch.gc_grace_s:
-                    self._cluster.world.history.note(self._node.name, "drops a logged batch", ("age_s", round(age_s)))
-                else:
-                    self._replay(batch)
+            else:
+                self._replay(number, batch)
         if batches:
             self.wake()
 
-    def _replay(self, batch: LoggedBatch) -> None:
+    def _replay(self, number: int, batch: LoggedBatch) -> None:
+        """It stays in the log until every replica has it or a hint for it is kept."""
         node = self._node
+        self._replaying.add(number)
         for mutation in batch.mutations:
             node.cluster.world.history.note(node.name, "replays of a logged batch", mutation)
             up, down = node.coordinator.split(self._cluster.topology.replicas(mutation.token))
@@ -138,6 +142,12 @@ class Batchlog:
             self._loop.call_later(
                 self._cluster.settings.write_timeout_s, node.coordinator.hint_the_silent, answers, up, mutation
             )
+
+        self._loop.call_later(self._cluster.settings.write_timeout_s, self._replayed, number)
+
+    def _replayed(self, number: int) -> None:
+        self._replaying.discard(number)
+        self._node.replica.batches.pop(number, None)
 
     def now_s(self) -> float:
         """The clock by which a batch ages."""

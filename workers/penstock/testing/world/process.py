@@ -41,13 +41,14 @@ class State(Enum):
 class Process:
     """One process of the world. Made by `World.process`."""
 
-    def __init__(self, world: World, name: str, data_centre: str, *, booted_s: float) -> None:
+    def __init__(self, world: World, name: str, data_centre: str, *, booted_s: float, life: int) -> None:
         self.world = world
         self.name = name
         self.data_centre = data_centre
         self.state = State.RUNNING
         self.clock = Clock(world.loop.time, booted_s=booted_s)
-        self.chance = world.chance(f"process {name}")
+        self.chance = world.chance(f"process {name}, life {life}")
+        """A stream of its own in each life: who begins again must not draw the same uuids again."""
         self.gate: Callable[[events.Handle], bool] | None = None
         self.steps = 0
         self.context = contextvars.copy_context()

@@ -46,6 +46,7 @@ class World:
         self.history = History(self.loop.time)
         self.network = Network(self.loop, self.history, self.chance("network"), weather or Weather())
         self.processes: dict[str, Process] = {}
+        self._lives: dict[str, int] = {}
         self._dead: list[Process] = []
         self._failures: list[BaseException] = []
         self._failed: list[asyncio.Task[Any]] = []
@@ -59,8 +60,9 @@ class World:
         before = self.processes.get(name)
         if before is not None and before.state is not State.DEAD:
             raise Bug("two processes of one name", name=name)
+        life = self._lives[name] = self._lives.get(name, 0) + 1
         booted_s = round(self.chance(f"boot {name}").uniform(1_000, 1_000_000), 3)
-        process = Process(self, name, data_centre, booted_s=booted_s)
+        process = Process(self, name, data_centre, booted_s=booted_s, life=life)
         self.processes[name] = process
         return process
 
