@@ -17,6 +17,7 @@ _REMEDY = (
 
 try:
     import cassandra.cluster as driver
+    from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
     raise Surroundings("the Cassandra driver's libev reactor is not there", remedy=_REMEDY, said=error) from None
@@ -77,4 +78,14 @@ def require_libev(cluster: object) -> None:
         raise Surroundings("the Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
 
 
-__all__ = ["PenstockConnection", "driver", "keep_logs_to_a_line", "require_libev"]
+def let_reactor_end() -> None:
+    """After the last connection of the process: the driver's timer repeats for ever and would keep its thread.
+
+    A reactor belongs to its own thread, so a callback on it stops the timer. A later connection starts it again.
+    """
+    reactor = libevreactor._global_loop
+    if reactor is not None and not reactor._live_conns:
+        PenstockConnection.create_timer(0, reactor._loop_timer.stop)
+
+
+__all__ = ["PenstockConnection", "driver", "keep_logs_to_a_line", "let_reactor_end", "require_libev"]

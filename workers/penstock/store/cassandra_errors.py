@@ -177,7 +177,7 @@ def too_large(said: str, statement: About) -> TooLarge:
         )
     return TooLarge(
         "the write is larger than the server takes",
-        remedy="send less at once: half of commitlog_segment_size is the server's bound",
+        remedy="send less at once: commitlog_segment_size and native_transport_max_message_size bound it",
         table=table_of(statement),
         said=said,
     )

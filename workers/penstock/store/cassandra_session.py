@@ -21,7 +21,13 @@ from cassandra.protocol import PrepareMessage
 from cassandra.query import PreparedStatement, SimpleStatement
 
 from penstock.errors import Bug
-from penstock.store.cassandra_driver import PenstockConnection, driver, keep_logs_to_a_line, require_libev
+from penstock.store.cassandra_driver import (
+    PenstockConnection,
+    driver,
+    keep_logs_to_a_line,
+    let_reactor_end,
+    require_libev,
+)
 from penstock.store.cassandra_handover import Handover
 from penstock.store.cassandra_routing import HomePolicy
 from penstock.store.cassandra_settings import ConnectionSettings
@@ -146,6 +152,7 @@ class Session:
             return
         self._closed = True
         await _in_thread(self._loop, self.cluster.shutdown)
+        let_reactor_end()
 
 
 async def open_session(settings: ConnectionSettings, keyspace: str | None) -> Session:
