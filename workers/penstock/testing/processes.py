@@ -32,13 +32,17 @@ class Identity:
 
     @classmethod
     def of(cls, pid: int) -> Identity | None:
-        """Who runs under this id now, if anybody; a zombie is nobody."""
+        """Who runs under this id now, if anybody; a zombie is nobody, once the last of its threads has ended.
+
+        The threads of a killed process end one by one, and until the last has, its ports are taken.
+        """
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return None
         fields = stat.rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+        state, threads, started = fields[0], int(fields[17]), int(fields[19])
+        return None if state in "ZX" and threads <= 1 else cls(pid, started)
 
     def alive(self) -> bool:
         """Whether this very process still runs."""
