@@ -27,13 +27,19 @@ def test_everything_that_can_be_told_is_taken() -> None:
     }
     points = (("c1", 9042), ("c2", 9043), ("::1", 9044), ("fe80::1", 9042), ("10.0.0.1", 9042))
     wanted = ConnectionSettings(
-        tuple(Address(*point) for point in points), "dc1", "penstock", " with spaces ", TlsSettings(), "queues", "main"
+        tuple(Address(*point) for point in points),
+        "dc1",
+        "penstock",
+        " with spaces ",
+        TlsSettings(),
+        "queues",
+        "main",
     )
     assert wanted == read_settings(told)
 
 
 def test_what_is_empty_counts_as_not_told() -> None:
-    empty = {name: "" for name in ("DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "SSL_CA")}
+    empty = dict.fromkeys(("DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "SSL_CA"), "")
     assert read_settings(WHERE) == read_settings({**WHERE, **empty})
 
 

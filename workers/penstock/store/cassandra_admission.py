@@ -36,12 +36,14 @@ class Admission:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, size))
         try:
-            await asyncio.wait_for(turn, within_s)
-        except TimeoutError:
-            return False
-        except asyncio.CancelledError:
+            async with asyncio.timeout(within_s):
+                await turn
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # Let in and called away in one turn of the loop: the place is given back.
             if turn.done() and not turn.cancelled():
                 self.leave(size)
+            if isinstance(error, TimeoutError):
+                return False
             raise
         return True
 

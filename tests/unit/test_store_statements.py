@@ -1,0 +1,304 @@
+"""What can not be built: each rule of the design that a table or a statement could break, as a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from penstock.errors import Bug
+from penstock.store.shapes import ShapeBroken, insert_shape
+from penstock.store.statements import (
+    TTL_S_MAX,
+    Batch,
+    BatchIf,
+    Bound,
+    Condition,
+    Delete,
+    Insert,
+    InsertIfAbsent,
+    Operator,
+    Scan,
+    Select,
+    Slice,
+    StatementBroken,
+    Update,
+    UpdateIf,
+    attempt_bearers,
+    is_,
+    partition_of,
+)
+from penstock.store.table import Column, Table, TableBroken, Written
+from penstock.store.types import Type
+
+LWT = Written.LWT
+P, C, D = Column("p", Type.INT), Column("c", Type.INT), Column("d", Type.INT)
+V, S = Column("v", Type.TEXT), Column("s", Type.TEXT, static=True)
+ATTEMPT = Column("attempt", Type.UUID, LWT)
+PLAIN = Table("plain", "", (P,), (C, D), (V, S, Column("n", Type.INT)))
+LANES = Table(
+    "lanes",
+    "",
+    (P,),
+    (C,),
+    (Column("lock", Type.UUID, LWT), Column("n", Type.INT, LWT), ATTEMPT),
+    rows=LWT,
+    attempt="attempt",
+)
+OTHER_LANES = LANES.named("other_lanes")
+MIXED = Table(
+    "mixed",
+    "",
+    (P,),
+    (C,),
+    (V, Column("n", Type.INT, LWT), Column("h", Type.INT, LWT, static=True), ATTEMPT),
+    attempt="attempt",
+)
+HEADS = Table(
+    "heads",
+    "",
+    (P,),
+    (C,),
+    (
+        Column("h", Type.INT, LWT, static=True),
+        Column("n", Type.INT, LWT),
+        Column("attempt", Type.UUID, LWT, static=True),
+    ),
+    rows=LWT,
+    attempt="attempt",
+)
+
+ROW = {"p": 1, "c": 1, "d": 1}
+LANE = {"p": 1, "c": 1}
+ME = uuid4()
+AT = 1_000_000
+UP_TO_5 = Slice("c", upper=Bound(5, inclusive=True))
+
+
+def _update_if(table: Table = LANES, p: int = 1, attempt: object = ME) -> UpdateIf:
+    return UpdateIf(table, {"p": p, "c": 1}, {"n": 1}, is_("n", None), attempt=attempt)  # type: ignore[arg-type]
+
+
+# fmt: off
+BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
+    # R3: cells are written plainly or by LWT, never both.
+    "a plain insert of an LWT column": (
+        lambda: Insert(MIXED, {**LANE, "n": 1}, timestamp_us=AT),
+        ShapeBroken,
+        "LWT alone",
+    ),
+    "a plain update of an LWT column": (
+        lambda: Update(MIXED, LANE, {"n": 1}, timestamp_us=AT),
+        ShapeBroken,
+        "LWT alone",
+    ),
+    "a plain insert where rows are made by LWT": (
+        lambda: Insert(LANES, LANE, timestamp_us=AT),
+        ShapeBroken,
+        "not made plainly",
+    ),
+    "an LWT insert where rows are made plainly": (
+        lambda: InsertIfAbsent(MIXED, LANE, attempt=ME),
+        ShapeBroken,
+        "not made by LWT",
+    ),
+    "an LWT of a plain column": (
+        lambda: UpdateIf(MIXED, LANE, {"v": "x"}, is_("n", None), attempt=ME),
+        ShapeBroken,
+        "plain write alone",
+    ),
+    "an LWT on a condition of a plain column": (
+        lambda: UpdateIf(MIXED, LANE, {"n": 1}, is_("v", "x"), attempt=ME),
+        ShapeBroken,
+        "plain write alone",
+    ),
+    "an attempt that the caller writes": (
+        lambda: UpdateIf(LANES, LANE, {"attempt": ME}, is_("n", 1), attempt=ME),
+        ShapeBroken,
+        "written by the store",
+    ),
+    "an attempt that the caller inserts": (
+        lambda: InsertIfAbsent(LANES, {**LANE, "attempt": ME}, attempt=ME),
+        ShapeBroken,
+        "written by the store",
+    ),
+    "an LWT of static cells without a place for its attempt": (
+        lambda: UpdateIf(MIXED, {"p": 1}, {"h": 1}, is_("h", None), attempt=ME),
+        ShapeBroken,
+        "static attempt column",
+    ),
+    "a plain delete of LWT cells without their write time": (
+        lambda: Delete(LANES, LANE, timestamp_us=AT),
+        StatementBroken,
+        "above its write time",
+    ),
+    "a plain delete at the write time of LWT cells": (
+        lambda: Delete(LANES, LANE, timestamp_us=AT, above_lwt_us=AT),
+        StatementBroken,
+        "above its write time",
+    ),
+    "a conditional batch of two attempts": (
+        lambda: BatchIf([_update_if(), _update_if(attempt=uuid4())]),
+        StatementBroken,
+        "one attempt",
+    ),
+    "a conditional batch of two partitions": (
+        lambda: BatchIf([_update_if(), _update_if(p=2)]),
+        StatementBroken,
+        "one partition",
+    ),
+    "a conditional batch of two tables": (
+        lambda: BatchIf([_update_if(), _update_if(OTHER_LANES)]),
+        StatementBroken,
+        "one table",
+    ),
+    "a conditional batch without a condition": (
+        lambda: BatchIf([UpdateIf(LANES, LANE, {"n": 1}, attempt=ME)]),
+        StatementBroken,
+        "without a condition",
+    ),
+    "null compared by order": (
+        lambda: Condition("n", Operator.BELOW, None),
+        StatementBroken,
+        "null can not be compared",
+    ),
+    # R4: plain writes carry their own timestamp, and live as long as Cassandra can keep them.
+    "a write without a timestamp": (lambda: Insert(PLAIN, ROW, timestamp_us=0), StatementBroken, "own timestamp"),
+    "an update before all time": (
+        lambda: Update(PLAIN, ROW, {"v": "x"}, timestamp_us=-1),
+        StatementBroken,
+        "own timestamp",
+    ),
+    "a delete without a timestamp": (lambda: Delete(PLAIN, ROW, timestamp_us=0), StatementBroken, "own timestamp"),
+    "a life of no time": (lambda: Insert(PLAIN, ROW, timestamp_us=AT, ttl_s=0), StatementBroken, "time to live"),
+    "a life that is too long": (
+        lambda: Update(PLAIN, ROW, {"v": ""}, timestamp_us=AT, ttl_s=TTL_S_MAX + 1),
+        StatementBroken,
+        "time to live",
+    ),
+    # R8: reads that decide are of one partition; scans find keys.
+    "a read of no partition": (lambda: Select(PLAIN, {}), ShapeBroken, "one partition"),
+    "a read that skips a clustering column": (
+        lambda: Select(PLAIN, {"p": 1, "d": 1}),
+        ShapeBroken,
+        "prefix of the key",
+    ),
+    "a scan for more than keys": (lambda: Scan(PLAIN, ["p", "v"]), ShapeBroken, "nothing else"),
+    "a scan without the whole partition key": (lambda: Scan(PLAIN, ["c"]), ShapeBroken, "whole partition key"),
+    # Slices, keys and columns.
+    "a slice without a bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "without a bound"),
+    "a slice of a later column": (
+        lambda: Select(PLAIN, {"p": 1}, within=Slice("d", Bound(1, inclusive=True))),
+        ShapeBroken,
+        "next clustering column",
+    ),
+    "a slice below a key that is whole": (
+        lambda: Select(PLAIN, ROW, within=Slice("d", Bound(1, inclusive=True))),
+        ShapeBroken,
+        "next clustering column",
+    ),
+    "a limit of nothing": (lambda: Select(PLAIN, {"p": 1}, limit=0), StatementBroken, "at least one"),
+    "the write time of a key": (lambda: Select(PLAIN, {"p": 1}, write_times_of=["c"]), ShapeBroken, "no write time"),
+    "a column that is not there": (lambda: Select(PLAIN, {"p": 1}, ["nothing"]), ShapeBroken, "no such column"),
+    "an insert of half a key": (
+        lambda: Insert(PLAIN, {"p": 1, "c": 1, "v": "x"}, timestamp_us=AT),
+        ShapeBroken,
+        "whole key",
+    ),
+    "an update of half a key": (
+        lambda: Update(PLAIN, {"p": 1, "c": 1}, {"v": "x"}, timestamp_us=AT),
+        ShapeBroken,
+        "whole key",
+    ),
+    "an update of the key": (lambda: Update(PLAIN, ROW, {"c": 2}, timestamp_us=AT), ShapeBroken, "can not be set"),
+    "an update of nothing": (lambda: Update(PLAIN, ROW, {}, timestamp_us=AT), ShapeBroken, "sets nothing"),
+    "a delete of no partition": (lambda: Delete(PLAIN, {}, timestamp_us=AT), ShapeBroken, "whole partition key"),
+    "null in a key": (lambda: Insert(PLAIN, {**ROW, "c": None}, timestamp_us=AT), ShapeBroken, "never null"),
+    "text where a number belongs": (
+        lambda: Insert(PLAIN, {**ROW, "n": "1"}, timestamp_us=AT),
+        ShapeBroken,
+        "wrong type",
+    ),
+    "truth where a number belongs": (
+        lambda: Insert(PLAIN, {**ROW, "n": True}, timestamp_us=AT),
+        ShapeBroken,
+        "wrong type",
+    ),
+    "an empty batch": (lambda: Batch([]), StatementBroken, "from one to ten thousand"),
+    "a batch without an end": (
+        lambda: Batch([Insert(PLAIN, ROW, timestamp_us=AT)] * 10_001),
+        StatementBroken,
+        "ten thousand",
+    ),
+    # Tables.
+    "a table without a key": (lambda: Table("t", "", ()), TableBroken, "partition key"),
+    "two columns of one name": (lambda: Table("t", "", (P,), (P,)), TableBroken, "one name"),
+    "a name in capitals": (lambda: Table("T", "", (P,)), TableBroken, "lower case"),
+    "a static key": (lambda: Table("t", "", (S,)), TableBroken, "can not be static"),
+    "static without clustering": (lambda: Table("t", "", (P,), (), (S,)), TableBroken, "needs a clustering key"),
+    "gc_grace below a day": (lambda: Table("t", "", (P,), gc_grace_s=3600), TableBroken, "R4"),
+    "LWT columns without an attempt": (
+        lambda: Table("t", "", (P,), (), (Column("n", Type.INT, LWT),)),
+        TableBroken,
+        "R3",
+    ),
+    "an attempt that is not LWT's": (
+        lambda: Table("t", "", (P,), (), (Column("a", Type.UUID),), rows=LWT, attempt="a"),
+        TableBroken,
+        "R3",
+    ),
+    "an attempt where nothing is LWT": (
+        lambda: Table("t", "", (P,), (), (Column("a", Type.UUID),), attempt="a"),
+        TableBroken,
+        "nothing is written by LWT",
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("build", "error", "words"), BROKEN.values(), ids=BROKEN)
+def test_what_breaks_a_rule_can_not_be_built(build: Callable[[], object], error: type[Bug], words: str) -> None:
+    with pytest.raises(error, match=words):
+        build()
+
+
+def test_the_same_kind_of_statement_has_the_same_shape() -> None:
+    first = Insert(PLAIN, {**ROW, "v": "a"}, timestamp_us=AT)
+    second = Insert(PLAIN, {**ROW, "v": "b"}, timestamp_us=AT + 1)
+    assert first.shape is second.shape
+    assert first.shape is insert_shape(PLAIN, ("p", "c", "d", "v"), False)
+
+
+def test_statements_are_equal_by_value() -> None:
+    assert Insert(PLAIN, ROW, timestamp_us=AT) == Insert(PLAIN, dict(ROW), timestamp_us=AT)
+    assert Insert(PLAIN, ROW, timestamp_us=AT) != Insert(PLAIN, ROW, timestamp_us=AT + 1)
+    assert 1 == len({Insert(PLAIN, ROW, timestamp_us=AT), Insert(PLAIN, ROW, timestamp_us=AT)})
+
+
+def test_the_partition_is_found_in_whatever_order_the_key_is_named() -> None:
+    assert (7,) == partition_of(Insert(PLAIN, {"d": 1, "c": 2, "p": 7}, timestamp_us=AT))
+    assert (7,) == partition_of(Update(PLAIN, {"c": 2, "d": 1, "p": 7}, {"v": "x"}, timestamp_us=AT))
+
+
+def test_a_delete_of_lwt_cells_above_their_write_time_can_be_built() -> None:
+    assert AT + 1 == Delete(LANES, LANE, timestamp_us=AT + 1, above_lwt_us=AT).timestamp_us
+
+
+def _set(c: int, ttl_s: int | None = None, *, table: Table = LANES) -> UpdateIf:
+    return UpdateIf(table, {"p": 1, "c": c}, {"n": 1}, is_("n", None), attempt=ME, ttl_s=ttl_s)
+
+
+def test_one_statement_of_each_row_bears_the_attempt() -> None:
+    assert (True, False, True) == attempt_bearers(BatchIf([_set(1), _set(1), _set(2)]))
+
+
+def test_the_attempt_lives_as_long_as_the_longest_of_what_was_written() -> None:
+    assert (False, True, False) == attempt_bearers(BatchIf([_set(1, 5), _set(1), _set(1, 9)]))
+    assert (False, True) == attempt_bearers(BatchIf([_set(1, 5), _set(1, 9)]))
+
+
+def test_a_static_attempt_is_written_once_a_partition() -> None:
+    head = UpdateIf(HEADS, {"p": 1}, {"h": 1}, is_("h", None), attempt=ME)
+    assert (True, False, False) == attempt_bearers(BatchIf([head, _set(1, table=HEADS), _set(2, table=HEADS)]))
+    assert (True,) == attempt_bearers(head)
