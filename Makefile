@@ -45,7 +45,7 @@ mutants: $(READY) ## ten deliberate breakages for each protocol: every one has t
 	@$(PY) -m dev.mutants
 
 simulate: $(READY) ## many seeds of the simulation: make simulate SEEDS=1000
-	@$(PY) -m dev.simulate --seeds $(or $(SEEDS),1000)
+	@$(PY) -m dev.simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 bench-%: $(READY) ## measure: make bench-store writes bench/results/store.json
 	@$(PY) -m bench.run $*
