@@ -94,7 +94,9 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
         names = "mismatch" in said or "not valid for" in said
         return Surroundings(
             "the server's certificate names another host" if names else "the server's certificate is not trusted",
-            remedy="name the host as its certificate does" if names else "set SSL_CA to the authority that signed it",
+            remedy="give it one with the address in its SAN, since nodes are known by address"
+            if names
+            else "set SSL_CA to the authority that signed it",
             at=_points(settings),
         )
     if isinstance(cause, ssl.SSLError) or "SSL" in said:

@@ -1,0 +1,361 @@
+"""The store on a real server: what it says of bad surroundings and of what is too large, how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from penstock.errors import Bug, PenstockError, Refused, Surroundings
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_driver import PenstockConnection
+from penstock.store.cassandra_errors import NotAllowed, TooLarge
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.cql import create_keyspace_cql, create_table_cql
+from penstock.store.statements import Batch, Insert, Select
+from penstock.store.store import Overloaded, Unknown
+from penstock.store.table import Column, Keyspace, Table
+from penstock.store.types import Type
+from penstock.testing.cassandra import Cassandra, certificates
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import free_port, wait_until
+
+KEYSPACE = "penstock_store"
+KEY = (Column("p", Type.TEXT),)
+TABLE = Table(
+    "store_on_cassandra", "what these tests write", KEY, (Column("c", Type.INT),), (Column("v", Type.BLOB),)
+)
+GROWN = Table(TABLE.name, TABLE.purpose, KEY, TABLE.clustering, (*TABLE.columns, Column("w", Type.INT)))
+
+
+@pytest.fixture(scope="module")
+def told(cassandra: Serving) -> dict[str, str]:
+    """How to reach a server that has the table."""
+    environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
+
+    async def prepare() -> None:
+        store = await CassandraStore.connect(read_settings(environment), must_exist=False)
+        await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, 1),))))
+        await store.cql(create_table_cql(KEYSPACE, TABLE))
+        await store.close()
+
+    asyncio.run(prepare())
+    return environment
+
+
+@asynccontextmanager
+async def opened(told: dict[str, str]) -> AsyncIterator[CassandraStore]:
+    """A store that is closed in the end."""
+    store = await CassandraStore.connect(read_settings(told))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def using(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> Any:
+    """Run something on a store of its own."""
+
+    async def run() -> Any:
+        async with opened(told) as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def insert(p: str, value: bytes, c: int = 1) -> Insert:
+    return Insert(TABLE, {"p": p, "c": c, "v": value}, timestamp_us=time.time_ns() // 1000)
+
+
+def why_not(told: dict[str, str]) -> str:
+    """The one line with which a connection is refused."""
+    with pytest.raises(Surroundings) as caught:
+        using(told, lambda _store: asyncio.sleep(0))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_nobody_listens(told: dict[str, str]) -> None:
+    point = f"127.0.0.1:{free_port()}"
+    wanted = f"nobody listens at the contact points (at={point}); start Cassandra, or mend CONTACT_POINTS"
+    assert wanted == why_not({**told, "CONTACT_POINTS": point})
+
+
+def test_a_contact_point_has_no_address(told: dict[str, str]) -> None:
+    assert why_not({**told, "CONTACT_POINTS": "cassandra.invalid"}).startswith("no contact point has an address")
+
+
+def test_one_contact_point_that_answers_is_enough(told: dict[str, str]) -> None:
+    points = f"127.0.0.1:{free_port()},{told['CONTACT_POINTS']}"
+    assert [] == using({**told, "CONTACT_POINTS": points}, lambda store: store.read(Select(TABLE, {"p": "none"})))
+
+
+def test_a_wrong_password_and_none(told: dict[str, str]) -> None:
+    assert why_not({**told, "PASSWORD": "wrong"}).startswith("Cassandra does not take this user and password")
+    assert why_not({**told, "USERNAME": "", "PASSWORD": ""}).startswith("Cassandra wants a password")
+
+
+def test_a_wrong_data_centre_is_refused_and_told_those_that_exist(told: dict[str, str]) -> None:
+    line = why_not({**told, "DATA_CENTER": "elsewhere"})
+    assert line.startswith("no node is in the data centre of this connection (data_center=elsewhere, ")
+    assert line.endswith(f"set DATA_CENTER to one of {told['DATA_CENTER']}")
+
+
+def test_the_only_data_centre_need_not_be_named(told: dict[str, str]) -> None:
+    async def home(store: CassandraStore) -> str:
+        return store.data_center
+
+    assert told["DATA_CENTER"] == using({**told, "DATA_CENTER": ""}, home)
+
+
+def test_another_cluster_answers(told: dict[str, str]) -> None:
+    assert why_not({**told, "CLUSTER_NAME": "theirs"}).startswith("another cluster answers at the contact points")
+
+
+def test_a_keyspace_is_not_there(told: dict[str, str]) -> None:
+    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("there is no such keyspace")
+
+
+def test_tls_where_the_server_has_none(told: dict[str, str]) -> None:
+    assert why_not({**told, "USE_SSL": "true"}).startswith("the server does not speak TLS as asked")
+
+
+def test_no_traceback_of_the_driver_reaches_the_logs(told: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    why_not({**told, "CONTACT_POINTS": f"127.0.0.1:{free_port()}"})
+    why_not({**told, "PASSWORD": "wrong"})
+    assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
+
+
+@pytest.fixture(scope="module")
+def tls_told() -> Iterator[dict[str, str]]:
+    """A server with certificates that name its address, and that asks for its clients'."""
+    with Cassandra.start(tls=certificates(["ip:127.0.0.1"]), require_client_auth=True) as server:
+        yield {**server.environment(), "KEYSPACE": "system"}
+
+
+def test_tls_with_both_sides_certified(tls_told: dict[str, str]) -> None:
+    async def version(store: CassandraStore) -> str:
+        ((found,),) = await store.cql("SELECT release_version FROM system.local")
+        return str(found)
+
+    assert using(tls_told, version)
+
+
+def test_tls_with_an_authority_that_did_not_sign(tls_told: dict[str, str]) -> None:
+    other = certificates(["dns:other.example"]).client().ca
+    assert why_not({**tls_told, "SSL_CA": str(other)}).startswith("the server's certificate is not trusted")
+
+
+@contextmanager
+def forwarded(point: str, *, to: str) -> Iterator[None]:
+    """One address stands in for another, byte for byte."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(*_host_and_port(to))
+        await asyncio.gather(copy(reader, there_writer), copy(there_reader, writer), return_exceptions=True)
+
+    async def serve() -> None:
+        async with await asyncio.start_server(answer, *_host_and_port(point)):
+            ready.set()
+            await asyncio.to_thread(ended.wait)
+
+    ready, ended = threading.Event(), threading.Event()
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _host_and_port(point: str) -> tuple[str, int]:
+    host, _, port = point.rpartition(":")
+    return host, int(port)
+
+
+def test_tls_with_a_name_that_the_certificate_does_not_have(tls_told: dict[str, str]) -> None:
+    by_name = tls_told["CONTACT_POINTS"].replace("127.0.0.1", "127.0.0.9")
+    with forwarded(by_name, to=tls_told["CONTACT_POINTS"]):
+        line = why_not({**tls_told, "CONTACT_POINTS": by_name})
+    assert line.startswith("the server's certificate names another host")
+
+
+def test_tls_without_the_client_s_own_certificate(tls_told: dict[str, str]) -> None:
+    why_not({**tls_told, "SSL_CERT": "", "SSL_KEY": ""})
+
+
+def test_no_tls_where_the_server_wants_it(tls_told: dict[str, str]) -> None:
+    assert "USE_SSL" in why_not({**tls_told, "USE_SSL": "false"})
+
+
+def refusal(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> PenstockError:
+    with pytest.raises(PenstockError) as caught:
+        using(told, work)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_batch_of_several_partitions_that_is_too_large_is_refused_at_once(told: dict[str, str]) -> None:
+    parts = [insert(f"too large {number}", bytes(30_000)) for number in range(4)]
+    found = refusal(told, lambda store: store.write(Batch(parts)))
+    assert TooLarge is type(found)
+    assert "one partition a batch" in str(found)
+
+
+def test_a_batch_of_one_partition_may_be_larger(told: dict[str, str]) -> None:
+    parts = [insert("large", bytes(30_000), c) for c in range(10)]
+    using(told, lambda store: store.write(Batch(parts)))
+
+
+@pytest.mark.parametrize("size", [15_900_000, 16_770_000, 17_000_000, 40_000_000])
+def test_a_write_that_is_too_large_is_refused_and_the_connection_lives_on(told: dict[str, str], size: int) -> None:
+    async def work(store: CassandraStore) -> None:
+        with pytest.raises(TooLarge):
+            await store.write(insert("huge", bytes(size)))
+        await store.write(insert("small", b"v"))
+
+    using(told, work)
+
+
+def test_a_table_that_is_not_there_is_told_with_its_remedy(told: dict[str, str]) -> None:
+    nowhere = TABLE.named("not_there")
+    found = refusal(told, lambda store: store.read(Select(nowhere, {"p": "x"})))
+    assert Surroundings is type(found)
+    assert "`penstock apply`" in str(found)
+
+
+def test_a_life_beyond_what_the_server_can_hold_is_refused(told: dict[str, str]) -> None:
+    far = Insert(TABLE, {"p": "x", "c": 1}, timestamp_us=1, ttl_s=600_000_000)
+    assert Refused is type(refusal(told, lambda store: store.write(far)))
+
+
+def test_a_role_without_a_right_is_told_so(told: dict[str, str], cassandra: Serving) -> None:
+    role = f"reader_{uuid4().hex[:8]}"
+    cassandra.cql(f"CREATE ROLE {role} WITH PASSWORD = 'r' AND LOGIN = true")
+    cassandra.cql(f"GRANT SELECT ON KEYSPACE {KEYSPACE} TO {role}")
+    as_reader = {**told, "USERNAME": role, "PASSWORD": "r"}
+    assert [] == using(as_reader, lambda store: store.read(Select(TABLE, {"p": "none"})))
+    assert NotAllowed is type(refusal(as_reader, lambda store: store.write(insert("x", b""))))
+
+
+def test_the_reactor_is_libev_and_ours(told: dict[str, str]) -> None:
+    async def reactor(store: CassandraStore) -> object:
+        return store._session.cluster.connection_class
+
+    assert PenstockConnection is using(told, reactor)
+
+
+def test_closing_ends_every_thread(told: dict[str, str]) -> None:
+    before = set(threading.enumerate())
+    using(told, lambda store: store.write(insert("x", b"")))
+    assert wait_until(lambda: set(threading.enumerate()) <= before, timeout_s=5)
+
+
+def test_what_is_in_flight_at_the_end_is_unknown_and_what_comes_later_is_a_mistake(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> None:
+        await store.write(insert("x", b""))
+        in_flight = [asyncio.create_task(store.attempt(insert("x", bytes(1_000_000)), 5)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        ends = await asyncio.gather(*in_flight, return_exceptions=True)
+        assert {Unknown} >= {type(end) for end in ends if isinstance(end, BaseException)}
+        with pytest.raises(Bug, match="after it was closed"):
+            await store.write(insert("x", b""))
+
+    using(told, work)
+
+
+def test_a_store_is_not_shared_with_a_child_process(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> int:
+        await store.write(insert("x", b""))
+        child = os.fork()
+        if child == 0:
+            try:
+                store._session.require_usable()
+            except Bug as error:
+                os._exit(7 if "another process" in str(error) else 8)
+            os._exit(0)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        await store.write(insert("x", b"parent goes on"))
+        return os.waitstatus_to_exitcode(status)
+
+    assert 7 == using(told, work)
+
+
+def test_a_changed_schema_is_met_without_an_error_and_new_columns_are_used(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> None:
+        await store.write(insert("grown", b"old"))
+        assert [("grown", 1, b"old")] == [tuple(row) for row in await store.read(Select(TABLE, {"p": "grown"}))]
+        await store.cql(f"ALTER TABLE {KEYSPACE}.{TABLE.name} ADD IF NOT EXISTS w int")
+        await store.write(insert("grown", b"same shape"))
+        assert [("grown", 1, b"same shape")] == [
+            tuple(row) for row in await store.read(Select(TABLE, {"p": "grown"}))
+        ]
+        values = {"p": "grown", "c": 2, "w": 5}
+        await store.write(Insert(GROWN, values, timestamp_us=time.time_ns() // 1000))
+        assert [(1, None), (2, 5)] == [
+            tuple(row) for row in await store.read(Select(GROWN, {"p": "grown"}, ("c", "w")))
+        ]
+
+    using(told, work)
+
+
+def test_a_shape_is_prepared_once_however_many_come_at_once(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> int:
+        prepared = []
+        real = store._session.prepare
+
+        async def counted(text: str, within_s: float) -> Any:
+            prepared.append(text)
+            return await real(text, within_s)
+
+        store._session.prepare = counted  # type: ignore[method-assign]
+        await asyncio.gather(*(store.write(insert(f"at once {number}", b"")) for number in range(50)))
+        return len(prepared)
+
+    assert 1 == using(told, work)
+
+
+def test_more_at_once_than_may_be_in_flight_wait_in_turn_and_all_end_well(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> int:
+        store._admission._requests_max = 8
+        await asyncio.gather(*(store.write(insert(f"many {number}", b"v")) for number in range(500)))
+        (metrics,) = [each for each in store.metrics if each.kind == "insert"]
+        assert (0, 0) == (store._admission.requests, store._admission.bytes)
+        assert {} == metrics.errors
+        return metrics.count
+
+    assert 500 == using(told, work)
+
+
+def test_an_attempt_without_time_left_is_turned_away_unsent(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> None:
+        await store.write(insert("x", b""))
+        with pytest.raises(Overloaded):
+            await store.attempt(insert("x", b""), 0.0)
+
+    using(told, work)
+
+
+def test_a_select_is_whole_however_many_rows_there_are(told: dict[str, str]) -> None:
+    async def work(store: CassandraStore) -> int:
+        for start in range(0, 12_000, 2_000):
+            await store.write(Batch([insert("long", b"v", c) for c in range(start, start + 2_000)]))
+        return len(await store.read(Select(TABLE, {"p": "long"}, ("c",))))
+
+    assert 12_000 == using(told, work)
