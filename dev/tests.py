@@ -24,7 +24,7 @@ BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/simulation", "tests/conformance")
 SERVERS = ("tests/conformance", "tests/cluster", "tests/golden")
 COLD_BUILDS = (
-    ("Cassandra", ("penstock.testing.cassandra", "fetch")),
+    ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build")),
 )
 

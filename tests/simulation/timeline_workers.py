@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from penstock.engines.contract import Ack, Delivery, Message, Settled
 from penstock.engines.decide_lease import LeaseTerms
 from penstock.engines.host import Host
+from penstock.engines.lane import Lane
 from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.lane_rows import lane_key, make_lanes
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_bytes
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.errors import PenstockError
-from penstock.store.positions import Positions
+from penstock.store.positions import Positions, moment_us_of
 from penstock.store.simulated import SimulatedStore
 from penstock.testing.world import Process
 from tests.simulation.timeline_puts import SECOND, SETTINGS, Queue
@@ -28,6 +29,10 @@ WORKED = replace(
 )
 
 
+LAST_COPIES_US = 40 * SECOND
+"""What failed last may wait as long as this for its last delivery."""
+
+
 @dataclass
 class Seen:
     """What all consumers of a scenario met."""
@@ -35,6 +40,8 @@ class Seen:
     deliveries: list[tuple[str, Delivery]] = field(default_factory=list)
     acked: Counter[str] = field(default_factory=Counter)
     """How often a settle of a message was answered with done."""
+    tried: set[str] = field(default_factory=set)
+    """Messages whose settling was asked for; the answer may not have come, or not been known."""
     early: list[str] = field(default_factory=list)
 
     def times(self, message_id: str) -> int:
@@ -102,6 +109,7 @@ class Consumer:
                         self.seen.early.append(each.message_id)
                 if found:
                     await asyncio.sleep(work_s)
+                    self.seen.tried |= {each.message_id for each in found}
                     self.note(found, await engine.settle([Ack(each.receipt) for each in found]))
             except PenstockError:
                 await asyncio.sleep(0.2)
@@ -129,18 +137,35 @@ async def put_many(queue: Queue, name: str, count: int, *, every_s: float = 0.05
         await asyncio.sleep(every_s)
 
 
-async def until_all_acked(queue: Queue, seen: Seen, *, within_s: float) -> None:
-    """Wait until every acknowledged put is settled; a scenario that never gets there fails here."""
+async def until_all_settled(queue: Queue, seen: Seen, *, within_s: float) -> None:
+    """Wait until every lane has passed all that was put; a scenario that never gets there fails here."""
     deadline_s = queue.world.now_s() + within_s
-    while set(queue.acknowledged) - {each for each, count in seen.acked.items() if count}:
+    client = queue.client(f"observer-{queue.world.now_s()}")
+    calm_us = client.process.clock.wall_us()
+    until_us = max([calm_us, *map(due_of, queue.acknowledged)]) + LAST_COPIES_US
+    names = [(each.number, shard) for each in queue.settings.generations for shard in range(each.shards)]
+    while names:
         if queue.world.now_s() > deadline_s:
             missing = set(queue.acknowledged) - {each for each, count in seen.acked.items() if count}
-            raise AssertionError(f"not settled within {within_s} s: {len(missing)} of {len(queue.acknowledged)}")
-        await asyncio.sleep(0.5)
+            raise AssertionError(f"not settled within {within_s} s: lanes {names}, {len(missing)} without an answer")
+        await asyncio.sleep(1)
+        generation, shard = names[-1]
+        key = lane_key(queue.settings, generation, shard)
+        lane = Lane(client.host, queue.settings.tables.lanes, key, queue.settings.lease)
+        seen_lane = await client.process.start(lane.look())
+        if seen_lane is not None and moment_us_of(seen_lane.last) > until_us:
+            names.pop()
+
+
+def due_of(message_id: str) -> int:
+    """The moment for which a message was stamped first."""
+    return moment_us_of(Place.from_bytes(id_bytes(message_id)).row.due)
 
 
 def check_seen(queue: Queue, seen: Seen) -> None:
-    """What holds of every run: all is settled, once, and nothing came early."""
+    """What holds of every run: all was delivered and settled, no receipt beside another honoured, nothing early."""
     assert [] == seen.early
     assert {} == {each: count for each, count in seen.acked.items() if count > 1}
-    assert set() == set(queue.acknowledged) - {each for each, count in seen.acked.items() if count}
+    delivered = {each.message_id for _, each in seen.deliveries}
+    assert set() == set(queue.acknowledged) - delivered, "acknowledged, and never delivered"
+    assert set() == set(queue.acknowledged) - seen.tried, "passed, and never settled"
