@@ -78,6 +78,17 @@ def test_attack_A13_a_put_is_not_acknowledged_before_its_index_row_is_durable() 
     simulate(scenario)
 
 
+def test_attack_A13_a_put_whose_index_row_can_not_be_written_is_not_acknowledged() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("producer")
+        hold(client, "parts", asyncio.Event())
+        due_us = client.process.clock.wall_us() + 30 * SECOND
+        assert await client.process.start(queue.put(client, Message(b"m", due_us=due_us))) is None
+        assert isinstance(queue.failed[0], Unknown)
+
+    simulate(scenario)
+
+
 def test_attack_A13_when_the_retention_is_raised_the_index_row_is_written_again() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")

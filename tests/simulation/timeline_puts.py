@@ -175,7 +175,7 @@ class Reader:
         settings = self.queue.settings
         for generation in settings.generations:
             for day in range(self.began_us // DAY_US, now_us // DAY_US + 1):
-                key = {"queue": QUEUE, "generation": generation.number, "day": day}
+                key: dict[str, Any] = {"queue": QUEUE, "generation": generation.number, "day": day}
                 rows = await self.store.read(Select(settings.tables.parts, key, ("part", "sub")))
                 found |= {(generation.number, row.part, row.sub) for row in rows}
             first_open = (now_us - 2 * SKEW) // settings.part_us

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engines import packed
 from penstock.engines.packed import PackedRun, RowBroken, directory, open_row, pack, unpack
 
 GOLDEN = bytes.fromhex(
@@ -105,3 +106,9 @@ def test_a_later_version_is_refused_with_what_to_do() -> None:
     cell[0] = 2
     with pytest.raises(RowBroken, match="another version"):
         unpack(bytes(cell))
+
+
+@given(st.binary(max_size=900), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_one_message_alone_is_packed_to_the_same_bytes_as_among_columns(payload: bytes, due: int, put: int) -> None:
+    run = PackedRun(due_us=[due], put_us=[put], payload=[payload])
+    assert packed._sealed(1, packed._body(packed._columns(run))) == pack(run)

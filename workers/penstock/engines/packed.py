@@ -31,6 +31,8 @@ _CHECKED = 8
 _ENTRY = struct.Struct("<HHII")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct("<q")
+_START = struct.Struct("<BBH")
+_SINGLE = struct.Struct("<IHHIIHHIIHHIIqqii")
 _PLAIN, _LZ4 = 0, 1
 _CONSTANT, _NUMBERS, _BYTES, _ROW = 1, 2, 3, 4
 _DUE, _PUT, _ATTEMPT, _PAYLOAD, _ATTRIBUTES, _GROUP, _ID, _REPLACES = range(1, 9)
@@ -62,6 +64,33 @@ def pack(run: PackedRun) -> bytes:
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
         raise SpecError("a row holds from 1 to 65,535 messages", messages=count)
+    return _sealed(count, _single_body(run) if _is_single(run) else _body(_columns(run)))
+
+
+def _is_single(run: PackedRun) -> bool:
+    """Whether it is one message and nothing else: what is due later is alone in its row, so there are many of these."""
+    return (
+        len(run.payload) == 1
+        and run.attempt is None
+        and run.attributes is None
+        and run.group is None
+        and run.message_id is None
+        and run.replaces is None
+    )
+
+
+def _single_body(run: PackedRun) -> bytes:
+    """The same bytes as `_body` makes of it, at once."""
+    payload = run.payload[0]
+    length = len(payload)
+    start = _SINGLE.pack(
+        *(3, _DUE, _CONSTANT, 40, 8, _PUT, _CONSTANT, 48, 8, _PAYLOAD, _BYTES, 56, 8 + length),
+        *(run.due_us[0], run.put_us[0], 0, length),
+    )
+    return start + payload + bytes(-length % 8)
+
+
+def _columns(run: PackedRun) -> list[tuple[int, int, bytes]]:
     columns = [_numbers(_DUE, run.due_us), _numbers(_PUT, run.put_us), _bytes(_PAYLOAD, run.payload)]
     if run.attempt is not None:
         columns.append(_numbers(_ATTEMPT, run.attempt))
@@ -70,11 +99,14 @@ def pack(run: PackedRun) -> bytes:
             columns.append(_bytes(column, values))
     if run.replaces is not None:
         columns.append((_REPLACES, _ROW, run.replaces))
-    body = _body(columns)
+    return columns
+
+
+def _sealed(count: int, body: bytes) -> bytes:
     compression, stored = _compressed(body)
-    start = struct.pack("<BBH", VERSION, compression, count)
-    checked = struct.pack("<I", len(body)) + stored
-    return start + struct.pack("<I", zlib.crc32(checked, zlib.crc32(start))) + checked
+    start = _START.pack(VERSION, compression, count)
+    checked = _COUNT.pack(len(body)) + stored
+    return start + _COUNT.pack(zlib.crc32(checked, zlib.crc32(start))) + checked
 
 
 def unpack(cell: bytes) -> PackedRun:

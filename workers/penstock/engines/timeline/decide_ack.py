@@ -81,6 +81,31 @@ def judge(row: Sent, answer: Answer, *, current: Known, now_us: int, give_up_us:
     return Fate.RESTAMP
 
 
+def all_acknowledged(rows: Sequence[tuple[int, int, Known]], *, sent_us: int, now_us: int, skew_us: int) -> bool:
+    """Whether durable rows, each told by its generation, due moment and knowledge, are all acknowledged: the usual
+    case, decided at once. A generation owns one stretch of time, so the first and the last row speak for the rest."""
+    generation, _, known = rows[0]
+    if any(row[0] != generation or row[2] is not known for row in rows):
+        return False
+    ends = min(rows, key=_due_us), max(rows, key=_due_us)
+    return all(
+        Fate.ACKNOWLEDGED
+        is judge(
+            Sent(generation, due_us, sent_us, known),
+            Answer.DURABLE,
+            current=known,
+            now_us=now_us,
+            give_up_us=now_us,
+            skew_us=skew_us,
+        )
+        for _, due_us, _ in ends
+    )
+
+
+def _due_us(row: tuple[int, int, Known]) -> int:
+    return row[1]
+
+
 def may_twin(generation: int, due_us: int, *, current: Known, now_us: int) -> bool:
     """Whether a twin due at that moment may be written to the generation of what it replaces."""
     return current.holds(now_us) and current.owner_of(due_us) == generation

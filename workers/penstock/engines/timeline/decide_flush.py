@@ -10,7 +10,7 @@ in the order in which they were put, unless their due moments say otherwise; eve
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, Protocol
@@ -59,11 +59,11 @@ class Letter:
     group: bytes | None
     call: Any
     index: int
+    size: int = field(init=False)
+    """Its bytes in a row."""
 
-    @property
-    def size(self) -> int:
-        """Its bytes in a row."""
-        return len(self.payload) + len(self.attributes)
+    def __post_init__(self) -> None:
+        self.size = len(self.payload) + len(self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,13 @@ class FlushTerms:
 
 def generation_at(generations: Iterable[Written], due_us: int) -> Written:
     """The generation that a due moment belongs to: the latest that has begun by then."""
-    begun = [generation for generation in generations if generation.from_us <= due_us]
-    if not begun:
+    latest = None
+    for generation in generations:
+        if generation.from_us <= due_us and (latest is None or generation.number > latest.number):
+            latest = generation
+    if latest is None:
         raise Bug("no generation of a queue has begun", due_us=due_us)
-    return max(begun, key=lambda generation: generation.number)
+    return latest
 
 
 def shard_of_group(group: bytes, shards: int) -> int:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from penstock.errors import SpecError
@@ -76,6 +77,32 @@ class Place:
 def id_text(message_id: bytes) -> str:
     """A message id as people and programs pass it on."""
     return base64.b32encode(message_id).decode().rstrip("=").lower()
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
+
+
+def _letters(five: bytes) -> str:
+    """Five bytes are eight letters, which are four pairs."""
+    bits = int.from_bytes(five, "big")
+    return _PAIRS[bits >> 30] + _PAIRS[bits >> 20 & 1023] + _PAIRS[bits >> 10 & 1023] + _PAIRS[bits & 1023]
+
+
+_letters_again = lru_cache(65_536)(_letters)
+"""For what many rows have in common: generation, shard, sub, and the slow parts of a due id."""
+
+
+def row_text(row: RowPlace) -> str:
+    """The 40 letters with which the ids of a row's messages begin: as `id_text`, many times as fast."""
+    stored = _PLACE.pack(_TIMELINE, row.generation, row.shard, row.sub, row.due.bytes, 0)
+    return (
+        _letters_again(stored[:5])
+        + _letters_again(stored[5:10])
+        + _letters(stored[10:15])
+        + _letters_again(stored[15:20])
+        + _letters(stored[20:25])
+    )
 
 
 def id_bytes(text: str) -> bytes:

@@ -119,7 +119,8 @@ class Producer:
         ):
             self._wait_plain(call, [message.payload for message in messages])
         else:
-            self._wait_letters([self.letter(message, call, index) for index, message in enumerate(messages)])
+            now_us = self.sender.host.now_us()
+            self._wait_letters([self._letter(message, call, index, now_us) for index, message in enumerate(messages)])
         self._pump_soon()
         try:
             return await call.future
@@ -143,14 +144,14 @@ class Producer:
             else:
                 self._groups.join(letter.group, letter)
 
-    def letter(self, message: Message, call: Call, index: int) -> Letter:
+    def _letter(self, message: Message, call: Call, index: int, now_us: int) -> Letter:
         """A message as it waits, checked: what can not be kept is refused before anything is written."""
         settings = self.sender.settings
         due_us = message.due_us
         if due_us is None and settings.delay_us:
-            due_us = self.sender.host.now_us() + settings.delay_us
-        if due_us is not None:
-            self.check_keepable(due_us)
+            due_us = now_us + settings.delay_us
+        if due_us is not None and due_us > now_us:
+            self.check_keepable(due_us, now_us)
         group = None if message.group is None else message.group.encode()
         letter = Letter(message.payload, due_us, attribute_bytes(message.attributes), group, call, index)
         if letter.size > self._bytes_max:
@@ -159,14 +160,14 @@ class Producer:
 
     def check(self, message: Message) -> None:
         """Refuse what could not be kept, before anything is written."""
-        self.letter(message, Call(self._create_future(), 1), 0)
+        self._letter(message, Call(self._create_future(), 1), 0, self.sender.host.now_us())
 
-    def check_keepable(self, due_us: int) -> None:
+    def check_keepable(self, due_us: int, now_us: int) -> None:
         """Refuse what the store can not keep until it is due, and then as long as the queue says."""
         host = self.sender.host
         ttl_s_of(
             due_us,
-            now_us=host.now_us(),
+            now_us=now_us,
             retention_us=self.sender.settings.retention_us,
             last_expiry_s=host.last_expiry_s,
         )
@@ -320,16 +321,9 @@ class Producer:
         rows = []
         for plan in plans:
             letters = plan.letters
-            run = PackedRun(
-                due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
-                put_us=[now_us] * len(letters),
-                payload=[letter.payload for letter in letters],
-                attributes=_column([letter.attributes for letter in letters]),
-                group=_column([letter.group or b"" for letter in letters]),
-            )
-            size = sum(letter.size for letter in letters)
+            size = letters[0].size if len(letters) == 1 else sum(letter.size for letter in letters)
             place = self.sender.place_row(plan.generation, plan.shard, plan.due_us, now_us=now_us, size_bytes=size)
-            rows.append(self.sender.stamp(run, place, now_us=now_us, owners=letters))
+            rows.append(self.sender.stamp(_run_of(letters, now_us), place, now_us=now_us, owners=letters))
         return rows
 
     # ---- flights
@@ -412,6 +406,20 @@ def _fail_letters(row: StampedRow, error: PenstockError) -> None:
 
 def _unforeseen(error: BaseException) -> PenstockError:
     return Unknown("a flush was broken off", error=repr(error))
+
+
+def _run_of(letters: Sequence[Letter], now_us: int) -> PackedRun:
+    """What is stored of letters that share a row; most often it is one."""
+    if len(letters) == 1 and not letters[0].attributes and letters[0].group is None:
+        due_us = letters[0].due_us
+        return PackedRun([now_us if due_us is None else due_us], [now_us], [letters[0].payload])
+    return PackedRun(
+        due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
+        put_us=[now_us] * len(letters),
+        payload=[letter.payload for letter in letters],
+        attributes=_column([letter.attributes for letter in letters]),
+        group=_column([letter.group or b"" for letter in letters]),
+    )
 
 
 def _column(values: Sequence[bytes]) -> Sequence[bytes] | None:

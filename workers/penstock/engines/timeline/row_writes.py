@@ -13,10 +13,10 @@ from penstock.engines.packed import PackedRun, pack
 from penstock.engines.timeline.layout import (
     SECOND_US,
     TTL_S_MAX,
-    Place,
     RowPlace,
     day_of,
     id_text,
+    row_text,
 )
 from penstock.engines.timeline.own_parts import Count, IndexKey
 from penstock.engines.timeline.settings import TimelineSettings
@@ -37,7 +37,9 @@ _SUFFIXES = tuple(_suffix(index) for index in range(_SUFFIX_INDEXES))
 
 def ids_of(row: RowPlace, count: int) -> list[str]:
     """The ids of the messages of a row, in order. All share their beginning, so this costs little."""
-    start = id_text(Place(row, 0).to_bytes())[:_ROW_TEXT]
+    start = row_text(row)
+    if count == 1:
+        return [start + _SUFFIXES[0]]
     suffixes = _SUFFIXES if count <= _SUFFIX_INDEXES else [_suffix(index) for index in range(count)]
     return [start + suffix for suffix in suffixes[:count]]
 

@@ -18,10 +18,19 @@ from typing import Any
 
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun
-from penstock.engines.timeline.decide_ack import Answer, Fate, Known, Sent, judge, may_twin, with_tail
+from penstock.engines.timeline.decide_ack import (
+    Answer,
+    Fate,
+    Known,
+    Sent,
+    all_acknowledged,
+    judge,
+    may_twin,
+    with_tail,
+)
 from penstock.engines.timeline.decide_flush import generation_at, shard_of_group, share_writes
 from penstock.engines.timeline.decide_lag import Lag
-from penstock.engines.timeline.layout import SECOND_US, Place, RowPlace
+from penstock.engines.timeline.layout import LATER_SUBS_FROM, SECOND_US, Place, RowPlace
 from penstock.engines.timeline.own_parts import Count, IndexKey, OwnParts
 from penstock.engines.timeline.row_writes import (
     StampedRow,
@@ -228,6 +237,15 @@ class Sender:
             flight.give_up_all(error)
             return
         self.lag.write_took(answered_us - now_us, answered_us)
+        if not any(answers) and all_acknowledged(
+            [(row.place.generation, row.due_us, row.known) for row in rows],
+            sent_us=now_us,
+            now_us=answered_us,
+            skew_us=self.settings.skew_us,
+        ):
+            for place in places:
+                flight.fates[place] = Fate.ACKNOWLEDGED
+            return
         for place, row, answer in zip(places, rows, answers, strict=True):
             self._judge(flight, place, row, answer, answered_us)
 
@@ -345,14 +363,15 @@ class Sender:
 
     # ---- counts
 
-    def _count(self, row: StampedRow) -> None:
-        self.parts.acknowledged(
-            row.place.generation,
-            row.part,
-            later=row.place.lies_later,
-            messages=len(row.run),
-            size_bytes=len(row.cell),
-        )
+    def _count(self, rows: Sequence[StampedRow]) -> None:
+        totals: dict[tuple[int, int, bool], list[int]] = {}
+        for row in rows:
+            key = (row.place.generation, row.part, row.place.sub >= LATER_SUBS_FROM)
+            total = totals.setdefault(key, [0, 0])
+            total[0] += len(row.run.payload)
+            total[1] += len(row.cell)
+        for (generation, part, later), (messages, size_bytes) in totals.items():
+            self.parts.acknowledged(generation, part, later=later, messages=messages, size_bytes=size_bytes)
         if self._counting is None and not self._closing:
             self._counting = self._task(self._write_counts_later())
 
@@ -413,6 +432,8 @@ class _Flight:
 
     def begin(self, now_us: int, skew_us: int) -> None:
         """A place that may have been passed already is not written to: its twin is."""
+        if min(row.due_us for row in self.rows) - skew_us > now_us:
+            return
         for place, row in enumerate(self.rows):
             row.sent_us = min(row.sent_us, now_us)
             if not _sent(row).promise(skew_us).still_holds(now_us):
@@ -423,15 +444,19 @@ class _Flight:
         """Whether the fate of a row is open."""
         return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
 
-    def tell(self, count: Callable[[StampedRow], None]) -> None:
+    def tell(self, count: Callable[[Sequence[StampedRow]], None]) -> None:
         """Tell what is acknowledged: each row at once, or all when the last is."""
         if self.joint and self.goes_on:
             return
+        told = []
         for place, fate in enumerate(self.fates):
             if fate is Fate.ACKNOWLEDGED and not self._told[place]:
                 self._told[place] = True
-                count(self.rows[place])
-                self._acknowledged(self.rows[place])
+                told.append(self.rows[place])
+        if told:
+            count(told)
+        for row in told:
+            self._acknowledged(row)
 
     def give_up(self, place: int, error: PenstockError) -> None:
         """The fate of this row will not be known; what was never in doubt keeps its own error."""
