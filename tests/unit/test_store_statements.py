@@ -80,7 +80,6 @@ def _update_if(table: Table = LANES, p: int = 1, attempt: object = ME) -> Update
     return UpdateIf(table, {"p": p, "c": 1}, {"n": 1}, is_("n", None), attempt=attempt)  # type: ignore[arg-type]
 
 
-# fmt: off
 BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     # R3: cells are written plainly or by LWT, never both.
     "a plain insert of an LWT column": (
@@ -254,7 +253,6 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         "nothing is written by LWT",
     ),
 }
-# fmt: on
 
 
 @pytest.mark.parametrize(("build", "error", "words"), BROKEN.values(), ids=BROKEN)
