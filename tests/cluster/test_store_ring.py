@@ -1,6 +1,6 @@
 """The store on a ring of three, one node of which is killed, stopped or cut off while clients write.
 
-Nothing that was acknowledged at LOCAL_QUORUM is lost, no write fails that could be sent again, no lock has two owners,
+Nothing acknowledged at LOCAL_QUORUM is lost, no write fails that could be sent again, no lock has two owners,
 and the longest time without an acknowledgement is told.
 """
 
