@@ -68,7 +68,7 @@ def pack(run: PackedRun) -> bytes:
 
 
 def _is_single(run: PackedRun) -> bool:
-    """Whether it is one message and nothing else: what is due later is alone in its row, so there are many of these."""
+    """Whether it is one message and nothing else: what is due later is alone in its row, and there are many such."""
     return (
         len(run.payload) == 1
         and run.attempt is None

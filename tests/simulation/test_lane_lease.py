@@ -1,0 +1,107 @@
+"""The lease of a lane against the simulated store: what an owner of before can and can not do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.engines.contract import Ack, Message, Settled
+from penstock.engines.decide_lease import Touched
+from penstock.engines.lane import Lane
+from penstock.engines.record import Piece
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.store.positions import first_at, position_order
+from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
+from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+
+
+def lane_of(queue: Queue, client: Client) -> Lane:
+    """The first lane of the queue, for one process."""
+    return Lane(client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
+
+
+def test_attack_D6_a_touch_of_an_earlier_tenure_moves_nothing_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        early, late = queue.client("early"), queue.client("late")
+        first, second = lane_of(queue, early), lane_of(queue, late)
+        seen = await early.process.start(first.look())
+        assert seen is not None
+        tenure = await early.process.start(first.take(seen))
+        assert tenure is not None
+        await asyncio.sleep(12)
+        free = await late.process.start(second.look())
+        assert free is not None and free.lock is None
+        owner = await late.process.start(second.take(free))
+        assert owner is not None and owner.epoch == tenure.epoch + 1
+        moved = first_at(late.process.clock.wall_us())
+        touched, owner, _ = await late.process.start(second.touch(owner, last=moved, reach=moved, progress=1))
+        assert Touched.RENEWED is touched
+        old = first_at(1_000_000)
+        touched, _, _ = await early.process.start(first.touch(tenure, last=old, reach=old, progress=9))
+        assert touched in (Touched.TOO_LATE, Touched.LOST)
+        now = await late.process.start(second.look())
+        assert now is not None
+        assert (owner.lock, position_order(moved)) == (now.lock, position_order(now.last))
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        owner, other = queue.client("owner"), queue.client("other")
+        mine, theirs = lane_of(queue, owner), lane_of(queue, other)
+        seen = await owner.process.start(mine.look())
+        assert seen is not None
+        tenure = await owner.process.start(mine.take(seen))
+        assert tenure is not None
+        assert await other.process.start(theirs.stop(tenure.epoch))
+        stopped = await other.process.start(theirs.look())
+        assert stopped is not None and stopped.lock == tenure.lock
+        assert await other.process.start(theirs.take(stopped)) is None
+        here = first_at(owner.process.clock.wall_us())
+        touched, _, _ = await owner.process.start(mine.touch(tenure, last=here, reach=here, progress=1))
+        assert Touched.STOPPED is touched
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_attack_D4_a_settle_acknowledged_after_the_lease_is_not_confirmed() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"one")))
+        consumer = Consumer(queue, "worker", Seen())
+
+        async def settle_late() -> list[Settled]:
+            engine = await consumer.open()
+            found = await engine.receive(5, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+            assert 1 == len(found)
+            held = next(each for each in engine.lanes.held.values() if each.books.in_flight)
+            write = held.source.write_record
+
+            async def slow(pieces: Sequence[Piece[Any]]) -> None:
+                await write(pieces)
+                over = held.lane.terms.promise(consumer.process.clock.wall_us() - 60 * SECOND)
+                held.tenure = replace(held.tenure, promise=over)
+
+            held.source.write_record = slow  # type: ignore[method-assign]
+            return await engine.settle([Ack(found[0].receipt)])
+
+        assert [Settled.UNKNOWN] == await consumer.process.start(settle_late())
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_a_lane_that_was_never_made_is_not_made_by_a_taking() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("early")
+        lane = lane_of(queue, client)
+        assert await client.process.start(lane.look()) is None
+        assert not await client.process.start(lane.stop(0))
+        assert await client.process.start(lane.look()) is None
+
+    simulate(scenario, settings=WORKED)
