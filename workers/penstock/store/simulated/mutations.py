@@ -22,7 +22,7 @@ from penstock.store.simulated.cells import (
     live_cell,
     tombstone_cell,
 )
-from penstock.store.simulated.keys import order_key, partition_key, token_of
+from penstock.store.simulated.keys import clustering_orders, order_key, partition_key, token_of
 from penstock.store.simulated.partition import EVERYTHING, Span, Update
 from penstock.store.simulated.rows import Row, merge_rows
 from penstock.store.statements import (
@@ -76,6 +76,7 @@ class _Plan(NamedTuple):
     cells: tuple[_Setting, ...]
     statics: tuple[_Setting, ...]
     attempt_is_static: bool
+    orders: tuple[Callable[[Any], Any], ...]
 
 
 @lru_cache(SHAPES_REMEMBERED)
@@ -92,6 +93,7 @@ def _plan(shape: InsertShape | UpdateShape) -> _Plan:
         tuple(setting for setting in settings if setting.name not in table.static_names),
         tuple(setting for setting in settings if setting.name in table.static_names),
         table.attempt in table.static_names,
+        clustering_orders(table),
     )
 
 
@@ -149,7 +151,12 @@ def _restamped_row(row: Row, timestamp_us: int) -> Row:
 
 def _gathered(parts: Iterable[Part]) -> list[Mutation]:
     mutations: dict[bytes, Mutation] = {}
+    same: Part | None = None
     for part in parts:
+        if same is not None and part.table is same.table and part.values == same.values:
+            merge_into(same.update, part.update)
+            continue
+        same = part
         key = partition_key(part.table, part.values)
         mutation = mutations.get(key)
         if mutation is None:
@@ -158,6 +165,7 @@ def _gathered(parts: Iterable[Part]) -> list[Mutation]:
         for known in mutation.parts:
             if known.table is part.table or known.table.name == part.table.name:
                 merge_into(known.update, part.update)
+                same = known
                 break
         else:
             mutation.parts.append(part)
@@ -208,11 +216,12 @@ def _written(
     update = Update()
     if statics:
         update.static = Row((), None, None, statics)
-    clustering = tuple([values[place] for place in plan.clustering])
-    if clustering or not table.clustering:
+    if plan.clustering or not table.clustering:
         marker = _cell(b"", None, timestamp_us, now_s, lasts_s) if marks else None
         if marker is not None or cells:
-            update.rows[order_key(table, clustering)] = Row(clustering, marker, None, cells)
+            clustering = tuple([values[place] for place in plan.clustering])
+            key = tuple([order(value) for order, value in zip(plan.orders, clustering, strict=True)])
+            update.rows[key] = Row(clustering, marker, None, cells)
     return update
 
 

@@ -48,6 +48,15 @@ class Update:
     ranges: dict[Span, Deletion] = field(default_factory=dict)
     static: Row | None = None
     rows: dict[OrderKey, Row] = field(default_factory=dict)
+    _end_s: tuple[int | None] | None = None
+
+    def earliest_end_s(self) -> int | None:
+        """A second before which no cell of it can be purged; reckoned once for all replicas, when it is applied."""
+        if self._end_s is None:
+            rows = self.rows.values() if self.static is None else (*self.rows.values(), self.static)
+            ends = [end_s for row in rows if (end_s := oldest_end_s(row)) is not None]
+            self._end_s = (min(ends) if ends else None,)
+        return self._end_s[0]
 
     @property
     def is_empty(self) -> bool:
@@ -101,6 +110,9 @@ class Partition:
             self._delete_range(span, deletion)
         if update.static is not None:
             self._write_static(update.static)
+        end_s = update.earliest_end_s()
+        if end_s is not None:
+            self._note_end(end_s)
         for key, row in update.rows.items():
             self._write_row(key, row)
 
@@ -139,24 +151,24 @@ class Partition:
             static = shadowed(static, self.deletion.timestamp_us)
         if not static.is_empty:
             self.static = static if self.static is None else merge_rows(self.static, static)
-            self._note_row(static)
 
     def _write_row(self, key: OrderKey, row: Row) -> None:
-        covered_us = self._covered_us(key)
-        if covered_us is not None:
-            row = shadowed(row, covered_us)
-            if row.is_empty:
-                return
-        self._note_row(row)
+        if self.deletion is not None or self.ranges:
+            covered_us = self._covered_us(key)
+            if covered_us is not None:
+                row = shadowed(row, covered_us)
+                if row.is_empty:
+                    return
         known = self.rows.get(key)
         if known is not None:
             self.rows[key] = merge_rows(known, row)
             return
         self.rows[key] = row
-        if not self.keys or self.keys[-1] < key:
-            self.keys.append(key)
+        keys = self.keys
+        if not keys or keys[-1] < key:
+            keys.append(key)
         else:
-            insort(self.keys, key)
+            insort(keys, key)
 
     def _covered_us(self, key: OrderKey) -> int | None:
         covered_us = self.deletion.timestamp_us if self.deletion is not None else None
@@ -180,11 +192,6 @@ class Partition:
             bisect = bisect_right if span.upper_inclusive else bisect_left
             last = bisect(self.keys, span.upper, key=lambda key: key[:length])
         return first, max(first, last)
-
-    def _note_row(self, row: Row) -> None:
-        end_s = oldest_end_s(row)
-        if end_s is not None:
-            self._note_end(end_s)
 
     def _note_end(self, end_s: int) -> None:
         if self.oldest_end_s is None or end_s < self.oldest_end_s:

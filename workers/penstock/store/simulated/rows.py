@@ -101,7 +101,7 @@ def purged_row(row: Row, now_s: int, gc_before_s: int) -> Row:
 
 def oldest_end_s(row: Row) -> int | None:
     """A second before which nothing of it can be purged yet; None if nothing of it ever can."""
-    ends = [cell.gone_s - cell.ttl_s for cell in row.cells.values() if cell.kind != LIVE]
+    ends = [cell[2] - cell[5] for cell in row.cells.values() if cell[1]]  # gone_s - ttl_s of what is not live
     if row.marker is not None and row.marker.kind != LIVE:
         ends.append(row.marker.gone_s)
     if row.deletion is not None:

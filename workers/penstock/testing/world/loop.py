@@ -16,7 +16,7 @@ import contextvars
 import gc
 import heapq
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from random import Random
 from typing import Any, NoReturn, Protocol
 
@@ -55,17 +55,31 @@ OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("penstock_p
 
 
 class Delivery:
-    """A message on its way: what the loop needs of a handle, and no more. It is never cancelled."""
+    """A message on its way: what the loop needs of a handle, and no more. It is never cancelled.
 
-    __slots__ = ("_context", "_scheduled", "args", "receive")
+    `cuts` are the links that do not carry anything when it arrives.
+    """
+
+    __slots__ = ("_context", "_scheduled", "args", "cuts", "link", "receive")
     _cancelled = False
 
-    def __init__(self, context: contextvars.Context, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        context: contextvars.Context,
+        receive: Callable[..., object],
+        args: tuple[Any, ...],
+        link: tuple[str, str],
+        cuts: Container[tuple[str, str]],
+    ) -> None:
         self._context = context
         self.receive = receive
         self.args = args
+        self.link = link
+        self.cuts = cuts
 
     def _run(self) -> None:
+        if self.cuts and self.link in self.cuts:
+            return
         self._context.run(self.receive, *self.args)
 
 

@@ -82,13 +82,8 @@ class Network:
                     break
         if self._history.traced:
             self._history.note(source.name, "sends", kind, ("to", target.name))
-        delivery = Delivery(target.context, self._arrive, (source.name, target.name, receive, args))
+        delivery = Delivery(target.context, receive, args, (source.name, target.name), self._cuts)
         self._loop.post(self._loop._now_s + late_s, delivery)
-
-    def _arrive(self, source: str, target: str, receive: Callable[..., object], args: tuple[Any, ...]) -> None:
-        if self._cuts and (source, target) in self._cuts:
-            return
-        receive(*args)
 
     def _latency_s(self, source: Process, target: Process) -> float:
         weather = self.weather
@@ -118,7 +113,7 @@ class Network:
             return
         for source in _names(sources):
             for target in _names(targets):
-                self._cuts -= {(source, target), (target, source)}
+                self._cuts.difference_update({(source, target), (target, source)})
         self._changed("healed", _names(sources), _names(targets))
 
     def slow(self, name: str, seconds: float) -> None:
