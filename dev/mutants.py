@@ -98,10 +98,11 @@ def copy_tree(to: Path) -> None:
             shutil.copy2(source, to / name)
 
 
-def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+def run_tests(tree: Path, tests: Sequence[str], *, servers: bool) -> tuple[int, str]:
     """pytest's exit code and closing lines, in a copy."""
     environment = {**os.environ, "PYTHONPATH": "workers:operator:spark:.", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    which = "servers" if servers else "not servers"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", which, *tests]
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
@@ -122,7 +123,7 @@ def try_mutant(mutant: Mutant) -> Ending:
         if text is None:
             return Ending(mutant, "no longer applies", 0, f"its text is not exactly once in {mutant.file}")
         target.write_text(text)
-        code, closing = run_tests(tree, mutant.found_by)
+        code, closing = run_tests(tree, mutant.found_by, servers=mutant.by == "servers")
     took = time.monotonic() - started
     if code == TESTS_FAILED:
         return Ending(mutant, "found", took)
@@ -131,11 +132,16 @@ def try_mutant(mutant: Mutant) -> Ending:
 
 def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
     """Whether the named tests pass while nothing is broken; else what they find says nothing."""
-    tests = sorted({test for mutant in mutants for test in mutant.found_by})
+    closing = ""
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as temporary:
         copy_tree(Path(temporary))
-        code, closing = run_tests(Path(temporary), tests)
-    return code == 0, closing
+        for servers in (False, True):
+            tests = {test for mutant in mutants if (mutant.by == "servers") is servers for test in mutant.found_by}
+            if tests:
+                code, closing = run_tests(Path(temporary), sorted(tests), servers=servers)
+                if code != 0:
+                    return False, closing
+    return True, closing
 
 
 def main() -> int:

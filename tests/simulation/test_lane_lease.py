@@ -49,6 +49,31 @@ def test_attack_D6_a_touch_of_an_earlier_tenure_moves_nothing_back() -> None:
     simulate(scenario, settings=WORKED)
 
 
+def test_a_touch_that_was_given_up_and_comes_after_later_ones_moves_nothing_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("owner")
+        lane = lane_of(queue, client)
+        seen = await client.process.start(lane.look())
+        assert seen is not None
+        tenure = await client.process.start(lane.take(seen))
+        assert tenure is not None
+        earlier_us = client.process.clock.wall_us()
+        await asyncio.sleep(2)
+        newer = first_at(client.process.clock.wall_us())
+        touched, tenure, _ = await client.process.start(lane.touch(tenure, last=newer, reach=newer, progress=2))
+        assert Touched.RENEWED is touched
+        late = Lane(replace(client.host, now_us=lambda: earlier_us), lane.table, lane.key, lane.terms)
+        as_it_was = replace(tenure, promise=lane.terms.promise(earlier_us))
+        older = first_at(1_000_000)
+        await client.process.start(late.touch(as_it_was, last=older, reach=older, progress=1))
+        now = await client.process.start(lane.look())
+        assert now is not None
+        assert (position_order(newer), 2) == (position_order(now.last), now.progress)
+
+    simulate(scenario, settings=WORKED)
+
+
 def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)

@@ -19,6 +19,8 @@ from penstock.store.table import Table
 from penstock.store.types import Value
 
 TAKE_WITHIN_S = 5.0
+ANSWER_WITHIN_S = 2.0
+"""Longer than a coordinator goes on trying (cas_contention_timeout, 1.8 s): what is looked for after that is over."""
 
 
 class Lane:
@@ -65,7 +67,11 @@ class Lane:
         self, tenure: Tenure, *, last: Value, reach: Value, progress: int
     ) -> tuple[Touched, Tenure, LaneState | None]:
         """Renew the lease and move the position, in one conditional batch; what that meant, and the lane if it was
-        refused."""
+        refused.
+
+        A touch that was given up may still be applied, after later ones: IF touched < its own moment it is refused
+        then, so `last` never goes back.
+        """
         sent_us = self.host.now_us()
         attempt = self.host.uuid()
         moved = {"touched": sent_us, "progress": progress, "last": last, "reach": reach}
@@ -74,6 +80,7 @@ class Lane:
                 self._update(
                     moved,
                     is_("lock", tenure.lock),
+                    below("touched", sent_us),
                     below("stop", tenure.epoch),
                     is_("lent", tenure.lent),
                     is_("purged_before", tenure.purged_before_us),
@@ -82,7 +89,7 @@ class Lane:
                 self._update({"lock": tenure.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
             ]
         )
-        outcome = await self._decide_within_trust(batch, tenure, sent_us)
+        outcome = await self._decide(batch)
         seen = refusal_state(outcome.rows[0], tenure) if outcome is not None and outcome.rows else None
         touched = judge_touch(
             tenure,
@@ -99,7 +106,7 @@ class Lane:
         """Give the lane back, saying that nothing in it is suspect. False if it was not ours any more."""
         final = {"lock": None, "released": tenure.epoch, "last": last, "reach": reach}
         update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
-        outcome = await self._decide_within_trust(update, tenure, self.host.now_us())
+        outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
     async def stop(self, epoch: int) -> bool:
@@ -121,7 +128,7 @@ class Lane:
         """Tell the job what the owner still has in flight in its range."""
         conditions = (is_("lock", tenure.lock), is_("lent", lent))
         update = self._update({"lent_seen": seen}, *conditions, attempt=self.host.uuid())
-        outcome = await self._decide_within_trust(update, tenure, self.host.now_us())
+        outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
     async def purge(self, before_us: int) -> bool:
@@ -130,15 +137,10 @@ class Lane:
         update = self._update({"purged_before": before_us}, conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def _decide_within_trust(
-        self, statement: BatchIf | UpdateIf, tenure: Tenure, sent_us: int
-    ) -> Outcome | None:
-        """None when the end is not known; an answer after the lease's end would be worth nothing anyway."""
-        left_s = tenure.promise.left_us(sent_us) / 1_000_000
+    async def _decide(self, statement: BatchIf | UpdateIf) -> Outcome | None:
+        """None when the end is not known."""
         try:
-            return await self.host.store.decide(
-                statement, within_s=min(max(left_s, 0.1), self.terms.touch_us / 2_000_000)
-            )
+            return await self.host.store.decide(statement, within_s=ANSWER_WITHIN_S)
         except Unavailable:
             return None
 
