@@ -106,7 +106,7 @@ def test_one_key_from_many_processes_makes_one_message_before_and_after_it_was_d
         again = await clients[1].process.start(put_until_it_works(clients[1], *messages))
         assert first == again
         for message in messages:
-            await one_message(queue, reader, message.payload, 3.0)
+            await one_message(queue, reader, message.payload, 5.0)
 
     simulate(scenario, seed)
 

@@ -407,6 +407,20 @@ def test_attack_C3_the_order_of_a_group_survives_a_lag_that_falls() -> None:
     simulate(scenario)
 
 
+def test_finishing_what_another_began_tells_nothing_of_this_producers_writes() -> None:
+    async def scenario(queue: Queue) -> None:
+        first, second = queue.client("first"), queue.client("second")
+        copies = []
+        for each in range(5):
+            place = first.producer.sender.fix_place(0)
+            copies.append((place, Copy(b"%d" % each, bytes([each]) * 27, first.process.clock.wall_us(), 0)))
+        await asyncio.sleep(5)
+        await second.process.start(second.producer.sender.write_copies(copies))
+        assert SETTINGS.safety_lag_us == second.producer.sender.lag.in_use_us(second.process.clock.wall_us())
+
+    simulate(scenario)
+
+
 # ---- D1: copies
 
 

@@ -42,6 +42,8 @@ ROUNDS_MAX = 100
 SCOPE_KEYS_MAX = 10_000
 CLAIM_US_MIN = 100_000
 """What claims are taken to need before the first was seen."""
+CLAIM_US_MAX = SECOND_US
+"""A claim that takes longer costs a twin, not every other message a delay."""
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ class OncePuts:
     def _propose(self, messages: Sequence[Message]) -> dict[tuple[bytes, bytes], _Wanted]:
         """A place for each key, chosen before anything is claimed. A key that comes twice is one message."""
         settings = self._sender.settings
-        extra_us = max(CLAIM_US_MIN, 2 * self._claims.p99_us())
+        extra_us = min(max(CLAIM_US_MIN, 2 * self._claims.p99_us()), CLAIM_US_MAX)
         wanted: dict[tuple[bytes, bytes], _Wanted] = {}
         for message in messages:
             slot, key = _key(message)

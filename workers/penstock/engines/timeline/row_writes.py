@@ -58,6 +58,7 @@ class StampedRow:
     first: RowPlace
     sent_us: int
     known: Any
+    tried: bool = False
     in_doubt: bool = False
     late_is_found: bool = False
     """It can have no twin any more: being durable is enough, repair finds it."""

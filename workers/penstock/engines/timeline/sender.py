@@ -202,14 +202,16 @@ class Sender:
         except PenstockError as error:
             flight.give_up_all(error)
             return
+        sent_us = [row.sent_us for row, fate in flight.pairs() if fate is Fate.RESTAMP and row.tried]
+        if sent_us:  # what was passed before it was tried tells nothing of this producer's writes
+            self.lag.was_too_short(max(sent_us), now_us)
         ready_us = self.ready_us(now_us)
         if flight.joint:
             flight.fates = with_tail([_sent(row) for row in flight.rows], flight.fates, ready_us)
-        for place, (row, fate) in enumerate(zip(flight.rows, flight.fates, strict=True)):
+        for place, (row, fate) in enumerate(flight.pairs()):
             if fate is not Fate.RESTAMP:
                 continue
             if may_twin(row.place.generation, ready_us, current=self.known, now_us=now_us):
-                self.lag.was_too_short(row.sent_us, now_us)
                 flight.rows[place] = self._twin(row, ready_us, now_us)
                 flight.rows[place].in_doubt = row.in_doubt
                 flight.fates[place] = Fate.AGAIN
@@ -229,6 +231,7 @@ class Sender:
             now_us = self.host.now_us()
             for row in rows:
                 row.sent_us = now_us
+                row.tried = True
             answers = await self._send(rows, self._window_s(flight, rows, now_us), now_us)
             answered_us = self.host.now_us()
         except PenstockError as error:  # the clock: nothing may be acknowledged now (rule R1)
@@ -443,6 +446,10 @@ class _Flight:
     def goes_on(self) -> bool:
         """Whether the fate of a row is open."""
         return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
+
+    def pairs(self) -> list[tuple[StampedRow, Fate]]:
+        """Each row and its fate, as they are now."""
+        return list(zip(self.rows, self.fates, strict=True))
 
     def tell(self, count: Callable[[Sequence[StampedRow]], None]) -> None:
         """Tell what is acknowledged: each row at once, or all when the last is."""
