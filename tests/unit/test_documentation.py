@@ -79,3 +79,21 @@ def test_a_living_link_is_not_found(target: str) -> None:
 def test_a_page_that_is_not_listed_is_found() -> None:
     pages = {"docs/README.md": "[a](a.md)", "docs/a.md": "", "docs/b.md": "", "docs/decisions/0002-x.md": ""}
     assert unlisted(pages) == ["docs/b.md"]
+
+
+def mute_points(text: str) -> list[str]:
+    """Rows of the table of weak points that leave a cell empty."""
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    cells = {row: [cell.strip() for cell in row.strip("|").split("|")] for row in rows}
+    return [row for row, each in cells.items() if len(each) != 3 or not all(cell.strip("-—") for cell in each)]
+
+
+def test_every_weak_point_says_how_much_and_what_to_do() -> None:
+    page = read_pages()["docs/weaknesses.md"]
+    assert mute_points(page) == []
+    assert page.count("\n|") > 10
+
+
+@pytest.mark.parametrize("row", ["| slow | - | wait |", "| slow | 9 s | |", "| slow | 9 s |"])
+def test_a_weak_point_that_leaves_something_unsaid_is_found(row: str) -> None:
+    assert mute_points(f"| what | how much | why |\n|---|---|---|\n{row}\n") == [row]
