@@ -1,0 +1,163 @@
+"""A timeline queue on a real Cassandra: put, received and settled by processes of their own, one of them killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.contract import Ack, Cancelled, Message, Settled
+from penstock.engines.host import Host
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.settings import Generation, TimelineSettings
+from penstock.engines.timeline.tables import ALL, shared_tables
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_schema import CassandraSchema
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.cassandra_times import CassandraTimes
+from penstock.store.clocks import Clock
+from penstock.store.positions import Positions
+from penstock.store.schema import ensure
+from penstock.store.table import Keyspace
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+
+KEYSPACE = "penstock_timeline"
+SECOND = 1_000_000
+
+
+def settings_of(queue: uuid.UUID) -> TimelineSettings:
+    """A queue of three lanes."""
+    return TimelineSettings(queue, "emails", shared_tables(), (Generation(1, 3),), receipt_key=b"secret")
+
+
+@asynccontextmanager
+async def opened(told: dict[str, str], queue: uuid.UUID) -> AsyncIterator[TimelineQueue]:
+    """The queue, as one process has it."""
+    store = await CassandraStore.connect(read_settings(told))
+    try:
+        async with Clock(CassandraTimes(store)) as clock:
+            host = Host(
+                "test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
+            )
+            engine = TimelineQueue(host, settings_of(queue), read_us=clock.require())
+            await make_lanes(host, engine.settings, engine.settings.generations[0])
+            try:
+                yield engine
+            finally:
+                await engine.close()
+    finally:
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def told(cassandra: Serving) -> dict[str, str]:
+    """How to reach a server that has the tables."""
+    environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
+
+    async def prepare() -> None:
+        store = await CassandraStore.connect(read_settings(environment), must_exist=False)
+        tables = [table.named(f"timeline_{table.name}") for table in ALL]
+        await ensure(CassandraSchema(store), Keyspace(KEYSPACE, ((store.data_center, 1),)), tables)
+        await store.close()
+
+    asyncio.run(prepare())
+    return environment
+
+
+async def drain(engine: TimelineQueue, *, quiet_s: float = 4.0) -> list[str]:
+    """Receive and settle until nothing comes for a while; the ids, in order."""
+    found: list[str] = []
+    last_s = time.monotonic()
+    while time.monotonic() - last_s < quiet_s:
+        given = await engine.receive(200, wait_us=SECOND)
+        if given:
+            last_s = time.monotonic()
+            found += [each.message_id for each in given]
+            settled = await engine.settle([Ack(each.receipt) for each in given])
+            assert {Settled.DONE} == set(settled)
+    return found
+
+
+def test_what_is_put_is_received_and_settled_once(told: dict[str, str]) -> None:
+    async def work() -> None:
+        async with opened(told, uuid.uuid4()) as engine:
+            ids = await engine.put([Message(b"%d" % number, attributes={"n": str(number)}) for number in range(1500)])
+            assert sorted(ids) == sorted(await drain(engine))
+
+    asyncio.run(work())
+
+
+def test_a_delayed_message_comes_at_its_moment_and_a_cancelled_one_never(told: dict[str, str]) -> None:
+    async def work() -> None:
+        async with opened(told, uuid.uuid4()) as engine:
+            due_us = engine.host.now_us() + 6 * SECOND
+            kept, dropped = await engine.put([Message(b"kept", due_us=due_us), Message(b"dropped", due_us=due_us)])
+            assert Cancelled.CANCELLED is await engine.cancel(dropped)
+            assert [] == await engine.receive(10, wait_us=3 * SECOND)
+            (given,) = await engine.receive(10, wait_us=8 * SECOND)
+            assert (kept, True) == (given.message_id, engine.host.now_us() >= due_us)
+            assert engine.host.now_us() - due_us < 1_500_000
+            assert [Settled.DONE] == await engine.settle([Ack(given.receipt)])
+            assert [] == await engine.receive(10, wait_us=2 * SECOND)
+
+    asyncio.run(work())
+
+
+def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict[str, str], tmp_path: Path) -> None:
+    queue = uuid.uuid4()
+    out = tmp_path / "acked.txt"
+    program = textwrap.dedent(
+        f"""
+        import asyncio, uuid
+        from penstock.engines.contract import Ack, Settled
+        from tests.cluster.test_timeline_on_cassandra import opened
+
+        async def main():
+            async with opened({told!r}, uuid.UUID({str(queue)!r})) as engine:
+                with open({str(out)!r}, "a", buffering=1) as acked:
+                    while True:
+                        given = await engine.receive(20, wait_us=1_000_000)
+                        await asyncio.sleep(0.05)
+                        settled = await engine.settle([Ack(each.receipt) for each in given])
+                        for each, how in zip(given, settled):
+                            if how is Settled.DONE:
+                                print(each.message_id, file=acked)
+
+        asyncio.run(main())
+        """
+    )
+
+    async def put() -> list[str]:
+        async with opened(told, queue) as engine:
+            return [each for _ in range(20) for each in await engine.put([Message(b"x")] * 100)]
+
+    async def rest() -> list[str]:
+        async with opened(told, queue) as engine:
+            return await drain(engine, quiet_s=18.0)
+
+    ids = asyncio.run(put())
+    with subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": "workers:."}) as worker:
+        in_the_middle = wait_until(lambda: out.exists() and len(out.read_text().split()) >= 200, timeout_s=60)
+        assert in_the_middle and worker.poll() is None, "the worker got nowhere"
+        worker.send_signal(signal.SIGKILL)
+    before = out.read_text().split()
+    after = asyncio.run(rest())
+    assert len(before) < len(ids), "it was killed too late to show anything"
+    assert set(ids) == set(before) | set(after)
+    twice = set(before) & set(after)
+    assert set() == twice, json.dumps(sorted(twice)[:5])
