@@ -1,4 +1,4 @@
-"""Run the tests: `python3 -m dev.tests all|fast|long|lint`.
+"""Run the tests: `python3 -m dev.tests all|fast|servers|long|lint`.
 
 `all` needs nothing but this checkout and the programs that the README names. What is slow to build the first time
 (Kubernetes, Cassandra's jars) starts at once, beside the tests that need no server; the rest waits for it.
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/simulation", "tests/conformance")
 SERVERS = ("tests/conformance", "tests/cluster", "tests/golden")
+SERVER_GROUPS = {
+    "Kubernetes": "servers and kubernetes",
+    "rings of Cassandras": "servers and rings and not kubernetes",
+    "single Cassandras": "servers and not rings and not kubernetes",
+}
+"""Tests that share servers run in one process each; two such processes at a time."""
 COLD_BUILDS = (
     ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build")),
@@ -60,16 +67,15 @@ def run(name: str, command: Sequence[str], report: Report) -> None:
     """Run one part, showing what it prints as it prints it, and keep its closing line."""
     say(f"\n== {name}")
     started = time.monotonic()
-    closing = ""
+    said = []
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet_environment()
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             say(line.rstrip("\n"))
-            if line.startswith("=") and " in " in line:
-                closing = line.rstrip("\n")
-    report.parts.append(Part(name, process.returncode, time.monotonic() - started, closing))
+            said.append(line)
+    report.parts.append(Part(name, process.returncode, time.monotonic() - started, closing_of("".join(said))))
 
 
 def quiet_environment() -> dict[str, str]:
@@ -116,8 +122,8 @@ class ColdBuilds:
 
 
 def pytest(*arguments: str) -> list[str]:
-    """pytest of the environment, on both cores, each group of tests that share a server on one of them."""
-    return [str(BIN / "python"), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *arguments]
+    """pytest of the environment."""
+    return [str(BIN / "python"), "-m", "pytest", "-q", *arguments]
 
 
 def existing(paths: Sequence[str]) -> list[str]:
@@ -135,12 +141,39 @@ def lint(report: Report) -> None:
 
 def fast(report: Report) -> None:
     """Unit tests and simulation; no servers."""
-    run("tests without servers", pytest("-m", "not slow and not servers", *existing(FAST)), report)
+    both_cores = ("-n", "2", "-m", "not slow and not servers")
+    run("tests without servers", pytest(*both_cores, *existing(FAST)), report)
 
 
 def servers(report: Report) -> None:
-    """Everything that needs a real server, but what is slow."""
-    run("tests on real servers", pytest("-m", "servers and not slow", *existing(SERVERS)), report)
+    """Everything that needs a real server, but what is slow; what a group prints comes when it has ended."""
+    with ThreadPoolExecutor(2) as pool:
+        for part in pool.map(lambda each: run_quietly(*each), SERVER_GROUPS.items()):
+            report.parts.append(part)
+
+
+def run_quietly(name: str, which: str) -> Part:
+    """Run one group of tests that share servers, and print what it said when it is done."""
+    say(f"\n== tests on {name}: begun")
+    started = time.monotonic()
+    command = pytest("-m", f"{which} and not slow", *existing(SERVERS))
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=quiet_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    say(f"\n== tests on {name}\n{done.stdout.rstrip()}")
+    return Part(f"tests on {name}", done.returncode, time.monotonic() - started, closing_of(done.stdout))
+
+
+def closing_of(output: str) -> str:
+    """The runner's own last word."""
+    lines = [line for line in output.splitlines() if " passed" in line or " failed" in line or " error" in line]
+    return lines[-1] if lines else ""
 
 
 def everything(report: Report) -> None:
@@ -160,12 +193,12 @@ def everything(report: Report) -> None:
 
 def slow(report: Report) -> None:
     """What is too slow for each time."""
-    run("slow tests", pytest("-m", "slow", *existing(FAST + SERVERS)), report)
+    run("slow tests", pytest("-m", "slow", *dict.fromkeys(existing(FAST + SERVERS))), report)
 
 
 def main(arguments: list[str]) -> int:
     """Run what is named."""
-    which = {"all": everything, "fast": fast, "long": slow, "lint": lint}
+    which = {"all": everything, "fast": fast, "servers": servers, "long": slow, "lint": lint}
     if len(arguments) != 1 or arguments[0] not in which:
         say(f"usage: python3 -m dev.tests {'|'.join(which)}", to=sys.stderr)
         return 2

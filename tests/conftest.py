@@ -16,6 +16,8 @@ HERE = Path(__file__).parent
 DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip"]
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
+RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
+RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
 
 HOLDS_HERE: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
@@ -24,14 +26,15 @@ HOLDS_HERE: dict[str, Callable[[], bool]] = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and keep what shares one on one worker."""
+    """Mark what needs a server, and which: tests that share one run in one process (dev/tests.py: SERVER_GROUPS)."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & SERVER_FIXTURES or HERE / "cluster" in item.path.parents:
             item.add_marker("servers")
-        if item.get_closest_marker("servers") and not item.get_closest_marker("xdist_group"):
-            group = "kubernetes" if fixtures & KUBERNETES_FIXTURES else "cassandra"
-            item.add_marker(pytest.mark.xdist_group(group))
+        if fixtures & KUBERNETES_FIXTURES:
+            item.add_marker("kubernetes")
+        if fixtures & RING_FIXTURES or item.path.name in RING_FILES or HERE / "conformance" in item.path.parents:
+            item.add_marker("rings")
 
 
 def undeclared(reason: str) -> str | None:

@@ -33,7 +33,7 @@ KERNEL_SETTINGS = (
 )
 
 pytestmark = [
-    pytest.mark.xdist_group("kubernetes"),
+    pytest.mark.kubernetes,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a node of its own"),
 ]
 
