@@ -30,6 +30,7 @@ from penstock.testing.ports import server_ports
 from penstock.testing.processes import wait_until
 
 _ROOM_MB_PER_NODE = 400
+_ROLES_ARRIVE_S = 20.0
 _ASK_ROLES = "SELECT * FROM system_auth.roles"
 _ASK_HISTORY = "SELECT * FROM system_distributed.parent_repair_history"
 _SCHEMA_VERBS = ("CREATE", "ALTER", "DROP")
@@ -94,7 +95,7 @@ class Ring:
         """Return when every node runs and, as a coordinator, gets an answer from all of them."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
-            node.wait_until_ready(timeout_s=max(1.0, deadline - time.monotonic()))
+            self._wait_until_ready(node, deadline)
         for node in self.nodes:
             while (why := _cannot_reach_all(node)) is not None:
                 if time.monotonic() > deadline:
@@ -105,6 +106,25 @@ class Ring:
                         last=why,
                     )
                 time.sleep(0.1)
+
+    def _wait_until_ready(self, node: Node, deadline: float) -> None:
+        """Roles are read at ONE here, and made while the nodes still find each other: one that missed our superuser
+        would refuse us for ever. So where a node stays unready, others read the roles at ALL, which repairs it."""
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                node.wait_until_ready(timeout_s=max(1.0, min(_ROLES_ARRIVE_S, left_s)))
+            except Unavailable:
+                if left_s <= _ROLES_ARRIVE_S:
+                    raise
+                self._spread_roles()
+            else:
+                return
+
+    def _spread_roles(self) -> None:
+        for node in self.nodes:
+            with suppress(Unavailable, Refused):
+                node.cql(_ASK_ROLES, consistency="ALL")
 
     def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Let what is paused go on, start what is dead, and return when the ring is whole."""
@@ -201,6 +221,25 @@ class HostedRing(Ring):
         if beside not in self._clients:
             self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
         return self._clients[beside]
+
+    def _wait_until_ready(self, node: Node, deadline: float) -> None:
+        """Roles are read at ONE here, and made while the nodes still find each other: one that missed our superuser
+        would refuse us for ever. So where a node stays unready, others read the roles at ALL, which repairs it."""
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                node.wait_until_ready(timeout_s=max(1.0, min(_ROLES_ARRIVE_S, left_s)))
+            except Unavailable:
+                if left_s <= _ROLES_ARRIVE_S:
+                    raise
+                self._spread_roles()
+            else:
+                return
+
+    def _spread_roles(self) -> None:
+        for node in self.nodes:
+            with suppress(Unavailable, Refused):
+                node.cql(_ASK_ROLES, consistency="ALL")
 
     def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Heal all links first; then as any ring."""
