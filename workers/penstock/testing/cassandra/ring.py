@@ -222,25 +222,6 @@ class HostedRing(Ring):
             self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
         return self._clients[beside]
 
-    def _wait_until_ready(self, node: Node, deadline: float) -> None:
-        """Roles are read at ONE here, and made while the nodes still find each other: one that missed our superuser
-        would refuse us for ever. So where a node stays unready, others read the roles at ALL, which repairs it."""
-        while True:
-            left_s = deadline - time.monotonic()
-            try:
-                node.wait_until_ready(timeout_s=max(1.0, min(_ROLES_ARRIVE_S, left_s)))
-            except Unavailable:
-                if left_s <= _ROLES_ARRIVE_S:
-                    raise
-                self._spread_roles()
-            else:
-                return
-
-    def _spread_roles(self) -> None:
-        for node in self.nodes:
-            with suppress(Unavailable, Refused):
-                node.cql(_ASK_ROLES, consistency="ALL")
-
     def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Heal all links first; then as any ring."""
         self.heal()
