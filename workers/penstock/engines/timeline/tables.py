@@ -108,10 +108,10 @@ PASSED = Table(
 )
 LOOKS = Table(
     "looks",
-    "which of repair's looks at a closed part are done",
-    partition=(QUEUE, GENERATION, Column("day", Type.INT)),
-    clustering=(PART, SHARD),
-    columns=(Column("done", Type.INT), Column("looked_us", Type.BIGINT)),
+    "up to which part each of repair's looks was taken",
+    partition=(QUEUE, GENERATION),
+    clustering=(SHARD, Column("look", Type.INT)),
+    columns=(Column("up_to", Type.BIGINT), Column("looked_us", Type.BIGINT)),
     compaction=UNIFIED,
 )
 ONCE = Table(
