@@ -130,3 +130,30 @@ def test_a_lane_that_was_never_made_is_not_made_by_a_taking() -> None:
         assert await client.process.start(lane.look()) is None
 
     simulate(scenario, settings=WORKED)
+
+
+def test_attack_D6_a_retired_lane_is_never_taken_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        early, late = queue.client("early"), queue.client("late")
+        first, second = lane_of(queue, early), lane_of(queue, late)
+        seen = await early.process.start(first.look())
+        assert seen is not None
+        tenure = await early.process.start(first.take(seen))
+        assert tenure is not None
+        end = first_at(early.process.clock.wall_us())
+        assert await early.process.start(first.lend(b"a range", expected=None))
+        assert not await early.process.start(first.retire(tenure, last=end))
+        assert await early.process.start(first.end_loan(b"a range"))
+        assert await early.process.start(first.retire(tenure, last=end))
+        left = await late.process.start(second.look())
+        assert left is not None
+        assert (True, None, position_order(end)) == (left.is_retired, left.lock, position_order(left.last))
+        assert await late.process.start(second.take(left)) is None
+        assert await late.process.start(second.take(seen)) is None
+        touched, _, _ = await early.process.start(first.touch(tenure, last=end, reach=end, progress=1))
+        assert Touched.LOST is touched
+        assert not await early.process.start(first.retire(tenure, last=first_at(1_000_000)))
+        assert left == await late.process.start(second.look())
+
+    simulate(scenario, settings=WORKED)

@@ -15,6 +15,8 @@ from penstock.errors import SpecError
 from penstock.expiry import Promise
 
 SECOND_US = 1_000_000
+RETIRED = -1
+"""The epoch of a lane that is left for good: takes name an epoch, and never this one (attack D6)."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class LaneState:
     purged_before_us: int = 0
     lent_seen: bytes | None = None
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether its generation was left: it holds nothing, and nobody takes it again."""
+        return self.epoch == RETIRED
+
 
 @dataclass(frozen=True)
 class Tenure:
@@ -93,7 +100,7 @@ class Touched(Enum):
 
 def may_take(seen: LaneState) -> bool:
     """Whether a lane is free; the condition of the take says the same."""
-    return seen.lock is None and seen.epoch >= 0
+    return seen.lock is None and seen.epoch > RETIRED
 
 
 def judge_touch(tenure: Tenure, *, applied: bool, known: bool, seen: LaneState | None, now_us: int) -> Touched:

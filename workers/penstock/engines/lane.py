@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.engines.decide_lease import LaneState, LeaseTerms, Tenure, Touched, judge_touch, may_take
+from penstock.engines.decide_lease import (
+    RETIRED,
+    LaneState,
+    LeaseTerms,
+    Tenure,
+    Touched,
+    judge_touch,
+    may_take,
+)
 from penstock.engines.host import Host
 from penstock.errors import Unavailable
 from penstock.store.consistency import Consistency
@@ -106,6 +114,14 @@ class Lane:
         """Give the lane back, saying that nothing in it is suspect. False if it was not ours any more."""
         final = {"lock": None, "released": tenure.epoch, "last": last, "reach": reach}
         update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
+        outcome = await self._decide(update)
+        return outcome is not None and outcome.applied
+
+    async def retire(self, tenure: Tenure, *, last: Value) -> bool:
+        """Leave the lane for good: nobody takes it again. False where it was not ours any more, a range of it is
+        lent, or the end is not known; then a look tells, or the next owner does it again."""
+        final = {"lock": None, "epoch": RETIRED, "last": last}
+        update = self._update(final, is_("lock", tenure.lock), is_("lent", None), attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
