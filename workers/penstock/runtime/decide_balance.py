@@ -1,0 +1,124 @@
+"""How lanes are shared among the members that want them, and when a lane is given back. docs/protocols/balance.md.
+
+Pure: lists of members and lanes in, names of lanes out. Every member computes the same sharing from the same lists.
+It knows neither leases nor tables: a sharing that is wrong for a while costs time, never a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from uuid import UUID
+
+SECOND_US = 1_000_000
+GIVE_BACK_AFTER_US = 10 * SECOND_US
+"""So long a sharing has to say that a lane is another's before it is given back."""
+UNPROCESSED_US = 15 * SECOND_US
+"""A lane that nobody holds, with work due for so long, is taken by whoever has room."""
+STILL_US = 30 * SECOND_US
+"""An owner whose loop made no turn for so long, with work due, is ordered to stop."""
+
+LaneName = tuple[int, int]
+"""Generation and shard."""
+
+
+@dataclass(frozen=True, order=True)
+class Member:
+    """Somebody who wants lanes, and the most that he may hold."""
+
+    id: UUID
+    room: int = field(compare=False, default=1_000)
+
+
+def share(lanes: Collection[LaneName], members: Collection[Member]) -> dict[LaneName, UUID]:
+    """To each lane its member, as evenly as room allows; a lane for which nobody has room is in nobody's share."""
+    shares = _sizes(len(lanes), members)
+    shared: dict[LaneName, UUID] = {}
+    for lane in sorted(lanes, key=lambda each: (_weight(b"lane", each), each)):
+        takers = [member for member, left in shares.items() if left > 0]
+        if not takers:
+            break
+        taker = max(takers, key=lambda member: (_weight(member.id.bytes, lane), member.id))
+        shares[taker] -= 1
+        shared[lane] = taker.id
+    return shared
+
+
+def _sizes(lanes: int, members: Collection[Member]) -> dict[Member, int]:
+    """How many lanes each gets: equal but for one, unless room is short."""
+    left = lanes
+    sizes = dict.fromkeys(sorted(members), 0)
+    takers = [member for member in sizes if member.room > 0]
+    while left > 0 and takers:
+        each, more = divmod(left, len(takers))
+        for number, member in enumerate(takers):
+            taken = min(member.room - sizes[member], each + (number < more))
+            sizes[member] += taken
+            left -= taken
+        takers = [member for member in takers if member.room > sizes[member]]
+    return sizes
+
+
+def _weight(who: bytes, lane: LaneName) -> bytes:
+    generation, shard = lane
+    return blake2b(who + generation.to_bytes(4, "big") + shard.to_bytes(4, "big"), digest_size=8).digest()
+
+
+@dataclass
+class GivingBack:
+    """Since when a lane that is held has been somebody else's."""
+
+    since_us: dict[LaneName, int] = field(default_factory=dict)
+
+    def decide(
+        self, held: Collection[LaneName], shared: Mapping[LaneName, UUID], me: UUID, *, now_us: int
+    ) -> Sequence[LaneName]:
+        """The lanes to give back now: those that have been another's for long enough, without a break."""
+        others = {lane for lane in held if shared.get(lane, me) != me}
+        self.since_us = {lane: self.since_us.get(lane, now_us) for lane in others}
+        return sorted(lane for lane, since_us in self.since_us.items() if now_us - since_us >= GIVE_BACK_AFTER_US)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A lane of somebody else's, as it was seen at one moment. `due_us`: the oldest work above its position."""
+
+    lane: LaneName
+    at_us: int
+    locked: bool
+    epoch: int
+    progress: int
+    touched_us: int
+    due_us: int | None
+
+
+@dataclass
+class Watch:
+    """What was seen of others' lanes, and what follows from it."""
+
+    touch_us: int
+    free_since_us: dict[LaneName, int] = field(default_factory=dict)
+    still_since: dict[LaneName, tuple[int, int, int]] = field(default_factory=dict)
+    """Epoch, progress, and since when both have been seen."""
+
+    def is_unprocessed(self, look: Look) -> bool:
+        """Nobody holds it, and work has been due for long."""
+        if look.locked:
+            self.free_since_us.pop(look.lane, None)
+            return False
+        since_us = self.free_since_us.setdefault(look.lane, look.at_us)
+        waits = look.due_us is not None and look.at_us - look.due_us >= UNPROCESSED_US
+        return waits and look.at_us - since_us >= UNPROCESSED_US
+
+    def is_suspicious(self, look: Look) -> bool:
+        """Held and touched, with work due, and no turn of its owner's loop for long."""
+        fresh = look.at_us - look.touched_us < 3 * self.touch_us + SECOND_US
+        if not look.locked or not fresh or look.due_us is None or look.due_us > look.at_us:
+            self.still_since.pop(look.lane, None)
+            return False
+        epoch, progress, since_us = self.still_since.get(look.lane, (look.epoch, -1, look.at_us))
+        if (epoch, progress) != (look.epoch, look.progress):
+            self.still_since[look.lane] = (look.epoch, look.progress, look.at_us)
+            return False
+        return look.at_us - since_us >= STILL_US
