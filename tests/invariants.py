@@ -1,0 +1,516 @@
+"""What holds of every queue, whatever fails: one ledger of what processes did and were answered, checked at the end.
+
+A `Ledger` is told of puts, deliveries, settles, cancels and purges as they happen; `violations` judges all of it, and
+`check` raises with each violation and the whole story of its message. It knows the contract of engines and nothing
+below it, so simulation, conformance and real servers are judged by the same sentences.
+
+Moments are the ledger's own clock's (in a simulation the truth), told in us; only "nothing early" is judged by the
+clock of the process that received. What nobody can know is taken in favour of the queue: a put or a settle without an
+answer may have happened, or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Reject, Settle, Settled, Stats
+
+SECOND_US = 1_000_000
+AGAIN_WITHIN_US = 30 * SECOND_US
+"""Redelivery comes at most this long after the visibility is over (lease, taking over, one backlog of suspects)."""
+MILLISECOND_US = 1_000
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A sentence that did not hold, and the message of which it did not."""
+
+    rule: str
+    what: str
+    story: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.what}\n{self.story}".rstrip()
+
+
+@dataclass(eq=False)
+class Put:
+    """A message on its way into the queue; `message_id` once it was acknowledged."""
+
+    message: Message
+    producer: str
+    turn: int
+    began_us: int
+    message_id: str | None = None
+    acknowledged_us: int | None = None
+    failed: str | None = None
+
+
+@dataclass(eq=False)
+class Hand:
+    """One delivery. `given_us` is when the queue handed it out, which may be long before its receiver noted it."""
+
+    who: str
+    delivery: Delivery
+    given_us: int
+    until_us: int
+    is_early: bool
+
+
+@dataclass(eq=False)
+class Word:
+    """A settle that was asked for, and its answer if one came."""
+
+    who: str
+    settle: Settle
+    asked_us: int
+    how: Settled | None = None
+    answered_us: int | None = None
+
+
+@dataclass(eq=False)
+class Tale:
+    """All that happened to one message."""
+
+    message_id: str
+    put: Put | None = None
+    hands: list[Hand] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+    cancel_asked_us: int | None = None
+    cancelled_us: int | None = None
+    dead: int = 0
+
+    def finished_us(self) -> int | None:
+        """When a consumer first said, to a queue that did not refuse, that it was done."""
+        return min(
+            (it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE), default=None
+        )
+
+    def honoured(self) -> list[Word]:
+        """The acknowledgements that were answered with done."""
+        return [it for it in self.words if isinstance(it.settle, Ack) and it.how is Settled.DONE]
+
+
+@dataclass
+class Purge:
+    """A purge that was asked for: `before_us` once it was answered."""
+
+    asked_us: int
+    before_us: int | None = None
+    answered_us: int | None = None
+
+
+STALE = Settled.STALE
+
+
+class Ledger:
+    """What one queue was asked and answered, by all processes."""
+
+    def __init__(self, now_us: Callable[[], int], *, retention_us: int | None = None, skew_us: int = 0) -> None:
+        self.now_us = now_us
+        self.retention_us = retention_us
+        self.skew_us = skew_us
+        """How far the clocks of processes may be from the ledger's: what compares the two allows for it."""
+        self.began_us = now_us()
+        self.puts: list[Put] = []
+        self.tales: dict[str, Tale] = {}
+        self.purges: list[Purge] = []
+        self._by_receipt: dict[str, Tale] = {}
+        self._turn = 0
+
+    # ---- told by producers
+
+    def trying(self, messages: Sequence[Message], producer: str) -> list[Put]:
+        """These are about to be put by one call."""
+        self._turn += 1
+        now_us = self.now_us()
+        puts = [Put(message, producer, self._turn, now_us) for message in messages]
+        self.puts += puts
+        return puts
+
+    def acknowledged(self, puts: Sequence[Put], ids: Sequence[str]) -> None:
+        """They were answered with these ids."""
+        now_us = self.now_us()
+        for put, message_id in zip(puts, ids, strict=True):
+            put.message_id, put.acknowledged_us = message_id, now_us
+            tale = self.tale(message_id)
+            tale.put = tale.put or put
+
+    def not_acknowledged(self, puts: Sequence[Put], error: BaseException) -> None:
+        """They were not answered with ids: they may be there or not."""
+        for put in puts:
+            put.failed = str(error)
+
+    async def put(
+        self, put: Callable[[Sequence[Message]], Awaitable[Sequence[str]]], messages: Sequence[Message], producer: str
+    ) -> list[str]:
+        """Put by this function, and take down how it ended."""
+        puts = self.trying(messages, producer)
+        try:
+            ids = list(await put(messages))
+        except Exception as error:
+            self.not_acknowledged(puts, error)
+            raise
+        self.acknowledged(puts, ids)
+        return ids
+
+    # ---- told by consumers
+
+    def delivered(self, who: str, found: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
+        """These came out of a receive with this visibility; `clock_us` is the moment on the receiver's own clock."""
+        now_us = self.now_us()
+        for each in found:
+            ago_us = max(0, clock_us - (each.visible_until_us - visibility_us))
+            given_us = now_us - ago_us
+            hand = Hand(who, each, given_us, given_us + visibility_us, clock_us - ago_us < each.due_us)
+            tale = self.tale(each.message_id)
+            tale.hands.append(hand)
+            self._by_receipt[each.receipt] = tale
+
+    def settling(self, who: str, settles: Sequence[Settle]) -> list[Word]:
+        """These are about to be settled."""
+        now_us = self.now_us()
+        words = [Word(who, settle, now_us) for settle in settles]
+        for word in words:
+            self._by_receipt[word.settle.receipt].words.append(word)
+        return words
+
+    def settled(self, words: Sequence[Word], answers: Sequence[Settled]) -> None:
+        """And were answered so."""
+        now_us = self.now_us()
+        for word, how in zip(words, answers, strict=True):
+            word.how, word.answered_us = how, now_us
+
+    async def settle(
+        self, settle: Callable[[Sequence[Settle]], Awaitable[Sequence[Settled]]], settles: Sequence[Settle], who: str
+    ) -> list[Settled]:
+        """Settle by this function, and take down how it ended."""
+        words = self.settling(who, settles)
+        answers = list(await settle(settles))
+        self.settled(words, answers)
+        return answers
+
+    # ---- told by others
+
+    def cancelling(self, message_id: str) -> None:
+        """Somebody is about to cancel it, or to reschedule it."""
+        tale = self.tale(message_id)
+        tale.cancel_asked_us = tale.cancel_asked_us or self.now_us()
+
+    def cancel_answered(self, message_id: str, how: Cancelled) -> None:
+        """And was told this. A cancel that came too late may have taken effect all the same."""
+        if how is Cancelled.CANCELLED:
+            self.tale(message_id).cancelled_us = self.now_us()
+
+    def purging(self) -> Purge:
+        """Somebody is about to purge."""
+        self.purges.append(Purge(self.now_us()))
+        return self.purges[-1]
+
+    def purged(self, purge: Purge, before_us: int) -> None:
+        """And was told up to which moment of put."""
+        purge.before_us, purge.answered_us = before_us, self.now_us()
+
+    def dead(self, message_ids: Iterable[str]) -> None:
+        """These were found in the dead letter queue, each as often as it is named."""
+        for message_id in message_ids:
+            self.tale(message_id).dead += 1
+
+    def tale(self, message_id: str) -> Tale:
+        """What happened to a message so far."""
+        found = self.tales.get(message_id)
+        if found is None:
+            found = self.tales[message_id] = Tale(message_id)
+        return found
+
+    # ---- short questions, for scenarios
+
+    @property
+    def acknowledged_ids(self) -> set[str]:
+        """Every message whose put was acknowledged."""
+        return {each.message_id for each in self.puts if each.message_id is not None}
+
+    def open_ids(self, there: Collection[str] = ()) -> set[str]:
+        """Messages of which nothing tells that they are settled: they have to come yet, or be `there`."""
+        return {
+            tale.message_id
+            for tale in self.tales.values()
+            if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale)
+        }
+
+    def times(self, message_id: str) -> int:
+        """How often it was delivered."""
+        return len(self.tale(message_id).hands)
+
+    # ---- the judgement
+
+    def check(self, *, there: Collection[str] = (), calm_us: int | None = None) -> None:
+        """Raise with every sentence that does not hold. The arguments are those of `violations`."""
+        found = list(self.violations(there=there, calm_us=calm_us))
+        if found:
+            raise AssertionError(f"{len(found)} violations\n" + "\n".join(map(str, found[:10])))
+
+    def violations(self, *, there: Collection[str] = (), calm_us: int | None = None) -> Iterator[Violation]:
+        """All that does not hold. `there` are the messages still seen in the queue; from `calm_us` on the store, and
+        somebody who receives, were at work all the time, so that redelivery can be asked for (None: never)."""
+        keys = self._keys_by_payload()
+        known = {each.message.payload for each in self.puts}
+        for tale in self.tales.values():
+            yield from self._lost(tale, there)
+            yield from self._honoured_once(tale)
+            yield from self._early(tale)
+            yield from self._voided(tale)
+            yield from self._as_it_was_put(tale, known)
+            if calm_us is not None:
+                yield from self._comes_again(tale, calm_us)
+        yield from self._in_order()
+        yield from self._made_once(keys)
+
+    def books(self, there: Stats, *, dead: int = 0) -> Iterator[Violation]:
+        """put = live + in flight + acknowledged + dead + cancelled + expired + purged, as far as anybody can know:
+        what has no answer widens the bounds."""
+        live = there.backlog + there.in_flight + there.delayed
+        certain = self.acknowledged_ids
+        doubtful_puts = sum(each.message_id is None for each in self.puts)
+        gone = {tale.message_id for tale in self.tales.values() if self._is_gone(tale)} & certain
+        may_be_gone = {tale.message_id for tale in self.tales.values() if self._may_be_gone(tale)} & certain
+        least, most = len(certain) - len(may_be_gone), len(certain) - len(gone) + doubtful_puts
+        if not least <= live <= most:
+            ways = Counter(self._way(self.tales[each]) for each in certain)
+            yield Violation(
+                "the books balance",
+                f"{len(certain)} put (and {doubtful_puts} without an answer), {live} there ({there}), "
+                f"between {least} and {most} expected; by the ledger {dict(ways)}, {dead} dead letters",
+            )
+
+    # ---- each sentence
+
+    def _lost(self, tale: Tale, there: Collection[str]) -> Iterator[Violation]:
+        if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale):
+            how = "never delivered" if not tale.hands else "delivered, never settled"
+            yield self._violation("an acknowledged put is settled, dead or still there", tale, how)
+
+    def _honoured_once(self, tale: Tale) -> Iterator[Violation]:
+        honoured = tale.honoured()
+        if len({it.settle.receipt for it in honoured}) > 1:
+            yield self._violation(
+                "at most one receipt is honoured", tale, f"{len(honoured)} acknowledgements were done"
+            )
+        if tale.dead > 1:
+            yield self._violation("at most one dead letter of a message", tale, f"{tale.dead} of it")
+        if tale.dead and honoured:
+            yield self._violation("acknowledged or dead, not both", tale, "acknowledged with done, and a dead letter")
+        for word in honoured:
+            for hand in tale.hands:
+                if word.answered_us is not None and hand.given_us > word.answered_us:
+                    yield self._violation(
+                        "what is settled does not come again", tale, f"delivered to {hand.who} after"
+                    )
+
+    def _early(self, tale: Tale) -> Iterator[Violation]:
+        for hand in tale.hands:
+            asked_us = tale.put.message.due_us if tale.put is not None else None
+            if hand.is_early or (asked_us is not None and hand.delivery.due_us < asked_us):
+                yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
+        for word in tale.words:
+            if isinstance(word.settle, Nack | Reject) and word.how is Settled.DONE:
+                waits_us = word.asked_us + word.settle.delay_us - self.skew_us - MILLISECOND_US
+                if any(word.asked_us + MILLISECOND_US < hand.given_us < waits_us for hand in tale.hands):
+                    yield self._violation("nothing early", tale, "again before the delay of its nack was over")
+
+    def _voided(self, tale: Tale) -> Iterator[Violation]:
+        if tale.cancelled_us is not None and tale.hands:
+            yield self._violation("what was cancelled is never delivered", tale, f"delivered {len(tale.hands)} times")
+        for purge in self.purges:
+            for hand in tale.hands:
+                before_us, answered_us = purge.before_us, purge.answered_us
+                if before_us is None or answered_us is None or hand.delivery.put_us >= before_us:
+                    continue
+                if hand.given_us > answered_us:
+                    yield self._violation("what was purged is not delivered", tale, f"delivered to {hand.who} after")
+
+    def _as_it_was_put(self, tale: Tale, known: Collection[bytes]) -> Iterator[Violation]:
+        for hand in tale.hands[:1]:
+            got = hand.delivery
+            if tale.put is None:
+                if got.payload not in known:
+                    yield self._violation("what comes was put", tale, f"{got.payload[:40]!r} was put by nobody")
+            elif tale.put.message.once is None:
+                put = tale.put.message
+                wanted = (put.payload, dict(put.attributes), put.group)
+                if wanted != (got.payload, dict(got.attributes), got.group):
+                    yield self._violation("it comes as it was put", tale, f"{wanted!r} was put")
+
+    def _comes_again(self, tale: Tale, calm_us: int) -> Iterator[Violation]:
+        """After each delivery that was not finished: another one, in time."""
+        if tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
+            return
+        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
+        for hand, later in zip(hands, [*hands[1:], None], strict=True):
+            hidden_us = max([hand.until_us, *self._hidden_by_words(tale, hand)])
+            latest_us = max(hidden_us, calm_us) + AGAIN_WITHIN_US + self.skew_us
+            came_us = later.given_us if later is not None else self.now_us()
+            if came_us > latest_us:
+                over_s = (came_us - max(hidden_us, calm_us)) / SECOND_US
+                yield self._violation(
+                    "redelivery within visibility + 30 s", tale, f"not again {over_s:.1f} s after its visibility"
+                )
+
+    def _hidden_by_words(self, tale: Tale, hand: Hand) -> Iterator[int]:
+        for word in tale.words:
+            if word.settle.receipt != hand.delivery.receipt or word.how is STALE:
+                continue
+            answered_us = word.asked_us if word.answered_us is None else word.answered_us
+            if isinstance(word.settle, Nack | Reject):
+                yield answered_us + word.settle.delay_us
+            elif isinstance(word.settle, Extend):
+                yield answered_us + word.settle.visibility_us
+
+    def _in_order(self) -> Iterator[Violation]:
+        """Of a group, as one producer put it: what comes was preceded by all before it, and those are finished."""
+        lines: dict[tuple[str, str], list[Tale]] = {}
+        for put in self.puts:
+            if put.message.group is not None and put.message_id is not None:
+                tale = self.tales[put.message_id]
+                if tale.put is put:
+                    lines.setdefault((put.producer, put.message.group), []).append(tale)
+        for line in lines.values():
+            for place, later in enumerate(line):
+                for earlier in line[:place]:
+                    if _came_before(earlier, later):
+                        yield from self._pair_in_order(earlier, later)
+
+    def _pair_in_order(self, earlier: Tale, later: Tale) -> Iterator[Violation]:
+        rule = "a group comes in order"
+        first_us = min((hand.given_us for hand in later.hands), default=None)
+        if first_us is not None and not self._may_be_gone(earlier, by_us=first_us):
+            yield self._violation(rule, later, "delivered before an earlier one was finished", earlier)
+        for word in later.honoured():
+            for hand in earlier.hands:
+                if word.answered_us is not None and hand.given_us > word.answered_us:
+                    yield self._violation(rule, later, "settled, and an earlier one came after that", earlier)
+
+    def _made_once(self, keys: dict[bytes, tuple[str | None, str]]) -> Iterator[Violation]:
+        """Within one run, which is shorter than any onceWindow."""
+        made: dict[tuple[str | None, str], set[str]] = {}
+        for put in self.puts:
+            if put.message.once is not None and put.message_id is not None:
+                made.setdefault((put.message.once_scope, put.message.once), set()).add(put.message_id)
+        for tale in self.tales.values():
+            for hand in tale.hands[:1]:
+                key = keys.get(hand.delivery.payload)
+                if key is not None:
+                    made.setdefault(key, set()).add(tale.message_id)
+        for key, ids in made.items():
+            if len(ids) > 1:
+                story = "\n".join(self.story(each) for each in sorted(ids))
+                yield Violation("a once key makes one message", f"{key} made {len(ids)}", story)
+
+    def _keys_by_payload(self) -> dict[bytes, tuple[str | None, str]]:
+        return {
+            put.message.payload: (put.message.once_scope, put.message.once)
+            for put in self.puts
+            if put.message.once is not None
+        }
+
+    # ---- what became of a message
+
+    def _may_be_gone(self, tale: Tale, *, by_us: int | None = None) -> bool:
+        """Whether something tells that it need not come (any more), by a moment or at all."""
+        if tale.dead or self._may_be_purged(tale) or self._is_expired(tale) or tale.cancel_asked_us is not None:
+            return True
+        finished_us = tale.finished_us()
+        return finished_us is not None and (by_us is None or finished_us <= by_us)
+
+    def _is_gone(self, tale: Tale) -> bool:
+        return bool(tale.dead or tale.cancelled_us is not None or tale.honoured()) or any(
+            purge.before_us is not None
+            and tale.put is not None
+            and tale.put.acknowledged_us is not None
+            and tale.put.acknowledged_us < purge.before_us - self.skew_us
+            for purge in self.purges
+        )
+
+    def _may_be_purged(self, tale: Tale) -> bool:
+        """A purge without an answer may cover whatever there is; one with an answer, what began before it."""
+        if tale.put is None:
+            return False
+        began_us = tale.put.began_us
+        return any(each.before_us is None or began_us < each.before_us + self.skew_us for each in self.purges)
+
+    def _is_expired(self, tale: Tale) -> bool:
+        if self.retention_us is None or tale.put is None:
+            return False
+        due_us = max(tale.put.began_us, tale.put.message.due_us or 0)
+        return due_us + self.retention_us < self.now_us()
+
+    def _way(self, tale: Tale) -> str:
+        if tale.honoured():
+            return "acknowledged"
+        if tale.cancelled_us is not None:
+            return "cancelled"
+        if tale.dead:
+            return "dead"
+        if self._is_gone(tale):
+            return "purged"
+        return "in doubt" if self._may_be_gone(tale) else "live"
+
+    # ---- telling it
+
+    def _violation(self, rule: str, tale: Tale, what: str, other: Tale | None = None) -> Violation:
+        stories = [self.story(each.message_id) for each in (other, tale) if each is not None]
+        return Violation(rule, f"{tale.message_id}: {what}", "\n".join(stories))
+
+    def story(self, message_id: str) -> str:
+        """All that is known of a message, in order of time."""
+        tale = self.tale(message_id)
+        lines: list[tuple[int, str]] = []
+        if tale.put is not None:
+            put = tale.put
+            lines.append(
+                (put.began_us, f"{put.producer} puts {put.message.payload[:40]!r} group={put.message.group}")
+            )
+            lines.append((put.acknowledged_us or 0, f"{put.producer} is answered with the id"))
+        for hand in tale.hands:
+            it = hand.delivery
+            seconds = (hand.until_us - hand.given_us) / SECOND_US
+            text = f"given to {hand.who} for {seconds:g} s: attempt {it.attempt}, epoch {it.epoch}"
+            lines.append((hand.given_us, text + (", suspect" if it.suspect else "")))
+        for word in tale.words:
+            answer = "no answer" if word.how is None else word.how.value
+            lines.append((word.asked_us, f"{word.who} asks for {_text_of(word.settle)}"))
+            lines.append((word.answered_us or word.asked_us, f"{word.who} is told: {answer}"))
+        if tale.cancel_asked_us is not None:
+            lines.append((tale.cancel_asked_us, "somebody cancels it"))
+        if tale.cancelled_us is not None:
+            lines.append((tale.cancelled_us, "it is answered cancelled"))
+        for purge in self.purges:
+            lines.append((purge.asked_us, "a purge"))
+        if tale.dead:
+            lines.append((self.now_us(), f"{tale.dead} dead letters of it"))
+        lines.sort(key=lambda line: line[0])
+        return "\n".join(
+            [f"  {message_id}", *(f"  {(at_us - self.began_us) / SECOND_US:9.3f}  {text}" for at_us, text in lines)]
+        )
+
+
+def _came_before(earlier: Tale, later: Tale) -> bool:
+    """Whether one producer put this one before that: in one call, or having heard of the first."""
+    if earlier.put is None or later.put is None:
+        return False
+    if earlier.put.turn == later.put.turn:
+        return True
+    acknowledged_us = earlier.put.acknowledged_us
+    return acknowledged_us is not None and acknowledged_us <= later.put.began_us
+
+
+def _text_of(settle: Settle) -> str:
+    if isinstance(settle, Ack):
+        return "ack"
+    if isinstance(settle, Nack):
+        return f"nack after {settle.delay_us / SECOND_US:g} s" + ("" if settle.charged else ", not charged")
+    if isinstance(settle, Reject):
+        return f"reject: {settle.reason}"
+    return f"extend by {settle.visibility_us / SECOND_US:g} s"
