@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import settings
@@ -304,3 +305,40 @@ class AnyLife(RuleBasedStateMachine):
 
 AnyLife.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
 TestAnyLife = AnyLife.TestCase
+
+
+def test_what_is_given_back_without_charge_is_the_same_attempt_again() -> None:
+    books = books_with(row(1, 1))
+    (one,) = give(books)
+    assert books.nack(one.row.key, 0, 1, delay_us=0, reason="", now_us=0, charged=False)
+    (again,) = give(books)
+    assert (1, 1) == (one.attempt, again.attempt)
+    assert books.nack(again.row.key, 0, 1, delay_us=0, reason="boom", now_us=0)
+    (second,) = give(books)
+    assert books.nack(second.row.key, 0, 2, delay_us=SECOND, reason="", now_us=0, charged=False)
+    assert {0: Tried(7, 0, 1, SECOND)} == next(books.take_news().by_row())[1].tried
+    assert [(1, 0, 2)] == places(give(books, now_us=SECOND))
+
+
+def test_without_charge_is_also_a_copy_that_comes_much_later() -> None:
+    books = books_with(row(1, 1))
+    (one,) = give(books)
+    books.nack(one.row.key, 0, 1, delay_us=3600 * SECOND, reason="", now_us=0, charged=False)
+    assert [(Why.RETRY, 0)] == [(move.why, move.attempt) for move in books.take_moves()]
+
+
+def test_what_is_rejected_is_a_dead_letter_at_once() -> None:
+    books = books_with(row(1, 1))
+    (one,) = give(books)
+    assert books.reject(one.row.key, 0, 1, delay_us=SECOND, reason="no such person", now_us=0)
+    assert not books.reject(one.row.key, 0, 1, delay_us=SECOND, reason="", now_us=0)
+    assert [(Why.DEAD, 1, "no such person")] == [(it.why, it.attempt, it.reason) for it in books.take_moves()]
+
+
+def test_what_is_rejected_comes_again_where_there_is_no_queue_for_it() -> None:
+    books = Books(replace(TERMS, dead_letters=False), epoch=7)
+    books.add(row(1, 1), now_us=0)
+    (one,) = give(books)
+    assert books.reject(one.row.key, 0, 1, delay_us=SECOND, reason="no", now_us=0)
+    assert [] == books.take_moves()
+    assert [(1, 0, 2)] == places(give(books, now_us=SECOND))

@@ -82,6 +82,7 @@ class Books:
         self._moves: list[tuple[_State, int]] = []
         self._horizon: Any = None
         self.in_flight = 0
+        self.suspects_in_flight = 0
         self.held = 0
         self.unsettled = 0
         self.holes = 0
@@ -219,6 +220,7 @@ class Books:
             return
         state.flights[index] = _Flight(attempt, until_us)
         self.in_flight += 1
+        self.suspects_in_flight += state.suspect
         self._time(until_us, state, index, attempt)
         told = attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us
         if told:
@@ -261,13 +263,39 @@ class Books:
         self._accept(state, index)
         return True
 
-    def nack(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
-        """It failed. False if the receipt is stale."""
+    def nack(
+        self,
+        key: bytes,
+        index: int,
+        attempt: int,
+        *,
+        delay_us: int,
+        reason: str,
+        now_us: int,
+        charged: bool = True,
+    ) -> bool:
+        """It failed, or was not tried and is given back without charge. False if the receipt is stale."""
         if not self.holds(key, index, attempt):
             return False
         state = self._by_key[key]
         self._end_flight(state, index)
-        self._fail(state, index, attempt, delay_us, reason, now_us)
+        if charged:
+            self._fail(state, index, attempt, delay_us, reason, now_us)
+        else:
+            self._again_later(state, index, attempt - 1, delay_us, reason, now_us)
+        return True
+
+    def reject(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
+        """It will never succeed: a dead letter at once, or a failure where there is no queue for it."""
+        if not self.holds(key, index, attempt):
+            return False
+        state = self._by_key[key]
+        self._end_flight(state, index)
+        if self.terms.dead_letters:
+            state.tried[index] = attempt
+            self._move(state, index, attempt, Why.DEAD, now_us, reason)
+        else:
+            self._fail(state, index, attempt, delay_us, reason, now_us)
         return True
 
     def extend(self, key: bytes, index: int, attempt: int, *, until_us: int, now_us: int) -> bool:
@@ -284,13 +312,20 @@ class Books:
     def _end_flight(self, state: _State, index: int) -> None:
         del state.flights[index]
         self.in_flight -= 1
+        self.suspects_in_flight -= state.suspect
 
     def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
+        if attempt >= self.terms.max_receives:
+            state.tried[index] = attempt
+            self._move(state, index, attempt, Why.DEAD, now_us, reason)
+        else:
+            self._again_later(state, index, attempt, delay_us, reason, now_us)
+
+    def _again_later(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
+        """Once more after a while, so many attempts being charged to it."""
         state.tried[index] = attempt
         group = state.row.groups[index] if state.row.groups is not None else b""
-        if attempt >= self.terms.max_receives:
-            self._move(state, index, attempt, Why.DEAD, now_us, reason)
-        elif not group and delay_us > self.terms.hold_us_max:
+        if not group and delay_us > self.terms.hold_us_max:
             self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
         else:
             state.hidden[index] = now_us + delay_us

@@ -56,11 +56,25 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+    """It failed: again after this delay, or to the dead letter queue when it was received too often.
+
+    Not `charged`: it was not tried, and this delivery does not count. Its next one may have the same receipt, so who
+    gives back without charge uses the receipt no more.
+    """
 
     receipt: str
     delay_us: int = 0
     reason: str = ""
+    charged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """It will never succeed: to the dead letter queue at once. Where there is none: again after this delay."""
+
+    receipt: str
+    reason: str = ""
+    delay_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,7 @@ class Extend:
     visibility_us: int
 
 
-Settle = Ack | Nack | Extend
+Settle = Ack | Nack | Reject | Extend
 
 
 class Settled(Enum):

@@ -19,6 +19,8 @@ class BookTerms:
     """A failed message without a group waits here up to this long; for a longer backoff it is copied."""
     remembered_us: int
     """A message hidden longer than this is written down, so that the next owner hides it too."""
+    dead_letters: bool = True
+    """Whether there is a queue for them."""
     in_flight_max: int = 20_000
     holes_max: int = HOLES_MAX
 

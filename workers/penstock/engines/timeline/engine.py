@@ -46,6 +46,9 @@ class TimelineQueue:
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
+        self.suspects_apart = False
+        """Whether who receives runs each suspect in a process of its own: then they come beside the others, still
+        one at a time."""
         self._changed = asyncio.Event()
         self._turn = 0
 
@@ -86,7 +89,8 @@ class TimelineQueue:
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages from the lanes held here; waits at most `wait_us` for the first.
 
-        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2).
+        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2), or while
+        no other suspect is where they run apart.
         """
         self.lanes.want(self._lanes_max)
         visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
@@ -108,11 +112,13 @@ class TimelineQueue:
         held = list(self.lanes.held.values())
         if not held:
             return []
+        found: list[Delivery] = []
         if any(dispatcher.books.has_suspects() for dispatcher in held):
-            return await self._receive_suspect(visibility_us)
+            found = await self._receive_suspect(visibility_us)
+            if not self.suspects_apart:
+                return found
         self._turn += 1
         start = self._turn % len(held)
-        found: list[Delivery] = []
         for dispatcher in held[start:] + held[:start]:
             if len(found) >= limit:
                 break
@@ -121,9 +127,10 @@ class TimelineQueue:
 
     async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
         """One message that may have killed its process: while it runs, this process runs nothing else."""
-        if any(dispatcher.books.in_flight for dispatcher in self.lanes.held.values()):
+        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
+        if any(each.suspects_in_flight if self.suspects_apart else each.in_flight for each in books):
             return []
-        for dispatcher in self.lanes.held.values():
+        for dispatcher in list(self.lanes.held.values()):
             found = await dispatcher.receive(SUSPECT_ALONE, visibility_us=visibility_us, suspects=True)
             if found:
                 return found

@@ -110,5 +110,6 @@ class LaneKeeper:
             max_receives=settings.max_receives if self._dead_letters is not None else RECEIVES_WITHOUT_END,
             hold_us_max=settings.lease.ttl_s * 1_000_000,
             remembered_us=trusted_us,
+            dead_letters=self._dead_letters is not None,
         )
         return DispatchTerms(books)
