@@ -111,14 +111,101 @@ class StaleReceipt(Refused):
     """Another delivery of the message was recorded since, or its lane has another owner."""
 
 
+class Standing(Enum):
+    """How a live message stands."""
+
+    READY = "ready"
+    """It may be handed out now (one of a group, when those before it are settled)."""
+    IN_FLIGHT = "in flight"
+    """Hidden: handed out, or failed and waiting for its next attempt. What is hidden for less than a lease is known
+    to the owner of its lane alone; who asks elsewhere sees it as ready."""
+    LATER = "later"
+    """Not due yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """A live message, looked at without taking it. `attempt`: how often it was received, as far as is recorded."""
+
+    message_id: str
+    payload: bytes
+    attributes: Attributes
+    group: str | None
+    due_us: int
+    put_us: int
+    attempt: int
+    standing: Standing
+    hidden_until_us: int = 0
+
+
+class Fate(Enum):
+    """What became of a message."""
+
+    NOT_FOUND = "not found"
+    """Never put here, or expired, or put without an acknowledgement."""
+    WAITING = "waiting"
+    IN_FLIGHT = "in flight"
+    SETTLED = "settled"
+    CANCELLED = "cancelled"
+    PURGED = "purged"
+    DEAD = "dead letter"
+    """It went to the dead letter queue, under the same id."""
+    LATE = "late"
+    """It lies where its lane has passed already: repair puts it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a message lies, and what became of it. `places`: its first place and each one that it moved to, in the
+    engine's own words."""
+
+    message_id: str
+    fate: Fate
+    places: tuple[str, ...]
+    due_us: int = 0
+    attempt: int = 0
+    hidden_until_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStats:
+    """One lane as its control row shows it. Counts are exact where this process owns it, else not known."""
+
+    generation: int
+    shard: int
+    owner: str | None
+    """The taking that holds it; None when nobody does."""
+    epoch: int
+    last_us: int
+    reach_us: int
+    touched_us: int
+    oldest_due_us: int | None
+    """The lowest message above `last` that is due."""
+    is_mine: bool = False
+    is_held: bool = False
+    """LaneHeld: so much is settled above one message that it hands out nothing new."""
+    is_stopped: bool = False
+    is_lent: bool = False
+    is_retired: bool = False
+    waiting: int | None = None
+    """Read ahead and not handed out."""
+    in_flight: int | None = None
+
+
 @dataclass(frozen=True)
 class Stats:
-    """What a queue holds. Counts of live messages are exact up to what is being put and settled meanwhile."""
+    """What a queue holds; each live message is counted once. How exact each number is and what it costs:
+    the engine's page. `complete` is False where there was more to count than one call may read."""
 
     backlog: int
+    """Due, and to be handed out."""
     in_flight: int
+    """Handed out, or hidden until the next attempt."""
     delayed: int
+    """Due later."""
     oldest_due_us: int | None
+    lanes: tuple[LaneStats, ...] = ()
+    complete: bool = True
 
 
 class Engine(Protocol):
@@ -144,8 +231,13 @@ class Engine(Protocol):
         """Deliver it at another moment; the id under which it goes on."""
         ...
 
-    async def peek(self, limit: int, *, from_us: int | None = None) -> list[Message]:
-        """Look without taking."""
+    async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
+        """Look without taking: live messages by their due moments, also later ones; from the oldest unsettled on, or
+        from a moment."""
+        ...
+
+    async def where(self, message_id: str) -> Whereabouts:
+        """Where a message lies, and what became of it."""
         ...
 
     async def stats(self) -> Stats:
