@@ -26,6 +26,8 @@ TTL_S_MAX = 630_720_000
 LATER_SUBS_FROM = 0x8000
 """Subs from here on lie in the table `later`: so a place alone tells the table."""
 SUBS_MAX = 0x8000
+DAYS = -1
+"""Under this day the index lists the days themselves that hold something."""
 
 _PLACE = struct.Struct("<BIHH16sH")
 _TIMELINE = 1

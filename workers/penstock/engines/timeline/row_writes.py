@@ -11,6 +11,8 @@ from typing import Any
 
 from penstock.engines.packed import PackedRun, pack
 from penstock.engines.timeline.layout import (
+    DAY_US,
+    DAYS,
     SECOND_US,
     TTL_S_MAX,
     RowPlace,
@@ -115,6 +117,26 @@ def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, l
             "day": day_of(key.part, settings.part_us),
             "part": key.part,
             "sub": key.sub,
+            "put_us": now_us,
+        },
+        timestamp_us=max(1, settings.retention_us),
+        ttl_s=ttl_s_kept(end_us, settings, now_us=now_us, last_expiry_s=last_expiry_s),
+    )
+
+
+def day_statement(
+    settings: TimelineSettings, generation: int, day: int, *, now_us: int, last_expiry_s: int
+) -> Insert:
+    """The write of a day into the list of days that hold something: as an index row, and living as long."""
+    end_us = (day + 1) * DAY_US + settings.part_us
+    return Insert(
+        settings.tables.parts,
+        {
+            "queue": settings.queue,
+            "generation": generation,
+            "day": DAYS,
+            "part": day,
+            "sub": 0,
             "put_us": now_us,
         },
         timestamp_us=max(1, settings.retention_us),

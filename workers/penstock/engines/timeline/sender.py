@@ -12,7 +12,7 @@ stamped first; at most `RESTAMPS_MAX` restamps are in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,11 +30,12 @@ from penstock.engines.timeline.decide_ack import (
 )
 from penstock.engines.timeline.decide_flush import generation_at, shard_of_group, share_writes
 from penstock.engines.timeline.decide_lag import Lag
-from penstock.engines.timeline.layout import LATER_SUBS_FROM, SECOND_US, Place, RowPlace
+from penstock.engines.timeline.layout import DAYS, LATER_SUBS_FROM, SECOND_US, Place, RowPlace, day_of
 from penstock.engines.timeline.own_parts import Count, IndexKey, OwnParts
 from penstock.engines.timeline.row_writes import (
     StampedRow,
     count_statement,
+    day_statement,
     index_statement,
     one_write,
     stamped,
@@ -312,19 +313,29 @@ class Sender:
     def _index(self, key: IndexKey, now_us: int) -> asyncio.Task[bool]:
         task = self._indexing.get(key)
         if task is None:
-            statement = index_statement(self.settings, key, now_us=now_us, last_expiry_s=self.host.last_expiry_s)
-            task = self._task(self._write_index(key, statement, self.parts.indexed, self._indexing))
+            last_expiry_s = self.host.last_expiry_s
+            day = IndexKey(key.generation, day_of(key.part, self.settings.part_us), DAYS)
+            rows = {key: index_statement(self.settings, key, now_us=now_us, last_expiry_s=last_expiry_s)}
+            if day not in self.parts.indexed:
+                rows[day] = day_statement(
+                    self.settings, day.generation, day.part, now_us=now_us, last_expiry_s=last_expiry_s
+                )
+            task = self._task(self._write_index(key, rows, self.parts.indexed, self._indexing))
             self._indexing[key] = task
         return task
 
     async def _write_index(
-        self, key: IndexKey, statement: Insert, memory: set[IndexKey], under_way: dict[IndexKey, asyncio.Task[bool]]
+        self,
+        key: IndexKey,
+        rows: Mapping[IndexKey, Insert],
+        memory: set[IndexKey],
+        under_way: dict[IndexKey, asyncio.Task[bool]],
     ) -> bool:
-        failed = await self._write(statement, self.host.store.within_s)
-        if failed is None:
-            memory.add(key)
+        """The index row of a part and, where it is not known to be there, that of its day."""
+        failed = await asyncio.gather(*(self._write(each, self.host.store.within_s) for each in rows.values()))
+        memory.update(key for key, error in zip(rows, failed, strict=True) if error is None)
         under_way.pop(key, None)
-        return failed is None
+        return not any(failed)
 
     def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
