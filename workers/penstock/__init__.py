@@ -1,1 +1,74 @@
-"""The data plane and the SDK: queues and counters on Cassandra."""
+"""The data plane and the SDK: queues and counters on Cassandra.
+
+    async with penstock.connect() as p:
+        q = await p.queue("shop/emails")
+        await q.put({"to": "you"})
+
+What is named here is imported when it is first used, so that `import penstock` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.client.connection import Penstock, connect
+    from penstock.client.message import Message
+    from penstock.client.outgoing import Put
+    from penstock.client.queue import Queue
+    from penstock.engines.contract import Ack, Extend, Nack, Settled, StaleReceipt
+    from penstock.errors import Bug, Conflict, PenstockError, Refused, SpecError, Surroundings, Unavailable
+    from penstock.store.store import Unknown
+
+_WHERE = {
+    "Ack": "penstock.engines.contract",
+    "Bug": "penstock.errors",
+    "Conflict": "penstock.errors",
+    "Extend": "penstock.engines.contract",
+    "Message": "penstock.client.message",
+    "Nack": "penstock.engines.contract",
+    "Penstock": "penstock.client.connection",
+    "PenstockError": "penstock.errors",
+    "Put": "penstock.client.outgoing",
+    "Queue": "penstock.client.queue",
+    "Refused": "penstock.errors",
+    "Settled": "penstock.engines.contract",
+    "SpecError": "penstock.errors",
+    "StaleReceipt": "penstock.engines.contract",
+    "Surroundings": "penstock.errors",
+    "Unavailable": "penstock.errors",
+    "Unknown": "penstock.store.store",
+    "connect": "penstock.client.connection",
+}
+
+__all__ = [
+    "Ack",
+    "Bug",
+    "Conflict",
+    "Extend",
+    "Message",
+    "Nack",
+    "Penstock",
+    "PenstockError",
+    "Put",
+    "Queue",
+    "Refused",
+    "Settled",
+    "SpecError",
+    "StaleReceipt",
+    "Surroundings",
+    "Unavailable",
+    "Unknown",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -120,6 +120,13 @@ class Dispatcher:
         except Unavailable:
             return False
 
+    def is_over(self) -> bool:
+        """Whether the lane is not ours any more. While the clock is in doubt nobody can tell, and it is kept."""
+        try:
+            return self.ended is not None or not self.tenure.may_act(self.host.now_us())
+        except Unavailable:
+            return False
+
     async def wait_until_over(self) -> None:
         """Until the lane is not ours any more."""
         await self._over.wait()

@@ -45,6 +45,8 @@ class Bounds:
     ask_again_us: int = SECOND_US
     trusted_for_us: int = 120 * SECOND_US
     turn_gap_us_max: int = SECOND_US
+    narrowest_us: int | None = None
+    """The narrowest bound that anybody here asks for, where that is less than `max_skew_us`."""
 
     @property
     def step_us_max(self) -> int:
@@ -53,7 +55,15 @@ class Bounds:
         A second at most; less where the bound is narrow, since a machine that was stopped for half a second with both
         its clocks, and only had its wall clock mended, is half a second late without any other sign of it.
         """
-        return min(SECOND_US, self.max_skew_us // 4)
+        narrowest_us = self.max_skew_us if self.narrowest_us is None else self.narrowest_us
+        return min(SECOND_US, narrowest_us // 4)
+
+    def serving(self, max_skew_us: int) -> Bounds:
+        """These bounds, and one more that somebody asks for by `require`."""
+        narrowest_us = self.max_skew_us if self.narrowest_us is None else self.narrowest_us
+        return replace(
+            self, max_skew_us=max(self.max_skew_us, max_skew_us), narrowest_us=min(narrowest_us, max_skew_us)
+        )
 
 
 @dataclass(frozen=True)

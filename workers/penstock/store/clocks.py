@@ -148,18 +148,23 @@ class Clock:
         """By how much any two processes' clocks may differ."""
         return self._bounds.max_skew_us
 
-    async def until_trusted(self, within_s: float) -> int:
+    def serve(self, max_skew_us: int) -> None:
+        """From now on something with this bound stands on this clock too: nodes are judged by the widest bound that
+        was ever told, steps by the narrowest, and `require` by each one's own."""
+        self._bounds = self._bounds.serving(max_skew_us)
+
+    async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
         """Wait until the time can be relied on again, and tell it; the reason why not once the time is up."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
                     try:
-                        return self.require()
+                        return self.require(max_skew_us)
                     except ClockNotTrusted:
                         self._concluded.clear()
                         await self._concluded.wait()
         except TimeoutError:
-            return self.require()
+            return self.require(max_skew_us)
 
     async def check(self) -> None:
         """Compare with every node now, and judge. One at a time: who comes while one runs waits, and checks anew."""

@@ -35,12 +35,16 @@ class TimelineQueue:
         *,
         read_us: int,
         dead_letters: TimelineSettings | None = None,
+        dead_letter_host: Host | None = None,
         lanes_max: int = LANES_MAX,
     ) -> None:
         self.host = host
         self.settings = settings
         self.producer = Producer(host, settings, read_us=read_us)
-        self.dead_letters = Sender(host, dead_letters, read_us=read_us) if dead_letters is not None else None
+        self.dead_letters: Sender | None = None
+        if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
+            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us)
+        self._closing: set[asyncio.Task[None]] = set()
         self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters)
         self.lanes.on_change = self._tell_change
         self._once = OncePuts(self.producer)
@@ -56,10 +60,28 @@ class TimelineQueue:
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:
         """What a read of the catalogue told, and when it began; told at every read."""
-        self.settings = self.lanes.settings = settings
+        self.settings = settings
         self.producer.settings_changed(settings, read_us=read_us)
         if self.dead_letters is not None and dead_letters is not None:
             self.dead_letters.settings_changed(dead_letters, read_us=read_us)
+        self.lanes.settings_changed(settings, self.dead_letters)
+
+    def dead_letters_changed(
+        self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
+    ) -> None:
+        """What a read of the catalogue told of the queue that takes dead letters; None: there is none now."""
+        known = self.dead_letters
+        if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
+            known.settings_changed(dead_letters, read_us=read_us)
+            return
+        self.dead_letters = None
+        if dead_letters is not None:
+            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us)
+        self.lanes.settings_changed(self.settings, self.dead_letters)
+        if known is not None:
+            closing = asyncio.get_running_loop().create_task(known.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Write what waits, give the lanes back."""

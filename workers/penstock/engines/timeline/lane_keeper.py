@@ -44,6 +44,17 @@ class LaneKeeper:
         if self._loop is None and lanes:
             self._loop = asyncio.get_running_loop().create_task(self._keep())
 
+    def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
+        """In force from the next message on, on lanes that are held too; the lease's terms from their next taking."""
+        if settings == self.settings and dead_letters is self._dead_letters:
+            return
+        self.settings = settings
+        self._dead_letters = dead_letters
+        for dispatcher in self.held.values():
+            dispatcher.books.terms = self._terms().books
+            if isinstance(dispatcher.source, TimelineSource):
+                dispatcher.source.settings_changed(settings, dead_letters)
+
     async def close(self) -> None:
         """Give every lane back."""
         self.wanted = 0
@@ -67,7 +78,7 @@ class LaneKeeper:
 
     def _drop_ended(self) -> None:
         for name, dispatcher in list(self.held.items()):
-            if dispatcher.ended is not None or not dispatcher.may_act():
+            if dispatcher.is_over():
                 dispatcher.abandon()
                 del self.held[name]
 

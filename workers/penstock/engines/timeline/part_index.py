@@ -34,6 +34,10 @@ class PartIndex:
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
 
+    def settings_changed(self, settings: TimelineSettings) -> None:
+        """What a read of the catalogue told."""
+        self._settings = settings
+
     async def subs(self, part: int) -> tuple[int, ...]:
         """The subs of a part, complete for all that was acknowledged before this is called."""
         day = self._days.get(day_of(part, self._settings.part_us))

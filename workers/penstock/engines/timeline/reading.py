@@ -66,6 +66,10 @@ class Reading:
         self._shard = shard
         self._row_bytes = FIRST_ROW_BYTES
 
+    def settings_changed(self, settings: TimelineSettings) -> None:
+        """What a read of the catalogue told."""
+        self._settings = settings
+
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The rows above a position, as far as now or the bound goes."""
         now_us = self._host.now_us()

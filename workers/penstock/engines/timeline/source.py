@@ -76,6 +76,13 @@ class TimelineSource:
             purged_before_us=tenure.purged_before_us,
         )
 
+    def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
+        """What a read of the catalogue told while the lane is held."""
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._index.settings_changed(settings)
+        self._reading.settings_changed(settings)
+
     # ---- orders
 
     def order_of(self, stored: Value) -> int:

@@ -1,0 +1,195 @@
+"""The connection of a process: its ground, its queues, and what keeps them fresh.
+
+    async with penstock.connect() as p:
+        q = await p.queue("shop/emails")
+        await q.put({"to": "you"})
+
+Each queue is opened once a process, and belongs to the event loop and the process that opened it. Closing writes what
+waits and gives the lanes back, so that others take them at once; a process that ends without it costs its lanes the
+length of a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from penstock.client.directory import Directory, Found
+from penstock.client.freshness import Freshness
+from penstock.client.ground import Bound, Ground, open_ground, process_name
+from penstock.client.moments import Span, span_us
+from penstock.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, Queue, require_process
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.errors import Refused
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.catalogue_entry import Name
+
+log = logging.getLogger("penstock.client")
+
+NAMESPACE = "default"
+SKEW_S = 0.5
+
+
+class NotConnected(Refused):
+    """The connection was not opened: use it as `async with penstock.connect() as p`."""
+
+
+@dataclass(frozen=True)
+class _Open:
+    """What there is while a connection is open."""
+
+    ground: Ground
+    directory: Directory
+    freshness: Freshness
+    loop: asyncio.AbstractEventLoop
+    keeper: asyncio.Task[None]
+
+
+class Penstock:
+    """A connection to Penstock. `connect()` makes it."""
+
+    def __init__(self, open_ground: Callable[[], Awaitable[Ground]], *, namespace: str = NAMESPACE) -> None:
+        self._open_ground = open_ground
+        self._namespace = namespace
+        self._pid = os.getpid()
+        self._now: _Open | None = None
+        self._queues: dict[Name, Queue] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    # ---- its life
+
+    async def open(self) -> Penstock:
+        """Connect. `async with` does it."""
+        require_process(self._pid)
+        async with self._opening:
+            if self._closed:
+                raise ConnectionClosed
+            if self._now is None:
+                self._now = self._begin(await self._open_ground())
+        return self
+
+    def _begin(self, ground: Ground) -> _Open:
+        directory = Directory(ground.catalogue(), data_center=ground.data_center, namespace=self._namespace)
+        freshness = Freshness(ground, directory, self._queues.values())
+        loop = asyncio.get_running_loop()
+        keeper = loop.create_task(freshness.run(), name="penstock: catalogue")
+        keeper.add_done_callback(_say_if_broken)
+        return _Open(ground, directory, freshness, loop, keeper)
+
+    async def close(self) -> None:
+        """Write what waits, give lanes back, disconnect. `async with` does it."""
+        if self._closed or self._now is None:
+            self._closed = True
+            return
+        require_process(self._pid)
+        self._closed = True
+        self._now.keeper.cancel()
+        await asyncio.gather(self._now.keeper, return_exceptions=True)
+        await self._now.freshness.stop()
+        try:
+            await asyncio.gather(*(each.close() for each in self._queues.values()))
+        finally:
+            await self._now.ground.close()
+
+    async def __aenter__(self) -> Penstock:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def ground(self) -> Ground:
+        """Stores, clock and catalogue of this process: for the worker runtime and for tools."""
+        return self._known().ground
+
+    def require_usable(self) -> None:
+        """Refuse in another process, on another loop, before it was opened and after its end."""
+        if os.getpid() != self._pid:
+            require_process(self._pid)
+        if self._closed:
+            raise ConnectionClosed
+        if asyncio.get_running_loop() is not self._known().loop:
+            raise ConnectionOfAnotherLoop
+
+    def now_us(self) -> int:
+        """The time, good for telling moments; promises are made by `ground.clock.require`."""
+        return self._known().ground.clock.now_us()
+
+    # ---- queues
+
+    async def queue(self, name: str) -> Queue:
+        """The queue of that name (`namespace/name`); the same object each time, until it was deleted."""
+        self.require_usable()
+        known = self._known()
+        wanted = known.directory.name_of(name)
+        async with self._opening:
+            standing = self._queues.get(wanted)
+            if standing is not None and standing.ended is None:
+                return standing
+            found = await known.directory.find(wanted)
+            dead = await known.freshness.find_dead_letters(found)
+            self.require_usable()
+            if standing is not None:
+                await standing.close()
+            self._queues[wanted] = opened = self._opened(found, dead)
+            return opened
+
+    async def queues(self, namespace: str | None = None) -> list[str]:
+        """The names of all queues, or of those in one namespace."""
+        self.require_usable()
+        return await self._known().directory.names(namespace)
+
+    def _opened(self, found: Found, dead: Found | None) -> Queue:
+        ground = self._known().ground
+        bound = Bound(found.settings.skew_us)
+        ground.clock.serve(bound.max_skew_us)
+        engine = TimelineQueue(
+            ground.host_of(found.entry.place.keyspace, bound),
+            found.settings,
+            read_us=found.read_us,
+            dead_letters=None if dead is None else dead.settings,
+            dead_letter_host=None if dead is None else ground.host_of(dead.entry.place.keyspace, bound),
+        )
+        return Queue(found, engine, self, bound)
+
+    async def freshen(self, queue: Queue, within_s: float) -> None:
+        """Return when the clock and what is known of the queue are fit; else raise the reason why not."""
+        await self._known().freshness.freshen(queue, within_s)
+
+    def _known(self) -> _Open:
+        if self._now is None:
+            raise NotConnected
+        return self._now
+
+
+def connect(
+    environment: Mapping[str, str] | None = None,
+    *,
+    namespace: str = NAMESPACE,
+    name: str | None = None,
+    max_clock_skew: Span = SKEW_S,
+) -> Penstock:
+    """A connection, told by the environment: CONTACT_POINTS, DATA_CENTER, USERNAME, PASSWORD, USE_SSL, KEYSPACE, ...
+
+    `namespace` is that of queues whose name has none; `name` is this process's, for people.
+    """
+    settings = read_settings(os.environ if environment is None else environment)
+    max_skew_us = span_us(max_clock_skew, "max_clock_skew")
+
+    async def ground() -> Ground:
+        return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
+
+    return Penstock(ground, namespace=namespace)
+
+
+def _say_if_broken(keeper: asyncio.Task[None]) -> None:
+    """Nobody awaits it: without this, puts would end a minute later and nobody would know why."""
+    if not keeper.cancelled() and keeper.exception() is not None:
+        log.error("the catalogue is not read any more", exc_info=keeper.exception())

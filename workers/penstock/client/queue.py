@@ -1,0 +1,256 @@
+"""A queue as an application uses it: comfortable calls over one engine, kept fresh by the connection.
+
+What can not be done at this moment because the time, or what is known of the catalogue, may not be relied on was not
+sent: it is tried again for `PATIENCE_S`, so a process that was paused goes on by itself. It knows neither Cassandra
+nor how the catalogue is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from penstock.client.directory import Found
+from penstock.client.ground import Bound
+from penstock.client.message import Message
+from penstock.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
+from penstock.client.outgoing import Put, message_of
+from penstock.client.payloads import Payload
+from penstock.engines.contract import Ack, Attributes, Cancelled, Settle, Settled
+from penstock.engines.contract import Message as Sent
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.sender import KnowledgeTooOld
+from penstock.errors import PenstockError, Refused, SpecError
+from penstock.store.catalogue_entry import Entry
+from penstock.store.clocks import ClockNotTrusted
+
+T = TypeVar("T")
+
+log = logging.getLogger("penstock.client")
+
+PATIENCE_S = 10.0
+WAIT_S = 10.0
+CLOSE_WITHIN_S = 15.0
+LIMIT = 10
+LIMIT_MAX = 10_000
+ITERATION_WAIT_S = 20.0
+
+
+class ConnectionClosed(Refused):
+    """The connection was closed."""
+
+
+class ConnectionOfAnotherProcess(Refused):
+    """A connection does not survive a fork: open one in the child."""
+
+
+class ConnectionOfAnotherLoop(Refused):
+    """A connection belongs to the event loop that opened it."""
+
+
+class Upkeep(Protocol):
+    """What a queue asks of its connection."""
+
+    def require_usable(self) -> None:
+        """Refuse in another process, on another loop, and after the end."""
+        ...
+
+    async def freshen(self, queue: Queue, within_s: float) -> None:
+        """Have the clock and the catalogue looked at now, and return when both are fit; else raise the reason."""
+        ...
+
+    def now_us(self) -> int:
+        """The time."""
+        ...
+
+
+class Queue:
+    """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
+
+    def __init__(self, found: Found, engine: TimelineQueue, upkeep: Upkeep, bound: Bound) -> None:
+        self.found = found
+        self.bound = bound
+        self.engine = engine
+        """The engine behind it: the worker runtime shares its lanes through this."""
+        self.ended: PenstockError | None = None
+        """Why it can not be used any more: it was deleted."""
+        self._upkeep = upkeep
+        self._ending: asyncio.Task[None] | None = None
+
+    # ---- its life
+
+    def end(self, why: PenstockError) -> None:
+        """It is gone: whoever uses it from now on is told why."""
+        if self.ended is None:
+            self.ended = why
+            log.warning("%s", why)
+            self._ending = asyncio.get_running_loop().create_task(self._close())
+
+    async def close(self) -> None:
+        """Write what waits, give the lanes back. The connection does it when it is closed."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._close())
+        await self._ending
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
+        except (PenstockError, TimeoutError) as error:
+            log.warning("%s was not closed cleanly, its lanes run out by themselves: %r", self.name, error)
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.found.settings.name
+
+    @property
+    def entry(self) -> Entry:
+        """What the catalogue said of it last."""
+        return self.found.entry
+
+    def now_us(self) -> int:
+        """The time by the process's clock."""
+        return self._upkeep.now_us()
+
+    # ---- putting
+
+    async def put(
+        self,
+        payload: Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        once: str | None = None,
+        once_scope: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> str:
+        """Put one message, and return its id: durable on a quorum of the home data centre by then.
+
+        Bytes go as they are; a text, a pydantic model or what JSON has is encoded, and `content-type` says how.
+        Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
+        """
+        put = Put(payload, delay, deliver_at, group, once, once_scope, attributes or {})
+        return (await self._put([message_of(put, self.now_us())]))[0]
+
+    async def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
+        """Put many at once: payloads, or `Put` where one needs more than a payload. Their ids, in order."""
+        now_us = self.now_us()
+        puts = [each if isinstance(each, Put) else Put(each) for each in messages]
+        return await self._put([message_of(each, now_us) for each in puts])
+
+    async def _put(self, messages: Sequence[Sent]) -> list[str]:
+        self._require_usable()
+        try:
+            return await self.engine.put(messages)
+        except (ClockNotTrusted, KnowledgeTooOld):
+            return await self._try_again(lambda: self.engine.put(messages))
+
+    async def cancel(self, message_id: str) -> bool:
+        """Whether it will never be delivered. False: too late, it may have been."""
+        return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
+
+    async def reschedule(
+        self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
+    ) -> tuple[bool, str | None]:
+        """Deliver it at another moment: whether the old moment is off, and the id under which it goes on.
+
+        (False, None): too late, nothing changed. (False, id): it may come at both moments.
+        """
+        if (delay is None) == (deliver_at is None):
+            raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")
+        if deliver_at is not None:
+            due_us = moment_us(deliver_at, "deliver_at")
+        else:
+            due_us = self.now_us() + span_us(0 if delay is None else delay, "delay")
+        cancelled, new_id = await self._tried(lambda: self.engine.reschedule(message_id, due_us))
+        return cancelled is Cancelled.CANCELLED, new_id
+
+    # ---- receiving
+
+    async def receive(
+        self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
+    ) -> list[Message]:
+        """Up to `limit` messages, waiting at most `wait` for the first. From the first call on this process shares
+        the queue's lanes; closing the connection gives them back.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+            raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+        wait_us = span_us(wait, "wait")
+        visibility_us = None if visibility is None else span_us(visibility, "visibility")
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_us / SECOND_US
+        while True:
+            left_us = max(0, round((deadline_s - loop.time()) * SECOND_US))
+            self._require_usable()
+            try:
+                given = await self.engine.receive(limit, visibility_us=visibility_us, wait_us=left_us)
+            except ClockNotTrusted:
+                await self._upkeep.freshen(self, max(deadline_s - loop.time(), 1.0))
+                continue
+            if not given:
+                self._require_usable()
+            return [Message(each, self) for each in given]
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Messages one by one, for ever. One that is handed out is in the loop's hands: nothing is taken ahead."""
+        while True:
+            for message in await self.receive(1, wait=ITERATION_WAIT_S):
+                yield message
+
+    # ---- settling
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """Ack, Nack and Extend by receipt: each for itself, durable when it returns, in order."""
+        self._require_usable()
+        return await self.engine.settle(settles)
+
+    async def ack(self, messages: Iterable[Message]) -> list[Settled]:
+        """These are done; how each ended, in order."""
+        return await self.settle([Ack(message.receipt) for message in messages])
+
+    # ---- the whole queue
+
+    async def purge(self) -> datetime:
+        """Settle all that is in the queue now; the moment before which it was put."""
+        return moment_of(await self._tried(self.engine.purge))
+
+    # ---- within
+
+    def _require_usable(self) -> None:
+        self._upkeep.require_usable()
+        if self.ended is not None:
+            raise self.ended
+
+    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
+        self._require_usable()
+        try:
+            return await work()
+        except (ClockNotTrusted, KnowledgeTooOld):
+            return await self._try_again(work)
+
+    async def _try_again(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Nothing of it was sent, or it would have ended otherwise: once all is fit again it is done as if new."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + PATIENCE_S
+        while True:
+            await self._upkeep.freshen(self, max(deadline_s - loop.time(), 0.0))
+            self._require_usable()
+            try:
+                return await work()
+            except (ClockNotTrusted, KnowledgeTooOld):
+                if loop.time() >= deadline_s:
+                    raise
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name})"
+
+
+def require_process(pid: int) -> None:
+    """Refuse a child of the process that opened the connection."""
+    if os.getpid() != pid:
+        raise ConnectionOfAnotherProcess(opened_in=pid, used_in=os.getpid())
