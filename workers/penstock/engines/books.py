@@ -65,9 +65,12 @@ class _Moving:
 class Books:
     """The state of one tenure of a lane."""
 
-    def __init__(self, terms: BookTerms, epoch: int) -> None:
+    def __init__(self, terms: BookTerms, epoch: int, *, groups_held: bool = False) -> None:
         self.terms = terms
         self.epoch = epoch
+        self.groups_held = groups_held
+        """Whether messages of groups are read and lined up, but not offered (attack C2)."""
+        self._groups_open_at: Any = None
         self._rows: deque[_State] = deque()
         self._by_key: dict[bytes, _State] = {}
         self._unread: deque[tuple[_State, int]] = deque()
@@ -104,6 +107,9 @@ class Books:
         for index, moved in facts.moved.items():
             if not state.durable >> index & 1:
                 self._resume_move(state, index, moved, now_us)
+        for index, place in row.moved.items():
+            if not state.durable >> index & 1:
+                self._finish_move(state, index, place, now_us)
         for index, tried in facts.tried.items():
             state.tried[index] = max(tried.attempt, state.attempts_before(index))
             state.hidden[index] = tried.hidden_until_us
@@ -118,6 +124,8 @@ class Books:
     def reached(self, order: Any) -> None:
         """The engine has read everything up to here, whether or not there were rows."""
         self._horizon = order
+        if self._groups_open_at is not None and order >= self._groups_open_at:
+            self._open_groups()
 
     def _count_hole(self, state: _State) -> None:
         """A row with something settled is a fact that the record carries until the position has passed it."""
@@ -130,18 +138,42 @@ class Books:
         state.moving[index] = _Moving(moved.attempt, Why.RETRY, now_us, "", moved.place)
         self._moves.append((state, index))
 
+    def _finish_move(self, state: _State, index: int, place: bytes, now_us: int) -> None:
+        """Its row shows where it was moved to: it is never handed out here, whatever records tell."""
+        if index not in state.moving:
+            self._moves.append((state, index))
+        state.moving[index] = _Moving(state.attempts_before(index), Why.MOVED, now_us, "", place)
+
     def _line_up(self, state: _State, index: int) -> None:
         """Put a message behind its group, or where it can be given out."""
         group = state.row.groups[index] if state.row.groups is not None else b""
         if group:
             line = self._groups.setdefault(group, deque())
             line.append((state, index))
-            if len(line) > 1:
+            if len(line) > 1 or self.groups_held:
                 return
         self._offer(state, index)
 
     def _offer(self, state: _State, index: int) -> None:
         (self._suspects if state.suspect else self._again).append((state, index))
+
+    def open_groups_at(self, order: Any) -> None:
+        """Earlier generations are drained: groups may go once the lane has been read up to here, since what they left
+        is due by then."""
+        if self.groups_held and self._groups_open_at is None:
+            self._groups_open_at = order
+
+    def open_groups_if_allowed(self) -> None:
+        """No more can be read before something is given out: what is left to be read may come late in its group."""
+        if self._groups_open_at is not None:
+            self._open_groups()
+
+    def _open_groups(self) -> None:
+        """Each in the order of what its messages stand for: a twin comes where the row that it replaces would."""
+        self.groups_held, self._groups_open_at = False, None
+        self._groups = {group: deque(sorted(line, key=_turn)) for group, line in self._groups.items()}
+        for line in self._groups.values():
+            self._offer(*line[0])
 
     def _time(self, at_us: int, state: _State, index: int, attempt: int) -> None:
         heapq.heappush(self._timers, (at_us, next(self._ticket), state, index, attempt))
@@ -345,10 +377,10 @@ class Books:
         if not line or line[0] != (state, index):
             return
         line.popleft()
-        if line:
-            self._offer(*line[0])
-        else:
+        if not line:
             del self._groups[group]
+        elif not self.groups_held:
+            self._offer(*line[0])
 
     def _tell(self, state: _State, index: int, attempt: int, until_us: int) -> None:
         news = self._news.setdefault(state, RowFacts())
@@ -479,6 +511,10 @@ class Books:
         """Whether copies wait to be seen to."""
         return bool(self._moves)
 
+    def has_open_suspects(self) -> bool:
+        """Whether one of them is not settled yet, wherever it is."""
+        return any(state.suspect and state.durable != state.full for state in self._rows)
+
     def has_suspects(self) -> bool:
         """Whether messages wait that may have killed their process."""
         return bool(self._suspects)
@@ -522,6 +558,13 @@ class Books:
 
     def _is_at_loan(self, state: _State) -> bool:
         return self._lent is not None and not state.row.order < self._lent[0]
+
+
+def _turn(waiting: tuple[_State, int]) -> tuple[Any, Any, int]:
+    """Where a message stands in the line of its group, while nothing of that was given out."""
+    state, index = waiting
+    stands_at = state.row.order if state.row.stands_at is None else state.row.stands_at
+    return stands_at, state.row.order, index
 
 
 @dataclass(slots=True)

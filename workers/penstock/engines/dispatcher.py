@@ -60,14 +60,22 @@ class Dispatcher:
     """One tenure of one lane. Made by `Dispatcher.start`."""
 
     def __init__(
-        self, host: Host, lane: Lane, source: LaneSource, terms: DispatchTerms, tenure: Tenure, seen: LaneState
+        self,
+        host: Host,
+        lane: Lane,
+        source: LaneSource,
+        terms: DispatchTerms,
+        tenure: Tenure,
+        seen: LaneState,
+        *,
+        groups_held: bool = False,
     ) -> None:
         self.host = host
         self.lane = lane
         self.source = source
         self.terms = terms
         self.tenure = tenure
-        self.books = Books(terms.books, tenure.epoch)
+        self.books = Books(terms.books, tenure.epoch, groups_held=groups_held)
         self.progress = 0
         self.failed_reads = 0
         self.ended: str | None = None
@@ -95,10 +103,18 @@ class Dispatcher:
 
     @classmethod
     async def start(
-        cls, host: Host, lane: Lane, source: LaneSource, terms: DispatchTerms, tenure: Tenure, seen: LaneState
+        cls,
+        host: Host,
+        lane: Lane,
+        source: LaneSource,
+        terms: DispatchTerms,
+        tenure: Tenure,
+        seen: LaneState,
+        *,
+        groups_held: bool = False,
     ) -> Dispatcher:
         """Take up a lane as it was when it was taken: read what is known of it, and begin."""
-        self = cls(host, lane, source, terms, tenure, seen)
+        self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held)
         known = await source.known(self.position.last, self.position.reach)
         if seen.lent is not None:
             self.loans.begin(seen.lent)
@@ -145,10 +161,37 @@ class Dispatcher:
             await self.position.advance()
             last, reach = self.position.last, self.position.reach
             released = await self.lane.release(
-                self.tenure, last=self.source.stored(last), reach=self.source.stored(reach)
+                self.tenure,
+                last=self.source.stored(last),
+                reach=self.source.stored(reach),
+                clean=not self._leaves_suspects(),
             )
         self._end("given back")
         return released
+
+    def _leaves_suspects(self) -> bool:
+        """Whether some of what the owner before may have died of is unread or unsettled."""
+        if self._suspect_up_to is None:
+            return False
+        read_to = self.position.last if self.books.horizon is None else self.books.horizon
+        return read_to < self._suspect_up_to or self.books.has_open_suspects()
+
+    def has_settled(self, order: Any) -> bool:
+        """Whether all up to there is read and settled, and nothing that was read is open."""
+        return self.books.lowest_unsettled is None and not self.position.last < order
+
+    async def retire(self) -> bool:
+        """Leave the lane for good: all that it held is settled, or lies elsewhere. False when that is not known."""
+        if not self.may_act() or self.books.lowest_unsettled is not None or self.tenure.lent is not None:
+            return False
+        if not await self.lane.retire(self.tenure, last=self.source.stored(self.position.last)):
+            return False
+        self._end("retired")
+        return True
+
+    def open_groups(self) -> None:
+        """Earlier generations are drained: what they left for this lane is due by now."""
+        self.books.open_groups_at(self.source.order_at(self.host.now_us()))
 
     def abandon(self) -> None:
         """Stop working without giving back: the lease is over, or runs out by itself."""
@@ -266,6 +309,7 @@ class Dispatcher:
         while True:
             self.progress += 1
             if self.books.bytes_held >= self.terms.read_ahead_bytes:
+                self.books.open_groups_if_allowed()
                 await asyncio.sleep(self.terms.poll_s_min)
                 continue
             try:
@@ -279,9 +323,10 @@ class Dispatcher:
                 suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
                 self.books.add(row, known.pop(row.key, None), suspect=suspect, now_us=now_us)
             after = piece.reached
+            held = self.books.groups_held
             self.books.reached(after)
             self.position.at_head = not piece.more
-            if piece.rows:
+            if piece.rows or held != self.books.groups_held:
                 self._tell_change()
                 poll_s = self.terms.poll_s_min
             if not piece.more:

@@ -110,9 +110,12 @@ class Lane:
             tenure = tenure.renewed(self.terms.promise(sent_us))
         return touched, tenure, seen
 
-    async def release(self, tenure: Tenure, *, last: Value, reach: Value) -> bool:
-        """Give the lane back, saying that nothing in it is suspect. False if it was not ours any more."""
-        final = {"lock": None, "released": tenure.epoch, "last": last, "reach": reach}
+    async def release(self, tenure: Tenure, *, last: Value, reach: Value, clean: bool = True) -> bool:
+        """Give the lane back, saying that nothing in it is suspect, unless suspects of an earlier owner are left.
+        False if it was not ours any more."""
+        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach}
+        if clean:
+            final["released"] = tenure.epoch
         update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -40,6 +40,10 @@ class LaneRow:
     attempts: Sequence[int] | None = None
     settled: int = 0
     """Bits of messages that the engine knows need no handing out: cancelled, purged, replaced, expired."""
+    moved: Mapping[int, bytes] = field(default_factory=dict)
+    """Where messages of it were moved to: a copy is finished there, and nothing is handed out here."""
+    stands_at: Any = None
+    """The order of the row that it stands for, where that is another."""
 
 
 class Why(Enum):
@@ -47,6 +51,8 @@ class Why(Enum):
 
     RETRY = "retry"
     DEAD = "dead"
+    MOVED = "moved"
+    """Its own row tells the place."""
 
 
 @dataclass(slots=True)
