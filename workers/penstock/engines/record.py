@@ -55,12 +55,15 @@ class Record(Generic[Where]):
         return pieces
 
     def forget(self, passed: Mapping[Where, Iterable[bytes]]) -> None:
-        """Drop the facts of rows below a position that is known to stand in the lane."""
+        """Drop the facts of rows below a position that is known to stand in the lane. Where messages moved stays:
+        by it they are found (`where`), and nobody else knows."""
         for where, keys in passed.items():
             piece = self._open.get(where)
             if piece is not None:
                 for key in keys:
-                    piece.facts.pop(key, None)
+                    facts = piece.facts.get(key)
+                    if facts is not None and not facts.moved:
+                        del piece.facts[key]
 
     def close(self, where: Where) -> None:
         """Nothing more will be told of this partition."""

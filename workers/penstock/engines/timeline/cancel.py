@@ -37,6 +37,7 @@ class _Found:
 
     run: PackedRun
     places: tuple[RowPlace, ...]
+    was_cancelled: bool
 
 
 class _Ending(Enum):
@@ -110,7 +111,7 @@ class Cancels:
         if not self._promise([place.row], now_us).still_holds(now_us):
             return None
         table, key = self._row(place.row)
-        select = Select(table, key, ("run", "moved"), consistency=Consistency.SERIAL)
+        select = Select(table, key, ("run", "moved", "cancelled"), consistency=Consistency.SERIAL)
         for row in await self._host.store.read(select):
             if row.run is None or place.index:
                 return None
@@ -118,7 +119,7 @@ class Cancels:
             if len(run) != 1:
                 return None
             moved = () if row.moved is None else (Place.from_bytes(row.moved).row,)
-            return _Found(run, (place.row, *moved))
+            return _Found(run, (place.row, *moved), row.cancelled is not None)
         return None
 
     async def _cancel(self, found: _Found) -> _Ending:
@@ -136,6 +137,8 @@ class Cancels:
             raise Unknown("a cancel was sent, and may have been applied", last=error.message) from error
         if in_time and failed is not None:
             raise failed
+        if in_time and not found.was_cancelled:
+            self._sender.count_cancelled(found.places)
         return _Ending.PROMISED if in_time else _Ending.SENT
 
     def _promise(self, places: tuple[RowPlace, ...] | list[RowPlace], now_us: int) -> Promise:

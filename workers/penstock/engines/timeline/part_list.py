@@ -12,6 +12,7 @@ from penstock.engines.host import Host
 from penstock.engines.timeline.layout import DAYS, day_of
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.statements import Bound, Select, Slice
+from penstock.store.types import Value
 
 
 async def parts_from(
@@ -20,7 +21,7 @@ async def parts_from(
     """Each part from this one on that holds something, with its subs."""
     first = day_of(part, settings.part_us)
     for day in await _days_from(host, settings, generation, first):
-        key = {"queue": settings.queue, "generation": generation, "day": day}
+        key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": day}
         within = Slice("part", Bound(part, True), None) if day == first else None
         rows = await host.store.read(Select(settings.tables.parts, key, ("part", "sub"), within=within))
         subs: dict[int, list[int]] = {}
@@ -31,7 +32,7 @@ async def parts_from(
 
 
 async def _days_from(host: Host, settings: TimelineSettings, generation: int, first: int) -> list[int]:
-    key = {"queue": settings.queue, "generation": generation, "day": DAYS}
+    key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": DAYS}
     within = Slice("part", Bound(first, True), None)
     rows = await host.store.read(Select(settings.tables.parts, key, ("part",), within=within))
     return sorted({row.part for row in rows})

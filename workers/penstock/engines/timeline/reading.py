@@ -41,6 +41,8 @@ class RowContent:
     run: PackedRun | None
     first: UUID
     """The due id of the place that it was stamped with first; its own unless it is a twin."""
+    counted: int
+    """For how many messages it stands in the put counts: none where it was cancelled, or another row does."""
 
 
 class Reading:
@@ -82,7 +84,7 @@ class Reading:
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
-            found, reached, full = await self._read_part(part, after, top, left)
+            found, reached, full = await self.read_part(part, after, top, left)
             rows += found
             left -= sum(row.size_bytes for row in found)
             if full or (left <= 0 and reached < top):
@@ -92,8 +94,8 @@ class Reading:
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
 
-    async def _read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
-        """Its rows above `after`, how far they are complete, and whether the bound cut them."""
+    async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
+        """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
         upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
         limit = max(ROWS_MIN, min(ROWS_MAX, left // self._row_bytes))
         known, first = await asyncio.gather(self._index.subs(part), self._read_sub(part, 0, after, upper, limit))
@@ -140,14 +142,18 @@ class Reading:
             first = Place.from_bytes(run.replaces).row.due
         settled = bits_of(0, count)
         live = row.cancelled is None and row.moved is None
-        if run is not None and live and await self._families.choose(first, row.due):
-            settled = await self._voided(run, row.due)
+        counted = count if run is not None and row.cancelled is None else 0
+        if run is not None and live:
+            if await self._families.choose(first, row.due):
+                settled = await self._voided(run, row.due)
+            else:
+                counted = 0
         return LaneRow(
             key=row_key(sub, row.due, first),
             order=order,
             count=count,
             size_bytes=size + 200,
-            content=RowContent(place, run, first),
+            content=RowContent(place, run, first, counted),
             where=part,
             groups=run.group if run is not None else None,
             attempts=run.attempt if run is not None else None,

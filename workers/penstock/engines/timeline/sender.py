@@ -386,8 +386,18 @@ class Sender:
             total[1] += len(row.cell)
         for (generation, part, later), (messages, size_bytes) in totals.items():
             self.parts.acknowledged(generation, part, later=later, messages=messages, size_bytes=size_bytes)
+        self._count_soon()
+
+    def _count_soon(self) -> None:
         if self._counting is None and not self._closing:
             self._counting = self._task(self._write_counts_later())
+
+    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
+        """What was cancelled counts no more: its reader passes it as nothing."""
+        for place in places:
+            part = place.part(self.settings.part_us)
+            self.parts.acknowledged(place.generation, part, later=place.lies_later, messages=-1, size_bytes=0)
+        self._count_soon()
 
     async def _write_counts_later(self) -> None:
         while self.parts.changed and not self._closing:

@@ -145,22 +145,29 @@ class TimelineSource:
         await self._write_by_part(by_part)
 
     async def write_passed(self, rows: Sequence[LaneRow]) -> None:
-        """Add a piece of passed rows to each part they lie in; of a twin, its family's first place to that one's."""
+        """Add a piece of passed rows to each part they lie in; of a twin, its family's first place to that one's.
+
+        Where it failed the caller comes again with these rows and more, and the same pieces are written over.
+        """
         ids: dict[int, set[UUID]] = {}
+        messages: dict[int, int] = {}
         for row in rows:
             content: RowContent = row.content
             ids.setdefault(row.where, set()).add(content.place.due)
+            messages[row.where] = messages.get(row.where, 0) + content.counted
             if content.first != content.place.due:
                 ids.setdefault(self._part_of(content.first), set()).add(content.first)
         stamp_us = self._stamp()
         by_part: dict[int, list[Plain]] = {}
+        numbers = {part: self._passed_pieces.get(part, -1) + 1 for part in ids}
         for part, passed in ids.items():
-            number = self._passed_pieces[part] = self._passed_pieces.get(part, -1) + 1
-            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": number}
-            values["ids"] = encode_passed(passed)
+            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
+            values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
+            values["up_to"] = self.stored(rows[-1].order)
             table = self._settings.tables.passed
             by_part[part] = [Insert(table, values, timestamp_us=stamp_us, ttl_s=self._kept_s(part, stamp_us))]
         await self._write_by_part(by_part)
+        self._passed_pieces |= numbers
 
     async def _write_by_part(self, by_part: dict[int, list[Plain]]) -> None:
         writes = [each[0] if len(each) == 1 else Batch(each) for each in by_part.values()]

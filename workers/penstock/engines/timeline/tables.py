@@ -103,7 +103,11 @@ PASSED = Table(
     "the rows that owners of a lane passed, by which late ones are told",
     partition=(QUEUE, GENERATION, SHARD, PART),
     clustering=(WRITER, PIECE),
-    columns=(Column("ids", Type.BLOB),),
+    columns=(
+        Column("ids", Type.BLOB),
+        Column("messages", Type.BIGINT),
+        Column("up_to", Type.TIMEUUID),
+    ),
     compaction=UNIFIED,
 )
 LOOKS = Table(
