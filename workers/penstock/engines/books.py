@@ -519,6 +519,27 @@ class Books:
         """Whether messages wait that may have killed their process."""
         return bool(self._suspects)
 
+    # ---- looked at from outside
+
+    def stand_of(self, key: bytes) -> RowStand | None:
+        """How the messages of a row stand; None if the row is not in the books (any more)."""
+        state = self._by_key.get(key)
+        if state is None:
+            return None
+        hidden = dict(state.hidden) | {index: flight.until_us for index, flight in state.flights.items()}
+        return RowStand(state.durable | state.accepted, dict(state.tried), hidden, frozenset(state.moving))
+
+    def hidden_at(self, now_us: int) -> int:
+        """How many messages are not in flight, and are not handed out before a later moment or while they move."""
+        return sum(
+            sum(
+                until_us > now_us and index not in state.flights and not (state.durable | state.accepted) >> index & 1
+                for index, until_us in state.hidden.items()
+            )
+            for state in self._rows
+            if state.hidden
+        )
+
     # ---- lending a range to a bulk job
 
     def lend(self, first: Any, last: Any) -> list[tuple[LaneRow, int, int]]:
@@ -565,6 +586,17 @@ def _turn(waiting: tuple[_State, int]) -> tuple[Any, Any, int]:
     state, index = waiting
     stands_at = state.row.order if state.row.stands_at is None else state.row.stands_at
     return stands_at, state.row.order, index
+
+
+@dataclass(frozen=True, slots=True)
+class RowStand:
+    """How the messages of a row stand with their owner: bits of the settled, attempts, until when each is hidden, and
+    which are on their way to another place."""
+
+    settled: int
+    tried: Mapping[int, int]
+    hidden_until_us: Mapping[int, int]
+    moving: frozenset[int]
 
 
 @dataclass(slots=True)
