@@ -124,8 +124,9 @@ class TimelineQueue:
             left_s = deadline_s - loop.time()
             if found or left_s <= 0:
                 return found
+            within_s = min(left_s, self._until_next_timer_s())
             try:
-                await asyncio.wait_for(self._changed.wait(), min(left_s, self._until_next_timer_s()))
+                await asyncio.wait_for(self._changed.wait(), within_s)
             except TimeoutError:
                 continue
 
