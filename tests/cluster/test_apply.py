@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ def test_five_at_once_make_one_entry_and_all_succeed(cassandra: Serving, keyspac
     runs = [Run(process) for process in [start(environment, file) for _ in range(5)]]
     assert [0] * 5 == [run.code for run in runs], "".join(run.error for run in runs)
     assert 1 == len({re.findall("id ([0-9a-f-]{36})", run.out)[0] for run in runs})
-    assert ["created", *["unchanged"] * 4] == sorted(run.out.split()[1] for run in runs)
+    outcomes = [run.out.split()[1] for run in runs]
+    assert (1, 4) == (outcomes.count("created"), sum(outcome in ("unchanged", "updated") for outcome in outcomes))
+    assert "unchanged" in apply(environment, file).out
 
 
 def test_a_second_owner_is_refused_in_one_line(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
@@ -151,10 +154,27 @@ def test_another_number_of_shards_is_announced_as_a_generation(
     again = apply(environment, queue_file(tmp_path, "{shards: 9}"))
     assert "being changed already" in again.out
     row = cassandra.cql(
-        f"SELECT generation, next_generation, next_shards, next_from_us, sure_us FROM {keyspace}.catalogue"
+        f"SELECT id, generation, next_generation, next_shards, next_from_us, sure_us FROM {keyspace}.catalogue"
     )[0]
     assert (1, 2, 12) == (row["generation"], row["next_generation"], row["next_shards"])
     assert row["sure_us"] >= row["next_from_us"]
+    assert {0: 1, 1: 6, 2: 12} == lanes_of(cassandra, keyspace, row["id"])
+
+
+def lanes_of(server: Serving, keyspace: str, creation: Any) -> dict[int, int]:
+    """How many lanes there are, by generation; 0 is repair's."""
+    table = f"{keyspace}.q_{uuid.UUID(str(creation)).hex}_lanes"
+    rows = server.cql(f"SELECT generation, shard, epoch, stop FROM {table}")
+    assert {(0, 0)} == {(row["epoch"], row["stop"]) for row in rows}
+    return dict(Counter(row["generation"] for row in rows))
+
+
+def test_a_new_queue_has_its_tables_its_lanes_and_its_repair_lane_and_is_active(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    assert 0 == apply(with_keyspace(cassandra, keyspace), queue_file(tmp_path)).code
+    row = cassandra.cql(f"SELECT id, state FROM {keyspace}.catalogue")[0]
+    assert ("active", {0: 1, 1: 6}) == (row["state"], lanes_of(cassandra, keyspace, row["id"]))
 
 
 def test_an_existing_keyspace_is_used_as_it_is(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
@@ -173,20 +193,22 @@ def test_who_may_not_create_gets_one_line_and_the_cql_and_goes_on_once_it_was_ru
 ) -> None:
     file = queue_file(tmp_path)
     environment = role(cassandra, keyspace, Grant("SELECT", "KEYSPACE system_schema"))
-    refused = apply(environment, file)
-    assert 1 == refused.code
-    assert 1 == len(refused.error.splitlines())
-    assert "administrator" in refused.error
-    printed = apply(environment, "--print", file)
-    assert 0 == printed.code, printed.error
-    statements = [each for each in refused.out.split(";\n") if each.strip()]
-    for statement in statements:
-        assert statement in printed.out
-        cassandra.cql(statement)
+
+    def refused_until_run() -> None:
+        refused, printed = apply(environment, file), apply(environment, "--print", file)
+        assert (1, 0, 1) == (refused.code, printed.code, len(refused.error.splitlines())), printed.error
+        assert "administrator" in refused.error
+        for statement in (each for each in refused.out.split(";\n") if each.startswith("CREATE")):
+            assert statement in printed.out
+            cassandra.cql(statement)
+
+    refused_until_run()  # the catalogue
     for permission in ("SELECT", "MODIFY"):
         cassandra.cql(Grant(permission, f"KEYSPACE {keyspace}").cql(environment["USERNAME"]))
-    assert "created" in apply(environment, file).out
+    refused_until_run()  # the queue's own tables, whose names follow from its entry
+    assert "updated" in apply(environment, file).out
     assert ["-- nothing is missing"] == apply(environment, "--print", file).out.splitlines()
+    assert "unchanged" in apply(environment, file).out
 
 
 def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
@@ -213,7 +235,7 @@ def test_bad_surroundings_are_one_line(
     assert says in run.error
 
 
-# With an engine that has tables: by the function that the command and the operator call.
+# With an engine that has one table and no lanes: by the function that the command and the operator call.
 
 THINGS = Table("things", "things", partition=(Column("queue", Type.UUID),), columns=(Column("v", Type.BLOB),))
 
@@ -239,6 +261,7 @@ def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: 
                 applier = Applier(
                     CassandraSchema(store),
                     Catalogue(store, now_us=clock.require, owner="cli/test"),
+                    store.in_keyspace,
                     Surroundings(keyspace, store.data_center, 1),
                     carried={"timeline": __name__},
                     tables_max=tables_max,

@@ -13,11 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.client.blocking import SyncMessage, SyncPenstock, SyncQueue, connect_sync
     from penstock.client.connection import Penstock, connect
     from penstock.client.message import Message
     from penstock.client.outgoing import Put
     from penstock.client.queue import Queue
-    from penstock.engines.contract import Ack, Extend, Nack, Settled, StaleReceipt
+    from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled, StaleReceipt
     from penstock.errors import Bug, Conflict, PenstockError, Refused, SpecError, Surroundings, Unavailable
     from penstock.store.store import Unknown
 
@@ -33,13 +34,18 @@ _WHERE = {
     "Put": "penstock.client.outgoing",
     "Queue": "penstock.client.queue",
     "Refused": "penstock.errors",
+    "Reject": "penstock.engines.contract",
     "Settled": "penstock.engines.contract",
     "SpecError": "penstock.errors",
     "StaleReceipt": "penstock.engines.contract",
+    "SyncMessage": "penstock.client.blocking",
+    "SyncPenstock": "penstock.client.blocking",
+    "SyncQueue": "penstock.client.blocking",
     "Surroundings": "penstock.errors",
     "Unavailable": "penstock.errors",
     "Unknown": "penstock.store.store",
     "connect": "penstock.client.connection",
+    "connect_sync": "penstock.client.blocking",
 }
 
 __all__ = [
@@ -54,13 +60,18 @@ __all__ = [
     "Put",
     "Queue",
     "Refused",
+    "Reject",
     "Settled",
     "SpecError",
     "StaleReceipt",
     "Surroundings",
+    "SyncMessage",
+    "SyncPenstock",
+    "SyncQueue",
     "Unavailable",
     "Unknown",
     "connect",
+    "connect_sync",
 ]
 
 

@@ -1,8 +1,9 @@
-"""Bring resources to Cassandra: the catalogue's keyspace and tables, then for each its entry, its tables, its shards.
+"""Bring resources to Cassandra: the catalogue's keyspace and tables, then for each its entry, tables, lanes, shards.
 
 It knows neither YAML nor the command line nor Kubernetes: `penstock apply`, `penstock dev` and the operator call it.
 Each step can be taken by several processes at once, and again after a crash: the entry decides which creation it is,
-tables follow from its id, and only then the entry says that it is active.
+tables follow from its id, then lanes, and only then the entry says that it is active. Lanes of a next generation are
+made before it is announced: whoever hears of one finds them.
 
 What is refused for one resource (another owner, a field that is fixed) is told and the others go on; what stands in
 the way of all (no right, no agreement, a clock out of bounds) is raised.
@@ -10,7 +11,7 @@ the way of all (no right, no agreement, a clock out of bounds) is raised.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -23,14 +24,15 @@ from penstock.applying.wanted import (
     keyspace_of,
     wanted_of,
 )
-from penstock.engines.registry import CARRIED, engine_of, tables_of
+from penstock.engines.registry import CARRIED, Making, engine_of, make_generation, tables_of
 from penstock.errors import Conflict, Refused, SpecError
 from penstock.store.catalogue import Catalogue, Change
 from penstock.store.catalogue_entry import Entry, Name, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
-from penstock.store.decide_generation import ChangeUnderWay
+from penstock.store.decide_generation import ChangeUnderWay, Generation
 from penstock.store.drift import Drift, Standing, unmended
 from penstock.store.schema import SchemaPlan, SchemaPort, SchemaReport, SchemaRightsMissing, ensure, plan
+from penstock.store.store import Store
 
 TABLES_MAX = 300
 """Of all users in a cluster: each costs every node memory, and past a few hundred the cluster suffers."""
@@ -76,6 +78,8 @@ class Applier:
 
     schema: SchemaPort
     catalogue: Catalogue
+    store_in: Callable[[str], Store]
+    """The store of a keyspace: lanes are made where the tables are."""
     surroundings: Surroundings
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
     tables_max: int = TABLES_MAX
@@ -114,9 +118,10 @@ class Applier:
             wanted.name, wanted.document, place=wanted.place, shards=wanted.shards, check=allowed_change
         )
         tables, drifts, notes = await self._make_tables(wanted, declared.entry)
-        usable = tables is not None and all(drift.standing is not Standing.BY_HAND for drift in drifts)
-        entry, more = await self._settle(wanted, declared.entry, usable=usable)
-        if declared.change is Change.UNCHANGED and (tables or entry.generations != declared.entry.generations):
+        usable = all(drift.standing is not Standing.BY_HAND for drift in drifts)
+        entry, more = await self._settle(wanted, declared.entry, carried=tables is not None, usable=usable)
+        moved_on = (entry.state, entry.generations) != (declared.entry.state, declared.entry.generations)
+        if declared.change is Change.UNCHANGED and (tables or moved_on):
             outcome = Change.UPDATED.value
         else:
             outcome = declared.change.value
@@ -152,16 +157,28 @@ class Applier:
         await self.catalogue.note_tables(keyspace.name, unnoted)
         return report.created, report.drifts, ()
 
-    async def _settle(self, wanted: Wanted, entry: Entry, *, usable: bool) -> tuple[Entry, tuple[str, ...]]:
-        """Say that it is active once its tables are as they should be, and bring the number of shards."""
-        if usable and entry.state is State.MAKING:
+    async def _settle(
+        self, wanted: Wanted, entry: Entry, *, carried: bool, usable: bool
+    ) -> tuple[Entry, tuple[str, ...]]:
+        """Say that it is active once its tables and lanes are as they should be, and bring the number of shards."""
+
+        async def prepare(standing: Entry, generation: Generation) -> None:
+            making = Making(self.store_in(standing.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)
+            await make_generation(wanted.resource, standing, generation, making, carried=self.carried)
+
+        if carried and not usable:
+            return entry, ()
+        if carried and entry.state is State.MAKING:
+            for window in entry.generations.windows():
+                await prepare(entry, Generation(window.number, window.shards, window.from_us))
             entry = await self.catalogue.set_state(entry, State.ACTIVE)
         if not wanted.makes_generations:
             return entry, ()
         try:
-            return await self.catalogue.reshard(entry, wanted.shards, skew_us=wanted.skew_us), ()
+            entry = await self.catalogue.reshard(entry, wanted.shards, skew_us=wanted.skew_us, prepare=prepare)
         except ChangeUnderWay as under_way:
             return entry, _lines(under_way)
+        return entry, ()
 
     async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
         """The CQL of what is missing, and comments where an entry has to be there first. Changes nothing."""

@@ -82,7 +82,7 @@ async def _apply(
         skew_us = min(resource.spec.max_clock_skew.ms * 1000 for resource in resources)
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
-            applier = Applier(schema, catalogue, surroundings)
+            applier = Applier(schema, catalogue, store.in_keyspace, surroundings)
             if only_print:
                 for line in await applier.print_plan(resources):
                     click.echo(line)

@@ -1,8 +1,19 @@
 """The SDK: `penstock.connect()`, or `penstock.connect_sync()` where there is no event loop."""
 
+from penstock.client.blocking import SyncMessage, SyncPenstock, SyncQueue, connect_sync
 from penstock.client.connection import Penstock, connect
 from penstock.client.message import Message
 from penstock.client.outgoing import Put
 from penstock.client.queue import Queue
 
-__all__ = ["Message", "Penstock", "Put", "Queue", "connect"]
+__all__ = [
+    "Message",
+    "Penstock",
+    "Put",
+    "Queue",
+    "SyncMessage",
+    "SyncPenstock",
+    "SyncQueue",
+    "connect",
+    "connect_sync",
+]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from penstock.client import payloads
 from penstock.client.moments import Span, moment_of, span_us
 from penstock.client.payloads import CONTENT_TYPE, Model
-from penstock.engines.contract import Ack, Attributes, Delivery, Extend, Nack, Settle, Settled, StaleReceipt
+from penstock.engines.contract import Ack, Attributes, Delivery, Extend, Nack, Reject, Settle, Settled, StaleReceipt
 from penstock.store.store import Unknown
 
 REASON_CHARACTERS_MAX = 4_000
@@ -29,20 +29,13 @@ class Settler(Protocol):
         ...
 
 
-class Message:
-    """One delivery of one message. Acknowledge it when its work is done, or use it as a context, which does that:
+class Received:
+    """What a delivery says. `Message` and `SyncMessage` are this, and settle."""
 
-    async with message:
-        await send(message.json())        # acknowledged at the end, given back with the traceback where it raises
-    """
+    __slots__ = ("delivery",)
 
-    __slots__ = ("_queue", "delivery")
-
-    def __init__(self, delivery: Delivery, queue: Settler) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
-        self._queue = queue
-
-    # ---- what it says
 
     @property
     def id(self) -> str:
@@ -117,7 +110,22 @@ class Message:
         """What settles this delivery, and nothing else."""
         return self.delivery.receipt
 
-    # ---- what becomes of it
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id}, attempt={self.attempt}, bytes={len(self.payload)})"
+
+
+class Message(Received):
+    """One delivery of one message. Acknowledge it when its work is done, or use it as a context, which does that:
+
+    async with message:
+        await send(message.json())        # acknowledged at the end, given back with the traceback where it raises
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, delivery: Delivery, queue: Settler) -> None:
+        super().__init__(delivery)
+        self._queue = queue
 
     async def ack(self) -> None:
         """It is done. StaleReceipt if another delivery was recorded since, Unknown if nobody can tell."""
@@ -126,6 +134,10 @@ class Message:
     async def nack(self, delay: Span = 0, *, reason: str = "") -> None:
         """It failed: again after this delay, or to the dead letter queue when it was received too often."""
         await self._settle_one(Nack(self.receipt, span_us(delay, "delay"), reason[:REASON_CHARACTERS_MAX]))
+
+    async def reject(self, reason: str = "") -> None:
+        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        await self._settle_one(Reject(self.receipt, reason[:REASON_CHARACTERS_MAX]))
 
     async def extend(self, visibility: Span) -> None:
         """It takes longer: keep it hidden this long from now."""
@@ -148,9 +160,6 @@ class Message:
             await self.ack()
         else:
             await self.nack(reason=reason_of(error))
-
-    def __repr__(self) -> str:
-        return f"Message({self.id}, attempt={self.attempt}, bytes={len(self.payload)})"
 
 
 def raise_unless_done(settled: Settled, message_id: str) -> None:

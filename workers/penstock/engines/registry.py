@@ -5,14 +5,19 @@ An engine joins by one line in CARRIED: the module that has its tables, imported
     def shared_tables() -> the tables that all resources with `tables: shared` use, and
     def dedicated_tables(creation: UUID) -> those of one creation, named by its uuid,
 
-each a tuple of `Table`, or a dataclass whose fields are tables. What is not in CARRIED is not carried by this
-release: its entry in the catalogue is written all the same, and stays `making` until a release carries it.
+each a tuple of `Table`, or a dataclass whose fields are tables; and, if there have to be rows before anybody uses a
+generation of shards,
+
+    async def make_generation(entry: Entry, generation: Generation, making: Making) -> makes them, as often as asked.
+
+What is not in CARRIED is not carried by this release: its entry in the catalogue is written all the same, and stays
+`making` until a release carries it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Final
 from uuid import UUID
@@ -20,9 +25,12 @@ from uuid import UUID
 from penstock.api.counters import Counter
 from penstock.api.parse import Resource
 from penstock.errors import Bug
+from penstock.store.catalogue_entry import Entry
+from penstock.store.decide_generation import Generation
+from penstock.store.store import Store
 from penstock.store.table import Table
 
-CARRIED: Final[Mapping[str, str]] = {}
+CARRIED: Final[Mapping[str, str]] = {"timeline": "penstock.engines.timeline.carried"}
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
 
 GENERATIONAL: Final = frozenset({"timeline", "bucket"})
@@ -49,6 +57,26 @@ def tables_of(
     found = import_module(module)
     shared = resource.spec.storage.tables == "shared"
     return _as_tuple(found.shared_tables() if shared else found.dedicated_tables(creation), module)
+
+
+@dataclass(frozen=True)
+class Making:
+    """What it takes to make a generation's rows."""
+
+    store: Store
+    """Of the keyspace that has the tables."""
+    now_us: Callable[[], int]
+    new_uuid: Callable[[], UUID]
+
+
+async def make_generation(
+    resource: Resource, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
+) -> None:
+    """Make what a generation needs before it is used; nothing where its engine needs nothing."""
+    module = carried.get(engine_of(resource))
+    make = None if module is None else getattr(import_module(module), "make_generation", None)
+    if make is not None:
+        await make(entry, generation, making)
 
 
 def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:

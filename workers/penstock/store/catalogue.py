@@ -38,7 +38,7 @@ from penstock.store.catalogue_entry import (
 )
 from penstock.store.catalogue_tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
 from penstock.store.consistency import Consistency
-from penstock.store.decide_generation import Generations
+from penstock.store.decide_generation import Generation, Generations
 from penstock.store.statements import Condition, Decision, InsertIfAbsent, Select, UpdateIf, is_
 from penstock.store.store import Store, Unknown
 from penstock.store.types import Value
@@ -91,6 +91,14 @@ def take_wanted(_standing: Document, wanted: Document) -> Document:
     return wanted
 
 
+Prepare = Callable[[Entry, Generation], Awaitable[None]]
+"""Makes what a generation needs: called before it is announced, perhaps several times, perhaps in vain."""
+
+
+async def nothing_to_prepare(_entry: Entry, _generation: Generation) -> None:
+    """For what has no lanes."""
+
+
 class Catalogue:
     """Entries, by name and by id. `owner` is who this process writes for; without one it only reads."""
 
@@ -104,16 +112,16 @@ class Catalogue:
         new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES),
     ) -> None:
         self._store = store
-        self._now_us = now_us
+        self.now_us = now_us
         self._owner = owner
-        self._new_uuid = new_uuid
+        self.new_uuid = new_uuid
         self._new_key = new_key
 
     # Reading
 
     async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> Known | None:
         """The entry of this name, with the age of the knowledge; None if there is none, or none any more."""
-        started_us = self._now_us()
+        started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, name.key, consistency=consistency))
         entry = entry_of(rows[0]) if rows else None
         return Known(entry, started_us) if entry and entry.state is not State.GONE else None
@@ -128,7 +136,7 @@ class Catalogue:
 
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[Known]:
         """All entries of a namespace: one partition, whole."""
-        started_us = self._now_us()
+        started_us = self.now_us()
         key: dict[str, Value] = {"namespace": namespace, "kind": kind} if kind else {"namespace": namespace}
         rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
         entries = [entry_of(row) for row in rows]
@@ -159,7 +167,7 @@ class Catalogue:
             wanted = check(standing.document, document)
             if encode_document(wanted) == encode_document(standing.document):
                 return Declared(standing, Change.CREATED if standing.id in made else Change.UNCHANGED)
-            changed = replace(standing, document=wanted, revision=standing.revision + 1, changed_us=self._now_us())
+            changed = replace(standing, document=wanted, revision=standing.revision + 1, changed_us=self.now_us())
             cells = entry_cells(changed)
             cells = {cell: cells[cell] for cell in ("document", "revision", "changed_us")}
             applied = await self._change(standing, cells, is_("revision", standing.revision))
@@ -175,29 +183,30 @@ class Catalogue:
             if standing.state is state:
                 return standing
             self._require_mine(standing, deleting=True)
-            cells: dict[str, Value] = {"state": state.value, "changed_us": self._now_us()}
+            cells: dict[str, Value] = {"state": state.value, "changed_us": self.now_us()}
             applied = await self._change(standing, cells, is_("state", standing.state.value))
             return replace(standing, state=state) if applied else None
 
         return await self._until_done(entry.name, step)
 
-    async def reshard(self, entry: Entry, shards: int, *, skew_us: int) -> Entry:
+    async def reshard(
+        self, entry: Entry, shards: int, *, skew_us: int, prepare: Prepare = nothing_to_prepare
+    ) -> Entry:
         """Bring the number of shards to this one, as far as it can be brought now (rule R6).
 
         It finishes what others began, announces a next generation where one is needed, and makes sure of it.
-        ChangeUnderWay while another change is not over.
+        `prepare` makes what a generation needs before anybody hears of it. ChangeUnderWay while another change is
+        not over.
         """
 
         async def step() -> Entry | None:
-            standing = await self.make_sure(entry, skew_us=skew_us)
+            standing = await self.turn(entry, skew_us=skew_us)
             self._require_mine(standing)
-            known, now_us = standing.generations, self._now_us()
-            if decide.is_over(known, now_us=now_us, skew_us=skew_us):
-                await self._move_on(standing, decide.turned(known))
-                return None
-            announced = decide.decide_next(known, shards, now_us=now_us, skew_us=skew_us)
-            if announced is None:
+            known = standing.generations
+            if decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us) is None:
                 return standing
+            await prepare(standing, Generation(known.current.number + 1, shards))
+            announced = decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us)
             await self._move_on(standing, replace(known, next=announced))
             return None
 
@@ -214,8 +223,23 @@ class Catalogue:
             announced = standing.generations.next
             if announced is None or standing.generations.sure_us is not None:
                 return standing
-            sure_us = decide.decide_sure(announced, acknowledged_us=self._now_us(), skew_us=skew_us)
+            sure_us = decide.decide_sure(announced, acknowledged_us=self.now_us(), skew_us=skew_us)
             await self._move_on(standing, replace(standing.generations, sure_us=sure_us))
+            return None
+
+        return await self._until_done(entry.name, step)
+
+    async def turn(self, entry: Entry, *, skew_us: int) -> Entry:
+        """Make sure of what is announced, and let it be the current generation once nobody writes the old one.
+
+        As with `make_sure`, anybody may: it follows from what is there.
+        """
+
+        async def step() -> Entry | None:
+            standing = await self.make_sure(entry, skew_us=skew_us)
+            if not decide.is_over(standing.generations, now_us=self.now_us(), skew_us=skew_us):
+                return standing
+            await self._move_on(standing, decide.turned(standing.generations))
             return None
 
         return await self._until_done(entry.name, step)
@@ -247,8 +271,8 @@ class Catalogue:
             await self._store.decide(
                 InsertIfAbsent(
                     TABLES_MADE,
-                    {"tables_keyspace": keyspace, "table_name": name, "made_us": self._now_us()},
-                    attempt=self._new_uuid(),
+                    {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()},
+                    attempt=self.new_uuid(),
                 )
             )
 
@@ -278,14 +302,14 @@ class Catalogue:
     def _fresh(self, name: Name, document: Document, place: Place, shards: int) -> Entry:
         return Entry(
             name=name,
-            id=self._new_uuid(),
+            id=self.new_uuid(),
             owner=self._owner,
             state=State.MAKING,
             revision=1,
             document=document,
             place=place,
             generations=decide.first(shards),
-            changed_us=self._now_us(),
+            changed_us=self.now_us(),
             receipt_key=self._new_key(),
         )
 
@@ -293,19 +317,19 @@ class Catalogue:
         """The namespace, then the id, then the name, which decides."""
         if fresh.name.namespace not in await self.namespaces():
             namespace: dict[str, Value] = {"everything": EVERYTHING, "namespace": fresh.name.namespace}
-            await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self._new_uuid()))
-        await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self._new_uuid()))
+            await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self.new_uuid()))
+        await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
         if gone is not None:
             return await self._change(gone, entry_cells(fresh), is_("state", State.GONE.value))
         return await self._applied(
-            InsertIfAbsent(ENTRIES, fresh.name.key | entry_cells(fresh), attempt=self._new_uuid())
+            InsertIfAbsent(ENTRIES, fresh.name.key | entry_cells(fresh), attempt=self.new_uuid())
         )
 
     async def _move_on(self, standing: Entry, generations: Generations) -> bool:
         """From the generations that were read to these; refused if anybody moved them since."""
         before, after = generation_cells(standing.generations), generation_cells(generations)
         conditions = [is_(cell, before[cell]) for cell in ("generation", "next_generation", "sure_us", "earlier")]
-        return await self._change(standing, {**after, "changed_us": self._now_us()}, *conditions)
+        return await self._change(standing, {**after, "changed_us": self.now_us()}, *conditions)
 
     async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: Condition) -> bool:
         """Change cells of this very creation, if it still has the same owner."""
@@ -317,7 +341,7 @@ class Catalogue:
                 is_("id", standing.id),
                 is_("owner", standing.owner),
                 *conditions,
-                attempt=self._new_uuid(),
+                attempt=self.new_uuid(),
             )
         )
 

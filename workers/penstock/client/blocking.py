@@ -1,0 +1,222 @@
+"""The SDK without async: the same calls, each of which waits. For threads, scripts, and frameworks that know no loop.
+
+    with penstock.connect_sync() as p:
+        q = p.queue("shop/emails")
+        q.put({"to": "you"})
+
+It decides nothing: every call is one of `Penstock` or `Queue`, run on a loop in the background. Any thread may call,
+and what several put at once shares a write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+
+from penstock.client.background import BackgroundLoop, close_at_end, was_closed
+from penstock.client.connection import NAMESPACE, SKEW_S, NotConnected, Penstock, connect
+from penstock.client.message import Message, Received, reason_of
+from penstock.client.moments import Span
+from penstock.client.outgoing import Put
+from penstock.client.payloads import Payload
+from penstock.client.queue import ITERATION_WAIT_S, LIMIT, WAIT_S, ConnectionClosed, Queue
+from penstock.engines.contract import Attributes, Settle, Settled
+
+
+class SyncPenstock:
+    """A connection whose calls wait. `connect_sync()` makes it."""
+
+    def __init__(self, connection: Penstock) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._background: BackgroundLoop | None = None
+        self._closed = False
+
+    def open(self) -> SyncPenstock:
+        """Connect. `with` does it."""
+        with self._lock:
+            if self._closed:
+                raise ConnectionClosed
+            if self._background is None:
+                background = BackgroundLoop("penstock")
+                try:
+                    background.run(self.connection.open())
+                except BaseException:
+                    background.stop()
+                    raise
+                self._background = background
+                close_at_end(self)
+        return self
+
+    def close(self) -> None:
+        """Write what waits, give lanes back, disconnect. `with` does it, and so does the end of the process."""
+        with self._lock:
+            background, self._closed = self._background, True
+            if background is None:
+                return
+            self._background = None
+        try:
+            background.run(self.connection.close())
+        finally:
+            background.stop()
+            was_closed(self)
+
+    def __enter__(self) -> SyncPenstock:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def queue(self, name: str) -> SyncQueue:
+        """The queue of that name (`namespace/name`)."""
+        background = self._running()
+        return SyncQueue(background.run(self.connection.queue(name)), self)
+
+    def queues(self, namespace: str | None = None) -> list[str]:
+        """The names of all queues, or of those in one namespace."""
+        return self._running().run(self.connection.queues(namespace))
+
+    def _running(self) -> BackgroundLoop:
+        background = self._background
+        if background is None:
+            raise ConnectionClosed if self._closed else NotConnected
+        return background
+
+
+class SyncQueue:
+    """One queue, whose calls wait."""
+
+    def __init__(self, queue: Queue, connection: SyncPenstock) -> None:
+        self.queue = queue
+        self._connection = connection
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.queue.name
+
+    def put(
+        self,
+        payload: Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        once: str | None = None,
+        once_scope: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> str:
+        """As `Queue.put`."""
+        return self._background.run(
+            self.queue.put(
+                payload,
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                once=once,
+                once_scope=once_scope,
+                attributes=attributes,
+            )
+        )
+
+    def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
+        """As `Queue.put_many`."""
+        return self._background.run(self.queue.put_many(messages))
+
+    def receive(
+        self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
+    ) -> list[SyncMessage]:
+        """As `Queue.receive`."""
+        found = self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
+        return [SyncMessage(each, self._connection) for each in found]
+
+    def __iter__(self) -> Iterator[SyncMessage]:
+        """Messages one by one, for ever."""
+        while True:
+            yield from self.receive(1, wait=ITERATION_WAIT_S)
+
+    def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """As `Queue.settle`."""
+        return self._background.run(self.queue.settle(settles))
+
+    def ack(self, messages: Iterable[SyncMessage]) -> list[Settled]:
+        """These are done; how each ended, in order."""
+        return self._background.run(self.queue.ack([each.message for each in messages]))
+
+    def cancel(self, message_id: str) -> bool:
+        """As `Queue.cancel`."""
+        return self._background.run(self.queue.cancel(message_id))
+
+    def reschedule(
+        self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
+    ) -> tuple[bool, str | None]:
+        """As `Queue.reschedule`."""
+        return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
+
+    def purge(self) -> datetime:
+        """As `Queue.purge`."""
+        return self._background.run(self.queue.purge())
+
+    @property
+    def _background(self) -> BackgroundLoop:
+        return self._connection._running()
+
+    def __repr__(self) -> str:
+        return f"SyncQueue({self.name})"
+
+
+class SyncMessage(Received):
+    """One delivery of one message, whose settling waits. As a context it is acknowledged at the end:
+
+    with message:
+        send(message.json())
+    """
+
+    __slots__ = ("_connection", "message")
+
+    def __init__(self, message: Message, connection: SyncPenstock) -> None:
+        super().__init__(message.delivery)
+        self.message = message
+        self._connection = connection
+
+    def ack(self) -> None:
+        """It is done."""
+        self._connection._running().run(self.message.ack())
+
+    def nack(self, delay: Span = 0, *, reason: str = "") -> None:
+        """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+        self._connection._running().run(self.message.nack(delay, reason=reason))
+
+    def reject(self, reason: str = "") -> None:
+        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        self._connection._running().run(self.message.reject(reason))
+
+    def extend(self, visibility: Span) -> None:
+        """It takes longer: keep it hidden this long from now."""
+        self._connection._running().run(self.message.extend(visibility))
+
+    def __enter__(self) -> SyncMessage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.ack()
+        else:
+            self.nack(reason=reason_of(error))
+
+
+def connect_sync(
+    environment: Mapping[str, str] | None = None,
+    *,
+    namespace: str = NAMESPACE,
+    name: str | None = None,
+    max_clock_skew: Span = SKEW_S,
+) -> SyncPenstock:
+    """As `connect`, with calls that wait."""
+    return SyncPenstock(connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew))
