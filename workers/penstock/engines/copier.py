@@ -37,9 +37,12 @@ class Copier:
             if not moves:
                 await self._wait()
             elif await self._fix(moves):
+                done = True
                 for start in range(0, len(moves), COPIES_AT_ONCE):
-                    await asyncio.gather(*map(self._write, moves[start : start + COPIES_AT_ONCE]))
+                    done &= all(await asyncio.gather(*map(self._write, moves[start : start + COPIES_AT_ONCE])))
                 self._recorder.wake()
+                if not done:
+                    await asyncio.sleep(RETRY_PAUSE_S)
             else:
                 for move in moves:
                     self._books.move_failed(move.row, move.index)
@@ -54,10 +57,11 @@ class Copier:
                 moves[number] = move.at(place)
         return not self._books.has_news() or await self._recorder.flush()
 
-    async def _write(self, move: Move) -> None:
+    async def _write(self, move: Move) -> bool:
         try:
             await self._source.write_copy(move)
         except Unavailable:
             self._books.move_failed(move.row, move.index)
-        else:
-            self._books.move_done(move.row, move.index)
+            return False
+        self._books.move_done(move.row, move.index)
+        return True

@@ -30,6 +30,7 @@ DAYS = -1
 """Under this day the index lists the days themselves that hold something."""
 
 _PLACE = struct.Struct("<BIHH16sH")
+PLACE_BYTES = _PLACE.size
 _TIMELINE = 1
 
 

@@ -60,6 +60,10 @@ class Reading:
         purged_before_us: int,
     ) -> None:
         self.purged_before_us = purged_before_us
+        self.ends_at: int | None = None
+        """Nothing beyond it is read: what is due later is moved, or was."""
+        self.finished_up_to = 0
+        """Rows up to here that show where they were moved to are finished already."""
         self._host = host
         self._settings = settings
         self._index = index
@@ -76,10 +80,12 @@ class Reading:
         """The rows above a position, as far as now or the bound goes."""
         now_us = self._host.now_us()
         top = position_order(last_at(now_us))
+        if self.ends_at is not None:
+            top = min(top, self.ends_at)
         if after >= top:
             return LaneSlice((), after, False)
         part_us = self._settings.part_us
-        last_part = now_us // part_us
+        last_part = moment_us_of(position_at(top)) // part_us
         part = max(moment_us_of(position_at(after)), 0) // part_us
         rows: list[LaneRow] = []
         left = bytes_max
@@ -141,13 +147,16 @@ class Reading:
         if run is not None and run.replaces is not None:
             first = Place.from_bytes(run.replaces).row.due
         settled = bits_of(0, count)
-        live = row.cancelled is None and row.moved is None
         counted = count if run is not None and row.cancelled is None else 0
-        if run is not None and live:
-            if await self._families.choose(first, row.due):
-                settled = await self._voided(run, row.due)
-            else:
+        moved: dict[int, bytes] = {}
+        if run is not None and row.cancelled is None:
+            if not await self._families.choose(first, row.due):
                 counted = 0
+            elif row.moved is None:
+                settled = await self._voided(run, row.due)
+            elif count == 1 and order > self.finished_up_to:
+                settled = put_before(run, self.purged_before_us)
+                moved = {0: row.moved}
         return LaneRow(
             key=row_key(sub, row.due, first),
             order=order,
@@ -158,6 +167,8 @@ class Reading:
             groups=run.group if run is not None else None,
             attempts=run.attempt if run is not None else None,
             settled=settled,
+            moved=moved,
+            stands_at=None if first == row.due else position_order(first),
         )
 
     async def _voided(self, run: PackedRun, due: UUID) -> int:

@@ -6,11 +6,11 @@ deliveries. Every write is plain, carries its own timestamp, and may be sent aga
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -25,20 +25,23 @@ from penstock.engines.settled import Facts, decode, merge_facts
 from penstock.engines.source import Loan
 from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.families import Families
-from penstock.engines.timeline.layout import SECOND_US, TTL_S_MAX, Place, id_text
+from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text
 from penstock.engines.timeline.part_index import PartIndex
-from penstock.engines.timeline.passed import decode_passed, encode_passed
+from penstock.engines.timeline.passed_rows import PassedRows, kept_s, write_by_part
 from penstock.engines.timeline.reading import Reading, RowContent, family_of, put_before
 from penstock.engines.timeline.row_writes import ids_of
 from penstock.engines.timeline.sender import Copy, Sender
 from penstock.engines.timeline.settings import TimelineSettings
-from penstock.errors import Bug
+from penstock.errors import Bug, Unavailable
 from penstock.store.positions import first_at, last_at, moment_us_of, position_at, position_order
-from penstock.store.statements import Batch, Insert, Plain, Select
+from penstock.store.statements import Insert, Plain, Select
 from penstock.store.types import Value
 
-HOUR_US = 3_600 * SECOND_US
 _LOAN = struct.Struct("<16s16s16sq")
+
+
+class DeadLettersElsewhere(Unavailable):
+    """A dead letter was begun in a queue that does not take them any more: it waits until that queue does again."""
 
 
 class TimelineSource:
@@ -63,10 +66,10 @@ class TimelineSource:
         self._shard = shard
         self._writer = tenure.lock
         self._stamped_us = 0
-        self._passed_pieces: dict[int, int] = {}
         self._index = PartIndex(host, settings, generation)
-        self._families = Families(self._part_of, self._read_passed)
-        self._reading = Reading(
+        self._passed = PassedRows(host, settings, generation=generation, shard=shard, writer=tenure.lock)
+        self._families = Families(self._part_of, self._passed.read)
+        self.reading = Reading(
             host,
             settings,
             self._index,
@@ -81,7 +84,8 @@ class TimelineSource:
         self._settings = settings
         self._dead_letters = dead_letters
         self._index.settings_changed(settings)
-        self._reading.settings_changed(settings)
+        self._passed.settings = settings
+        self.reading.settings_changed(settings)
 
     # ---- orders
 
@@ -101,7 +105,7 @@ class TimelineSource:
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The next rows."""
-        return await self._reading.read(after, bytes_max=bytes_max)
+        return await self.reading.read(after, bytes_max=bytes_max)
 
     async def known(self, after: int, up_to: int) -> Facts:
         """What all owners and jobs recorded of the parts from one position to another."""
@@ -123,7 +127,7 @@ class TimelineSource:
 
     def purge(self, before_us: int) -> None:
         """Rows that come from now on are settled where they were put before."""
-        self._reading.purged_before_us = before_us
+        self.reading.purged_before_us = before_us
 
     def put_before(self, row: LaneRow, moment_us: int) -> int:
         """The bits of the messages of a row first put before a moment."""
@@ -140,45 +144,14 @@ class TimelineSource:
         for piece in pieces:
             values: dict[str, Value] = {**self._key(piece.where), "writer": self._writer, "piece": piece.number}
             values["facts"] = piece.content
-            insert = Insert(table, values, timestamp_us=stamp_us, ttl_s=self._kept_s(piece.where, stamp_us))
+            ttl_s = kept_s(self._settings, piece.where, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            insert = Insert(table, values, timestamp_us=stamp_us, ttl_s=ttl_s)
             by_part.setdefault(piece.where, []).append(insert)
-        await self._write_by_part(by_part)
+        await write_by_part(self._host, by_part)
 
     async def write_passed(self, rows: Sequence[LaneRow]) -> None:
-        """Add a piece of passed rows to each part they lie in; of a twin, its family's first place to that one's.
-
-        Where it failed the caller comes again with these rows and more, and the same pieces are written over.
-        """
-        ids: dict[int, set[UUID]] = {}
-        messages: dict[int, int] = {}
-        for row in rows:
-            content: RowContent = row.content
-            ids.setdefault(row.where, set()).add(content.place.due)
-            messages[row.where] = messages.get(row.where, 0) + content.counted
-            if content.first != content.place.due:
-                ids.setdefault(self._part_of(content.first), set()).add(content.first)
-        stamp_us = self._stamp()
-        by_part: dict[int, list[Plain]] = {}
-        numbers = {part: self._passed_pieces.get(part, -1) + 1 for part in ids}
-        for part, passed in ids.items():
-            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
-            values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
-            values["up_to"] = self.stored(rows[-1].order)
-            table = self._settings.tables.passed
-            by_part[part] = [Insert(table, values, timestamp_us=stamp_us, ttl_s=self._kept_s(part, stamp_us))]
-        await self._write_by_part(by_part)
-        self._passed_pieces |= numbers
-
-    async def _write_by_part(self, by_part: dict[int, list[Plain]]) -> None:
-        writes = [each[0] if len(each) == 1 else Batch(each) for each in by_part.values()]
-        if len(writes) == 1:
-            await self._host.store.write(writes[0])
-        else:
-            await asyncio.gather(*map(self._host.store.write, writes))
-
-    async def _read_passed(self, part: int) -> set[UUID]:
-        rows = await self._host.store.read(Select(self._settings.tables.passed, self._key(part), ("ids",)))
-        return set().union(*(decode_passed(row.ids) for row in rows))
+        """Add a piece of passed rows to each part they lie in."""
+        await self._passed.write(rows)
 
     def _key(self, part: int) -> dict[str, Value]:
         return {
@@ -187,12 +160,6 @@ class TimelineSource:
             "shard": self._shard,
             "part": part,
         }
-
-    def _kept_s(self, part: int, now_us: int) -> int:
-        """As long as any row of the part is kept."""
-        end_us = (part + 1) * self._settings.part_us + self._settings.retention_us + HOUR_US
-        kept_s = max(end_us - now_us, HOUR_US) // SECOND_US
-        return min(kept_s, TTL_S_MAX, self._host.last_expiry_s - now_us // SECOND_US)
 
     def _stamp(self) -> int:
         """A piece that is overwritten has to win, also twice in one microsecond."""
@@ -205,37 +172,35 @@ class TimelineSource:
     # ---- copies
 
     def fix_place(self, move: Move) -> bytes:
-        """A place in this queue for a retry, in the other for a dead letter."""
-        sender = self._target(move)
+        """A place in this queue for a retry, in the other for a dead letter; that names its queue too, since who
+        finishes it has nothing else to tell it by."""
+        dead = self._dead_letters if move.why is Why.DEAD else None
+        if dead is None and move.why is Why.DEAD:
+            raise Bug("a dead letter without a queue for it", queue=self._settings.name)
         run = _run_of(move.row)
         group = run.group[move.index] or None if run.group is not None else None
         size = len(run.payload[move.index])
-        return sender.fix_place(move.due_us, group=group, size_bytes=size).to_bytes()
+        place = (dead or self._sender).fix_place(move.due_us, group=group, size_bytes=size).to_bytes()
+        return place if dead is None else place + dead.settings.queue.bytes
 
     async def write_copy(self, move: Move) -> None:
         """The message at the place that was fixed."""
         if move.place is None:
             raise Bug("a copy is written at a place that is fixed", reason=move.reason)
-        run, index = _run_of(move.row), move.index
-        attributes = run.attributes[index] if run.attributes is not None else b""
-        if move.why is Why.DEAD:
-            attributes = _with_reason(attributes, self._settings.name, move)
-        copy = Copy(
-            payload=run.payload[index],
-            message_id=_message_id(move.row, index),
-            put_us=run.put_us[index],
-            due_us=move.due_us,
-            attributes=attributes,
-            group=run.group[index] or None if run.group is not None else None,
-            attempt=0 if move.why is Why.DEAD else move.attempt,
-        )
-        await self._target(move).write_copy(Place.from_bytes(move.place), copy)
+        place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
+        copy = copy_of(move.row, move.index)
+        if queue:
+            attributes = _with_reason(copy.attributes, self._settings.name, move)
+            copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
+        elif move.why is not Why.MOVED:
+            copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
+        await self._sender_to(queue).write_copy(Place.from_bytes(place), copy)
 
-    def _target(self, move: Move) -> Sender:
-        if move.why is not Why.DEAD:
+    def _sender_to(self, queue: bytes) -> Sender:
+        if not queue:
             return self._sender
-        if self._dead_letters is None:
-            raise Bug("a dead letter without a queue for it", queue=self._settings.name)
+        if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
+            raise DeadLettersElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
         return self._dead_letters
 
     # ---- deliveries
@@ -305,6 +270,20 @@ def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
     told |= {"penstock.dead.queue": queue, "penstock.dead.reason": move.reason}
     told["penstock.dead.attempts"] = str(move.attempt)
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def copy_of(row: LaneRow, index: int = 0) -> Copy:
+    """A message as it is, to be written at another place."""
+    run = _run_of(row)
+    return Copy(
+        payload=run.payload[index],
+        message_id=_message_id(row, index),
+        put_us=run.put_us[index],
+        due_us=run.due_us[index],
+        attributes=run.attributes[index] if run.attributes is not None else b"",
+        group=run.group[index] or None if run.group is not None else None,
+        attempt=run.attempt[index] if run.attempt is not None else 0,
+    )
 
 
 def _run_of(row: LaneRow) -> PackedRun:
