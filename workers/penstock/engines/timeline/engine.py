@@ -1,6 +1,6 @@
 """A timeline queue as its users see it: the engines' contract over the producer, the lanes held here, and the store.
 
-It holds lanes only while it is asked to receive. `repair` and `stats` over all lanes are not part of it yet.
+It holds lanes only while it is asked to receive. `repair` over all lanes is not part of it yet.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from penstock.engines.contract import Cancelled, Delivery, Message, Settle, Settled
+from penstock.engines.contract import Cancelled, Delivery, Message, Peeked, Settle, Settled, Stats, Whereabouts
 from penstock.engines.dispatcher import Told
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
@@ -17,9 +17,12 @@ from penstock.engines.timeline.cancel import Cancels
 from penstock.engines.timeline.lane_keeper import LaneKeeper, LaneName
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.engines.timeline.once import OncePuts
+from penstock.engines.timeline.peek import peek
 from penstock.engines.timeline.producer import Producer
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
+from penstock.engines.timeline.stats import stats
+from penstock.engines.timeline.where import Finder
 
 LANES_MAX = 1_000
 SUSPECT_ALONE = 1
@@ -188,6 +191,22 @@ class TimelineQueue:
 
     def _receipt(self, text: str) -> Receipt:
         return read_receipt(text, queue=self.settings.queue, secret=self.settings.receipt_key)
+
+    # ---- looking
+
+    async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
+        """Live messages by their due moments, also later ones, without taking them."""
+        return await peek(self.host, self.settings, self.lanes.held, limit, from_us=from_us)
+
+    async def stats(self) -> Stats:
+        """What the queue holds, counted from small rows."""
+        return await stats(self.host, self.settings, self.lanes.held)
+
+    async def where(self, message_id: str) -> Whereabouts:
+        """Where a message lies, and what became of it."""
+        graves = self.dead_letters
+        found_there = None if graves is None else (graves.host, graves.settings)
+        return await Finder(self.host, self.settings, self.lanes.held, graves=found_there).where(message_id)
 
     # ---- the whole queue
 
