@@ -1,0 +1,370 @@
+"""Producers and consumers of a timeline queue as processes of their own, which write down all that they do and see.
+
+    python -m tests.cluster.timeline_process produce|consume ORDER
+
+ORDER is an `Order` as JSON; where Cassandra is, the environment tells. Each thing done or seen is one line of JSON,
+written to standard output by one system call at the moment it happens: what a process did before it was killed is
+there, whatever killed it. `timeline_fleet.py` starts such processes and reads what they wrote.
+
+On SIGTERM a process ends in an orderly way: it lets its last calls return, gives its lanes back and says `ended`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settle
+from penstock.engines.decide_lease import LeaseTerms
+from penstock.engines.host import Host
+from penstock.engines.receipts import read_receipt
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.settings import Generation, TimelineSettings
+from penstock.engines.timeline.tables import ALL, shared_tables
+from penstock.errors import PenstockError
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_schema import CassandraSchema
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.cassandra_times import CassandraTimes
+from penstock.store.clock import Instant
+from penstock.store.clocks import Clock, MachineTime
+from penstock.store.positions import Positions
+from penstock.store.schema import ensure
+from penstock.store.table import Keyspace
+
+KEYSPACE = "penstock_timeline"
+RECEIPT_KEY = b"secret"
+SECOND = 1_000_000
+READ_AGAIN_S = 20.0
+"""Well within the notice: what a producer knows of the generations is never too old."""
+
+TRUSTED_WITHIN_S = 30.0
+PAUSE_AFTER_ERROR_S = 0.1
+RECEIVE_WAIT_US = 500_000
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a process is to do, on which queue, and with which clock."""
+
+    name: str
+    queue: str
+    shards: int = 3
+    lease_ttl_s: int = 5
+    lease_touch_s: int = 1
+    visibility_s: int = 5
+    """Not beyond the lease: what is hidden longer stays hidden also when its owner is gone (attack D8)."""
+    clock_off_ms: int = 0
+    """By how much this process's wall clock is ahead of the machine's."""
+    begins_out_of_bounds: bool = False
+    """Do not wait at the start until the clock can be relied on."""
+
+    plain: int = 0
+    """produce: so many callers put messages without a group, one after the other."""
+    groups: int = 0
+    """produce: and so many put messages of a group of their own."""
+    scheduled: bool = False
+    """produce: and one puts messages for later, and cancels every other of them."""
+    scheduled_in_s: float = 4.0
+    every_s: float = 0.1
+    """produce: the pause of each caller between two messages."""
+
+    lanes_max: int = 1000
+    """consume: hold up to so many lanes."""
+    limit: int = 10
+    """consume: receive up to so many at once."""
+    work_s: float = 0.005
+    """consume: work so long on each message."""
+    nack_every: int = 0
+    """consume: let every so manieth message fail the first time."""
+
+    def text(self) -> str:
+        """As a command line carries it."""
+        return json.dumps(asdict(self))
+
+
+def settings_of(order: Order) -> TimelineSettings:
+    """The queue that an order names."""
+    return TimelineSettings(
+        uuid.UUID(order.queue),
+        "emails",
+        shared_tables(),
+        (Generation(1, order.shards),),
+        visibility_us=order.visibility_s * SECOND,
+        lease=LeaseTerms(order.lease_ttl_s, order.lease_touch_s * SECOND, skew_us=SECOND // 2),
+        receipt_key=RECEIPT_KEY,
+    )
+
+
+@dataclass(frozen=True)
+class ShiftedTime:
+    """The machine's clocks, the wall's of which is off. Boot time is nobody's to set."""
+
+    off_us: int
+
+    def look(self) -> Instant:
+        """Both."""
+        seen = MachineTime().look()
+        return replace(seen, wall_us=seen.wall_us + self.off_us)
+
+
+# ---- writing down
+
+
+def boot_us() -> int:
+    """The one clock that all processes of a machine share, whatever their wall clocks show."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def tell(what: str, **facts: object) -> None:
+    """Write one thing down."""
+    tell_all([(what, facts)])
+
+
+def tell_all(told: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+    """Write several things of one moment down: all or, where the process is killed now, none."""
+    at = boot_us()
+    lines = [json.dumps({"at": at, "what": what, **facts}, default=str) + "\n" for what, facts in told]
+    os.write(sys.stdout.fileno(), "".join(lines).encode())
+
+
+class Sayings(logging.Handler):
+    """What the program says to people belongs to what is written down."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        tell("said", logger=record.name, line=record.getMessage())
+
+
+def tell_error(error: PenstockError, **facts: object) -> None:
+    """Write down that a call failed, and the line that says why."""
+    tell("error", kind=type(error).__name__, line=str(error), **facts)
+
+
+# ---- the queue, as a process has it
+
+
+async def prepare(environment: Mapping[str, str], *orders: Order) -> None:
+    """Make the tables, and the lanes of the queues of these orders."""
+    store = await CassandraStore.connect(read_settings({**environment, "KEYSPACE": KEYSPACE}), must_exist=False)
+    try:
+        tables = [table.named(f"timeline_{table.name}") for table in ALL]
+        await ensure(CassandraSchema(store), Keyspace(KEYSPACE, ((store.data_center, 3),)), tables)
+        async with Clock(CassandraTimes(store)) as clock:
+            await clock.until_trusted(TRUSTED_WITHIN_S)
+            for order in orders:
+                settings = settings_of(order)
+                await make_lanes(host_of(store, clock), settings, settings.generations[0])
+    finally:
+        await store.close()
+
+
+def host_of(store: CassandraStore, clock: Clock) -> Host:
+    """This process, as engines see it."""
+    return Host("test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
+
+
+@asynccontextmanager
+async def opened(order: Order) -> AsyncIterator[TimelineQueue]:
+    """The queue of an order; at the end what waits is written and the lanes are given back."""
+    store = await CassandraStore.connect(read_settings({**os.environ, "KEYSPACE": KEYSPACE}))
+    try:
+        async with Clock(CassandraTimes(store), source=ShiftedTime(order.clock_off_ms * 1000)) as clock:
+            if not order.begins_out_of_bounds:
+                await clock.until_trusted(TRUSTED_WITHIN_S)
+            engine = TimelineQueue(
+                host_of(store, clock), settings_of(order), read_us=clock.now_us(), lanes_max=order.lanes_max
+            )
+            fresh = asyncio.get_running_loop().create_task(keep_fresh(engine, clock))
+            tell("ready", boot_us=boot_us(), now_us=clock.now_us())
+            try:
+                yield engine
+            finally:
+                fresh.cancel()
+                await engine.close()
+    finally:
+        await store.close()
+
+
+async def keep_fresh(engine: TimelineQueue, clock: Clock) -> None:
+    """Stand in for the reads of a catalogue that does not change."""
+    while True:
+        await asyncio.sleep(READ_AGAIN_S)
+        engine.settings_changed(engine.settings, read_us=clock.now_us())
+
+
+# ---- producing
+
+
+class Producing:
+    """Callers of put, each of which hears the end of one message before it puts the next."""
+
+    def __init__(self, engine: TimelineQueue, order: Order, ended: asyncio.Event) -> None:
+        self._engine = engine
+        self._order = order
+        self._ended = ended
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        order = self._order
+        callers: list[Coroutine[Any, Any, None]] = []
+        callers += [self._put_plain(f"{order.name}/plain-{number}") for number in range(order.plain)]
+        callers += [self._put_in_order(f"{order.name}/group-{number}") for number in range(order.groups)]
+        callers += [self._schedule(f"{order.name}/scheduled") for _ in range(order.scheduled)]
+        await asyncio.gather(*callers)
+
+    async def _put_plain(self, caller: str) -> None:
+        await self._each(lambda number: self._put(caller, Message(f"{caller}/{number}".encode())))
+
+    async def _put_in_order(self, caller: str) -> None:
+        await self._each(lambda number: self._put(caller, Message(f"{caller}/{number}".encode(), group=caller)))
+
+    async def _schedule(self, caller: str) -> None:
+        async def put(number: int) -> None:
+            due_us = self._engine.host.now_us() + round(self._order.scheduled_in_s * SECOND)
+            message_id = await self._put(caller, Message(f"{caller}/{number}".encode(), due_us=due_us))
+            if message_id is not None and number % 2:
+                await self._cancel(message_id)
+
+        await self._each(put)
+
+    async def _each(self, act: Callable[[int], Coroutine[Any, Any, Any]]) -> None:
+        number = 0
+        while not self._ended.is_set():
+            try:
+                await act(number)
+            except PenstockError as error:
+                tell_error(error, of="produce")
+                await pause(self._ended, PAUSE_AFTER_ERROR_S)
+            number += 1
+            await pause(self._ended, self._order.every_s)
+
+    async def _put(self, caller: str, message: Message) -> str | None:
+        payload = message.payload.decode()
+        tell("putting", caller=caller, payload=payload, group=message.group, due_us=message.due_us)
+        try:
+            (message_id,) = await self._engine.put([message])
+        except PenstockError as error:
+            tell_error(error, of="put", payload=payload)
+            await pause(self._ended, PAUSE_AFTER_ERROR_S)
+            return None
+        tell("put", payload=payload, id=message_id)
+        return message_id
+
+    async def _cancel(self, message_id: str) -> None:
+        tell("cancelling", id=message_id)
+        answer = await self._engine.cancel(message_id)
+        tell("cancelled" if answer is Cancelled.CANCELLED else "too late", id=message_id)
+
+
+async def pause(ended: asyncio.Event, seconds: float) -> None:
+    """So long, or until the end."""
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+# ---- consuming
+
+
+class Consuming:
+    """One caller of receive, that works on what it has and then settles it."""
+
+    def __init__(self, engine: TimelineQueue, order: Order, ended: asyncio.Event) -> None:
+        self._engine = engine
+        self._order = order
+        self._ended = ended
+        self._epochs: dict[tuple[int, int], int] = {}
+        self._told_end: set[tuple[tuple[int, int], int]] = set()
+        tell_engine = engine.lanes.on_change
+
+        def changed() -> None:
+            self._tell_lanes()
+            if tell_engine is not None:
+                tell_engine()
+
+        engine.lanes.on_change = changed
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        visibility_us = self._order.visibility_s * SECOND
+        while not self._ended.is_set():
+            try:
+                found = await self._engine.receive(self._order.limit, wait_us=RECEIVE_WAIT_US)
+                if found:
+                    clock_us = self._engine.host.now_us()
+                    tell_all([("given", self._given(each, clock_us, visibility_us)) for each in found])
+                    await asyncio.sleep(self._order.work_s * len(found))
+                    await self._settle(found)
+            except PenstockError as error:
+                tell_error(error, of="consume")
+                await pause(self._ended, PAUSE_AFTER_ERROR_S)
+
+    def _given(self, delivery: Delivery, clock_us: int, visibility_us: int) -> dict[str, object]:
+        receipt = read_receipt(delivery.receipt, queue=self._engine.settings.queue, secret=RECEIPT_KEY)
+        facts = asdict(delivery)
+        facts.update(id=facts.pop("message_id"), payload=delivery.payload.decode(), clock_us=clock_us)
+        return {**facts, "visibility_us": visibility_us, "lane": [receipt.generation, receipt.shard]}
+
+    async def _settle(self, found: Sequence[Delivery]) -> None:
+        settles = [self._settle_of(each) for each in found]
+        asked = [
+            {"id": each.message_id, "receipt": each.receipt, "how": type(settle).__name__.lower()}
+            for each, settle in zip(found, settles, strict=True)
+        ]
+        tell_all([("asked", facts) for facts in asked])
+        answers = await self._engine.settle(settles)
+        tell_all(
+            [("settled", {**facts, "answer": answer.value}) for facts, answer in zip(asked, answers, strict=True)]
+        )
+
+    def _settle_of(self, delivery: Delivery) -> Settle:
+        number = int(delivery.payload.rpartition(b"/")[2])
+        fails = self._order.nack_every and delivery.attempt == 1 and number % self._order.nack_every == 0
+        return Nack(delivery.receipt, reason="the first time it fails") if fails else Ack(delivery.receipt)
+
+    def _tell_lanes(self) -> None:
+        """What became of the lanes here since the last change, and why those that ended did."""
+        for lane, dispatcher in self._engine.lanes.held.items():
+            epoch = dispatcher.tenure.epoch
+            if self._epochs.get(lane) != epoch:
+                self._epochs[lane] = epoch
+                tell("taken", lane=list(lane), epoch=epoch, clean=dispatcher.tenure.clean)
+            if dispatcher.ended is not None and (lane, epoch) not in self._told_end:
+                self._told_end.add((lane, epoch))
+                tell("let go", lane=list(lane), epoch=epoch, why=dispatcher.ended, failure=repr(dispatcher.failure))
+
+
+async def main(role: str, order: Order) -> int:
+    """Work until SIGTERM comes; 1 with one line where the work can not even begin."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    try:
+        async with opened(order) as engine:
+            work = Producing(engine, order, ended) if role == "produce" else Consuming(engine, order, ended)
+            await work.run()
+    except PenstockError as error:
+        tell_error(error, of="start")
+        return 1
+    tell("ended")
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, handlers=[Sayings()])
+    logging.getLogger("cassandra").setLevel(logging.CRITICAL)
+    sys.exit(asyncio.run(main(sys.argv[1], Order(**json.loads(sys.argv[2])))))
