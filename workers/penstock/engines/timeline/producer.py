@@ -84,26 +84,31 @@ class Producer:
             raise Refused("the producer is closed", queue=self.sender.settings.name)
         if self._door or self._waiting_bytes >= WAITING_BYTES_MAX:
             await self._wait_at_the_door()
-        if len(messages) == 1:
-            message = messages[0]
-            if self._at_once and message.due_us is None and message.group is None and not message.attributes:
-                future = self._wait_alone(message.payload)
-                try:
-                    return await future
-                except asyncio.CancelledError:
-                    self._plain.any_left = True
-                    raise
-        return await self._put_several(messages)
+        alone = self.put_alone(messages[0]) if len(messages) == 1 else None
+        return await (self._put_several(messages) if alone is None else alone)
 
-    def _wait_alone(self, payload: bytes) -> asyncio.Future[Ids]:
-        """What is done a million times: a plain message by itself."""
+    def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
+        """What is done a million times: a message of the plainest kind by itself, and who waits for it. None if it
+        is of another kind, or if there is no room now; nothing was done then."""
+        if (
+            message.due_us is not None
+            or message.group is not None
+            or message.once is not None
+            or message.attributes
+            or not self._at_once
+            or self._closed
+            or self._door
+            or self._waiting_bytes >= WAITING_BYTES_MAX
+        ):
+            return None
+        payload = message.payload
         size = len(payload)
         if size > self._bytes_max:
             raise _too_large(size, self._bytes_max)
         plain = self._plain
         future: asyncio.Future[Ids] = self._create_future()
         plain.payloads.append(payload)
-        plain.segments.append((future, -1, 1))
+        plain.segments.append(future)
         plain.size_bytes += size
         if not self._pump_set:
             self._pump_set = True
@@ -115,18 +120,14 @@ class Producer:
             return []
         call = Call(self._create_future(), len(messages))
         if self._at_once and not any(
-            message.due_us is not None or message.group is not None or message.attributes for message in messages
+            [message.due_us is not None or message.group is not None or message.attributes for message in messages]  # noqa: C419 - half the time
         ):
             self._wait_plain(call, [message.payload for message in messages])
         else:
             now_us = self.sender.host.now_us()
             self._wait_letters([self._letter(message, call, index, now_us) for index, message in enumerate(messages)])
         self._pump_soon()
-        try:
-            return await call.future
-        except asyncio.CancelledError:
-            self._plain.any_left = True
-            raise
+        return await call.future
 
     def _wait_plain(self, call: Call, payloads: list[bytes]) -> None:
         sizes = [len(payload) for payload in payloads]

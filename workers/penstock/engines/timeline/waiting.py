@@ -50,25 +50,32 @@ def fail(future: asyncio.Future[Ids], error: PenstockError) -> None:
         future.set_exception(mine)
 
 
-Segment = tuple[asyncio.Future[Ids], int, int] | tuple[Call, int, int]
-"""Whose messages of a row are: (future, -1, 1) for a put of one message, else (call, the first's index, count)."""
+Segment = asyncio.Future[Ids] | tuple[Call, int, int]
+"""Whose messages of a row are: the future of a put of one message, else (call, the first's index, count)."""
 
 
 def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
     """Give the ids of a row to those who wait for them, in the order of the row."""
     at = 0
-    for owner, start, count in segments:
-        if isinstance(owner, Call):
-            owner.take(start, ids[at : at + count])
-        elif not owner.done():
-            owner.set_result([ids[at]])
-        at += count
+    for segment in segments:
+        if type(segment) is tuple:
+            call, start, count = segment
+            call.take(start, ids[at : at + count])
+            at += count
+        else:
+            if not segment.done():  # type: ignore[union-attr]  # what is no tuple is a future
+                segment.set_result([ids[at]])  # type: ignore[union-attr]
+            at += 1
 
 
 def tell_failure(segments: Iterable[Segment], error: PenstockError) -> None:
     """Tell those who wait for a row that it is not known to be durable."""
-    for owner, _, _ in segments:
-        fail(owner.future if isinstance(owner, Call) else owner, error)
+    for segment in segments:
+        fail(_future_of(segment), error)
+
+
+def _future_of(segment: Segment) -> asyncio.Future[Ids]:
+    return segment[0].future if isinstance(segment, tuple) else segment
 
 
 class PlainRoom:
@@ -78,8 +85,6 @@ class PlainRoom:
         self.payloads: list[bytes] = []
         self.segments: list[Segment] = []
         self.size_bytes = 0
-        self.any_left = False
-        """Whether a caller has gone since the last row was taken."""
 
     @property
     def fills_a_row(self) -> bool:
@@ -88,7 +93,7 @@ class PlainRoom:
 
     def take_row(self) -> tuple[list[bytes], list[Segment]]:
         """As much as one row holds, from the front; both are empty if nobody waits any more."""
-        if self.any_left:
+        if any([_future_of(segment).cancelled() for segment in self.segments]):  # noqa: C419 - half the time
             self._drop_those_who_left()
         if len(self.payloads) <= ROW_MESSAGES_MAX and self.size_bytes <= ROW_BYTES_MAX:
             taken = self.payloads, self.segments
@@ -107,13 +112,15 @@ class PlainRoom:
 
     def _cut_segments(self, count: int) -> list[Segment]:
         left = count
-        for place, (owner, start, length) in enumerate(self.segments):
+        for place, segment in enumerate(self.segments):
+            length = segment[2] if isinstance(segment, tuple) else 1
             if length >= left:
                 taken = self.segments[: place + 1]
                 rest = self.segments[place + 1 :]
-                if length > left and isinstance(owner, Call):
-                    taken[-1] = (owner, start, left)
-                    rest.insert(0, (owner, start + left, length - left))
+                if length > left and isinstance(segment, tuple):
+                    call, start, _ = segment
+                    taken[-1] = (call, start, left)
+                    rest.insert(0, (call, start + left, length - left))
                 self.segments = rest
                 return taken
             left -= length
@@ -126,12 +133,12 @@ class PlainRoom:
         segments: list[Segment] = []
         at = 0
         for segment in self.segments:
-            owner, _, count = segment
-            if not (owner.future if isinstance(owner, Call) else owner).cancelled():
+            count = segment[2] if isinstance(segment, tuple) else 1
+            if not _future_of(segment).cancelled():
                 payloads += self.payloads[at : at + count]
                 segments.append(segment)
             at += count
-        self.payloads, self.segments, self.any_left = payloads, segments, False
+        self.payloads, self.segments = payloads, segments
         self.size_bytes = sum(map(len, payloads))
 
 

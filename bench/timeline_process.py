@@ -1,0 +1,106 @@
+"""A process that works on timeline queues: a loop in a thread of its own, a store, a clock, and the queue in hand.
+
+The loop runs on between the runs, as it does in a real process: the clock turns, leases are kept. Knowledge of the
+catalogue is told anew every few seconds, as by a read of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import uuid
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from bench.timeline_work import Work, settings_of
+from penstock.engines.host import Host
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_settings import read_settings
+from penstock.store.cassandra_times import CassandraTimes
+from penstock.store.clocks import Clock
+from penstock.store.positions import Positions
+
+T = TypeVar("T")
+
+TELL_EVERY_S = 10.0
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it there, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        """End it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class TimelineProcess:
+    """Store, clock and the queue in hand of one process. All its methods run in its loop."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._stack = AsyncExitStack()
+        self._teller: asyncio.Task[None] | None = None
+        self.queue: TimelineQueue | None = None
+
+    async def open(self) -> None:
+        """Connect."""
+        self.store = await CassandraStore.connect(read_settings(self._environment))
+        self._stack.push_async_callback(self.store.close)
+        self.clock = await self._stack.enter_async_context(Clock(CassandraTimes(self.store)))
+        self.host = Host(
+            name="bench",
+            store=self.store,
+            now_us=self.clock.require,
+            uuid=uuid.uuid4,
+            chance=random.Random(),
+            positions=Positions(),
+            last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
+        )
+
+    async def open_queue(self, work: Work) -> TimelineQueue:
+        """The queue of a run, its lanes made; the one before is given back."""
+        await self.close_queue()
+        settings = settings_of(work)
+        self.queue = TimelineQueue(self.host, settings, read_us=self.clock.require())
+        await make_lanes(self.host, settings, settings.generations[0])
+        self._teller = asyncio.get_running_loop().create_task(self._tell(self.queue))
+        return self.queue
+
+    async def close_queue(self) -> None:
+        """Write what waits, give the lanes back."""
+        queue, self.queue = self.queue, None
+        if self._teller is not None:
+            self._teller.cancel()
+            self._teller = None
+        if queue is not None:
+            await queue.close()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self.close_queue()
+        await self._stack.aclose()
+
+    def lwt_count(self) -> int:
+        """How many lightweight transactions this process has sent."""
+        return sum(shape.count for shape in self.store.metrics if shape.kind.startswith("lwt"))
+
+    async def _tell(self, queue: TimelineQueue) -> None:
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            queue.settings_changed(queue.settings, read_us=self.clock.require())

@@ -1,0 +1,101 @@
+"""The work of bench-timeline: which queue, which messages, what a client process is asked for.
+
+Every window works on a queue of its own, so that nothing of one window is met by the next. Tables are shared, unless
+a part says otherwise. It knows no engine call and no driver; both contenders read their jobs from here.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from bench.contender import Job
+from penstock.engines.timeline.settings import Generation, TimelineSettings
+from penstock.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
+from penstock.store.table import Keyspace, Table
+
+KEYSPACE = "bench_timeline"
+MESSAGE_BYTES = 200
+LANES = 4
+SECOND_US = 1_000_000
+TIMED_ONE_IN = 16
+"""Of many callers one in so many is timed: reading a clock for each would be a good part of what is measured."""
+
+
+class Do(StrEnum):
+    """What one run of a client process is."""
+
+    PUT = "put"
+    """Put for so many seconds, or so many messages."""
+    CONSUME = "consume"
+    """Receive and acknowledge so many messages."""
+    PACE = "pace"
+    """Put so many messages a second, singly."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run. `queue` and `creation` are uuids in hexadecimal; without a creation the tables are shared."""
+
+    do: Do
+    queue: str
+    seconds: float
+    messages_max: int = 2**40
+    callers: int = 1
+    batch: int = 1
+    delay_us: int = 0
+    """Due this long after the put; 0 is at once."""
+    rate: int = 0
+    creation: str = ""
+
+    def job(self) -> Job:
+        """As a client process is asked for it."""
+        return asdict(self)
+
+
+def work_of(job: Job) -> Work:
+    """What a client process was asked for."""
+    return Work(**{**job, "do": Do(job["do"])})
+
+
+def new_queue() -> str:
+    """A name that nothing else has."""
+    return uuid.uuid4().hex
+
+
+def keyspace(data_center: str) -> Keyspace:
+    """One replica: the server is one node."""
+    return Keyspace(KEYSPACE, ((data_center, 1),))
+
+
+def tables_of(creation: str) -> TimelineTables:
+    """The tables of a queue."""
+    return dedicated_tables(uuid.UUID(hex=creation)) if creation else shared_tables()
+
+
+def shared() -> list[Table]:
+    """What has to be there for queues with shared tables."""
+    return [table.named(f"timeline_{table.name}") for table in ALL]
+
+
+def settings_of(work: Work) -> TimelineSettings:
+    """The queue of a run: four lanes, all else as a queue has it that says nothing."""
+    return TimelineSettings(
+        uuid.UUID(hex=work.queue),
+        "bench",
+        tables_of(work.creation),
+        (Generation(1, LANES),),
+        receipt_key=b"a key of thirty-two bytes, or so",
+    )
+
+
+def message(number: int) -> bytes:
+    """A message as applications send them: JSON, some of it always the same."""
+    said = {"id": number, "to": f"customer-{number % 9973}@example.org", "template": "invoice", "attempt": 1}
+    text = json.dumps(said | {"note": ""})
+    return json.dumps(said | {"note": "x" * (MESSAGE_BYTES - len(text))}).encode()
+
+
+PAYLOADS = [message(number) for number in range(1_000)]
