@@ -312,6 +312,7 @@ class Dispatcher:
                 self.books.open_groups_if_allowed()
                 await asyncio.sleep(self.terms.poll_s_min)
                 continue
+            purged_before_us = self.tenure.purged_before_us
             try:
                 piece = await self.source.read(after, bytes_max=self.terms.slice_bytes)
                 now_us = self.host.now_us()
@@ -320,6 +321,8 @@ class Dispatcher:
                 await asyncio.sleep(self.terms.poll_s_max)
                 continue
             for row in piece.rows:
+                if self.tenure.purged_before_us != purged_before_us:  # it may have been looked at before the purge
+                    row.settled |= self.source.put_before(row, self.tenure.purged_before_us)
                 suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
                 self.books.add(row, known.pop(row.key, None), suspect=suspect, now_us=now_us)
             after = piece.reached

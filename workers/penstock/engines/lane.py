@@ -59,6 +59,7 @@ class Lane:
                 self._update(
                     {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
                     is_("epoch", seen.epoch),
+                    is_("purged_before", seen.purged_before_us),  # who purged it meanwhile saw no owner to wait for
                     attempt=attempt,
                 ),
                 self._update({"lock": lock}, is_("lock", None), attempt=attempt, ttl_s=self.terms.ttl_s),

@@ -23,8 +23,10 @@ from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stats import stats
 from penstock.engines.timeline.where import Finder
+from penstock.store.store import Unknown
 
 LANES_MAX = 1_000
+PURGE_TRIES = 5
 SUSPECT_ALONE = 1
 
 
@@ -231,11 +233,15 @@ class TimelineQueue:
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
         settings = self.settings
         lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
-        await lane.purge(before_us)
-        at_the_purge = await lane.look()
-        touched_us = at_the_purge.touched_us if at_the_purge is not None else 0
-        while True:
+        seen = await lane.look()
+        for _ in range(PURGE_TRIES):
+            if seen is None or seen.purged_before_us >= before_us:
+                break
+            await lane.purge(before_us)  # its answer may be lost, and then another may have come between: look
             seen = await lane.look()
-            if seen is None or seen.lock is None or seen.touched_us > touched_us:
-                return
+        else:
+            raise Unknown("a purge may not have reached every lane", remedy="purge again", shard=shard)
+        touched_us = seen.touched_us if seen is not None else 0
+        while seen is not None and seen.lock is not None and seen.touched_us <= touched_us:
             await asyncio.sleep(settings.lease.touch_us / 4_000_000)
+            seen = await lane.look()
