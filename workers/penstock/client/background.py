@@ -62,8 +62,17 @@ class BackgroundLoop:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(self._end_tasks())
         finally:
             self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """What was cancelled gets its turn to end, as at the end of `asyncio.run`."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 class Closer(Protocol):

@@ -146,6 +146,15 @@ class Penstock:
         self.require_usable()
         return await self._known().directory.names(namespace)
 
+    async def refresh(self) -> None:
+        """Read the catalogue for every open queue now, which happens by itself every quarter of a minute: what was
+        applied before is in force here when this returns. Raises the first failure.
+        """
+        self.require_usable()
+        failures = await self._known().freshness.refresh_all()
+        if failures:
+            raise failures[0]
+
     def _opened(self, found: Found, dead: Found | None) -> Queue:
         ground = self._known().ground
         bound = Bound(found.settings.skew_us)

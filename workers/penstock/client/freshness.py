@@ -41,8 +41,13 @@ class Freshness:
     async def run(self) -> None:
         """Read for all that are open, for ever."""
         while True:
-            failures = await asyncio.gather(*(self.refresh(queue) for queue in list(self._queues)))
-            await asyncio.sleep(RETRY_EVERY_S if any(failures) else REFRESH_EVERY_S)
+            failures = await self.refresh_all()
+            await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
+
+    async def refresh_all(self) -> list[PenstockError]:
+        """Read once for all that are open; what failed."""
+        ended = await asyncio.gather(*(self.refresh(queue) for queue in list(self._queues)))
+        return [failure for failure in ended if failure is not None]
 
     async def stop(self) -> None:
         """End what is under way."""

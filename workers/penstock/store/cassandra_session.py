@@ -151,7 +151,10 @@ class Session:
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        await _in_thread(self._loop, self.cluster.shutdown)
+        try:
+            await _in_thread(self._loop, self.cluster.shutdown)
+        except RuntimeError:  # the interpreter is ending: no executor takes work any more, and nobody else waits
+            self.cluster.shutdown()
         let_reactor_end()
 
 

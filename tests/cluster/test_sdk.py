@@ -1,0 +1,380 @@
+"""The SDK on a real Cassandra, from `penstock apply` to a message settled: with async, without, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import penstock
+from penstock import Ack, PenstockError, Put, Settled
+from penstock.client.directory import QueueDeleted, QueueUnknown
+from penstock.store.catalogue import Catalogue
+from penstock.store.catalogue_entry import State
+from penstock.testing.cassandra.serving import Serving
+
+KEYSPACE = f"sdk_{uuid.uuid4().hex[:12]}"
+QUEUES = f"""
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: emails, namespace: shop}}
+spec: {{shards: 3, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}}}
+---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: orders, namespace: shop}}
+spec:
+  shards: 2
+  maxReceives: 2
+  maxClockSkew: 100ms
+  deadLetter: orders-dead
+  timeline: {{safetyLag: 200ms}}
+  storage: {{tables: shared}}
+---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: orders-dead, namespace: shop}}
+spec: {{shards: 1, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{keyspace: {KEYSPACE}_dead}}}}
+---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: doomed, namespace: shop}}
+spec: {{shards: 1, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{tables: shared}}}}
+---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: invoices, namespace: billing}}
+spec: {{engine: bucket}}
+"""
+
+
+class Letter(BaseModel):
+    """What an application puts."""
+
+    to: str
+    copies: int = 1
+
+
+@pytest.fixture(scope="module")
+def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a person whose queues were applied."""
+    environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
+    file = tmp_path_factory.mktemp("sdk") / "queues.yaml"
+    file.write_text(QUEUES)
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (0, 5) == (done.returncode, done.stdout.count(" created ")), done.stderr
+    return environment
+
+
+def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, None]]) -> None:
+    """Do something on a connection."""
+
+    async def run() -> None:
+        async with penstock.connect(told) as connection:
+            await work(connection)
+
+    asyncio.run(run())
+
+
+async def drain(queue: penstock.Queue, count: int) -> list[penstock.Message]:
+    """Receive so many and settle them."""
+    found: list[penstock.Message] = []
+    while len(found) < count:
+        given = await queue.receive(100)
+        assert given, f"{len(found)} of {count}, and no more"
+        assert {Settled.DONE} == set(await queue.ack(given))
+        found += given
+    return found
+
+
+# ---- put, receive, settle
+
+
+def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        puts = [
+            b"\x00bytes",
+            "text",
+            {"a": [1, None]},
+            Letter(to="you"),
+            Put("with", attributes={"n": "1", "b": b"2"}),
+        ]
+        ids = await queue.put_many(puts)
+        ids.append(await queue.put("single"))
+        found = {each.id: each for each in await drain(queue, 6)}
+        in_order = [found[each] for each in ids]
+        assert b"\x00bytes" == in_order[0].payload
+        assert (None, "application/json") == (in_order[0].content_type, in_order[2].content_type)
+        assert ("text", {"a": [1, None]}) == (in_order[1].text(), in_order[2].json())
+        assert Letter(to="you", copies=1) == in_order[3].read(Letter)
+        assert ("1", b"2") == (in_order[4].attributes["n"], in_order[4].attributes["b"])
+        assert (1, "single") == (in_order[5].attempt, in_order[5].text())
+        assert [] == await queue.receive(wait=0.5)
+
+    connected(told, work)
+
+
+def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what_it_breaks(
+    told: dict[str, str],
+) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/orders")
+        await queue.put_many([{"number": number} for number in range(3)])
+        seen: list[tuple[int, int]] = []
+        async for message in queue:
+            try:
+                async with message:
+                    number = message.json()["number"]
+                    seen.append((number, message.attempt))
+                    if number == 1:
+                        raise RuntimeError("one is not to be had")
+            except RuntimeError:
+                continue
+            if len(seen) >= 4:
+                break
+        assert [(0, 1), (1, 1), (1, 2), (2, 1)] == sorted(seen)
+        dead = await (await connection.queue("shop/orders-dead")).receive(wait=15)
+        assert [1] == [each.json()["number"] for each in dead]
+        assert "one is not to be had" in str(dead[0].attributes["penstock.dead.reason"])
+        await dead[0].ack()
+
+    connected(told, work)
+
+
+# ---- later, off, elsewhere
+
+
+def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not_come_then(
+    told: dict[str, str],
+) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        at = datetime.now(UTC) + timedelta(seconds=4)
+        kept = await queue.put("kept", deliver_at=at)
+        dropped = await queue.put("dropped", delay=timedelta(seconds=4))
+        moved = await queue.put("moved", delay=60)
+        assert await queue.cancel(dropped)
+        off, again = await queue.reschedule(moved, delay=3)
+        assert (True, True) == (off, again is not None)
+        assert [] == await queue.receive(wait=1)
+        found = await drain(queue, 2)
+        assert {kept: "kept", again: "moved"} == {each.id: each.text() for each in found}
+        assert datetime.now(UTC) >= at
+        assert [] == await queue.receive(wait=2)
+
+    connected(told, work)
+
+
+def test_once_and_groups_and_the_moment_of_a_purge(told: dict[str, str]) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        key = uuid.uuid4().hex
+        assert 1 == len({await queue.put("order", once=key) for _ in range(3)})
+        await queue.put_many([Put(str(number), group="g") for number in range(5)])
+        found = await drain(queue, 6)
+        assert ["0", "1", "2", "3", "4"] == [each.text() for each in found if each.group == "g"]
+        await queue.put("to be purged", delay=30)
+        assert await queue.purge() <= datetime.now(UTC)
+
+    connected(told, work)
+
+
+def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        await queue.put("x")
+        (message,) = await queue.receive(1)
+        await message.extend(60)
+        assert timedelta(seconds=50) < message.visible_until - datetime.now(UTC)
+        await message.ack()
+        assert [Settled.STALE] == await queue.settle([Ack(message.receipt)])
+        with pytest.raises(penstock.SpecError, match="not a receipt"):
+            await queue.settle([Ack("nonsense")])
+        await queue.put("y")
+        (message,) = await queue.receive(1, visibility=1)
+        again = await queue.receive(1, wait=10)
+        assert [2] == [each.attempt for each in again]
+        with pytest.raises(penstock.StaleReceipt):
+            await message.ack()
+        await again[0].ack()
+
+    connected(told, work)
+
+
+# ---- without async
+
+
+def test_without_async_many_threads_put_and_one_receives(told: dict[str, str]) -> None:
+    with penstock.connect_sync(told) as connection:
+        queue = connection.queue("shop/emails")
+        ids: list[str] = []
+        threads = [
+            threading.Thread(target=lambda: ids.extend(queue.put({"n": number}) for number in range(20)))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found: list[str] = []
+        for message in queue:
+            with message:
+                found.append(message.id)
+            if len(found) == len(ids):
+                break
+        assert (160, sorted(ids)) == (len(set(ids)), sorted(found))
+        assert ["shop/doomed", "shop/emails", "shop/orders", "shop/orders-dead"] == connection.queues("shop")
+
+
+def run(told: dict[str, str], program: str) -> subprocess.CompletedProcess[str]:
+    """A program of a user's, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_program_that_ends_without_closing_gives_its_lanes_back(told: dict[str, str]) -> None:
+    done = run(
+        told,
+        """
+        import penstock
+        q = penstock.connect_sync().open().queue("shop/emails")
+        q.put("left behind")
+        print(q.receive(1, visibility=5)[0].text())
+        """,
+    )
+    assert (0, "left behind", "") == (done.returncode, done.stdout.strip(), done.stderr)
+
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        (found,) = await queue.receive(1, wait=20)
+        assert ("left behind", 2, False) == (found.text(), found.attempt, found.suspect)
+        await found.ack()
+
+    connected(told, work)
+
+
+def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> None:
+    done = run(
+        told,
+        """
+        import os, penstock
+        with penstock.connect_sync() as p:
+            q = p.queue("shop/emails")
+            child = os.fork()
+            if child == 0:
+                try:
+                    q.put("from the child")
+                except penstock.Refused as error:
+                    print(error, flush=True)
+                    with penstock.connect_sync() as own:
+                        own.queue("shop/doomed")
+                        print("connected anew", flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """,
+    )
+    lines = done.stdout.splitlines()
+    assert (0, "", 2) == (done.returncode, done.stderr, len(lines))
+    assert lines[0].startswith("A connection does not survive a fork: open one in the child (opened_in=")
+    assert "connected anew" == lines[1]
+
+
+# ---- what it says
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("shop/email", "There is no such queue (queue=shop/email); did you mean shop/emails?"),
+        ("stop/emails", "There is no such queue (queue=stop/emails); did you mean shop/emails?"),
+        ("emails", "There is no such queue (queue=default/emails); did you mean shop/emails?"),
+        ("a/b/c", "a queue is named by its namespace and name (given=a/b/c); write shop/emails"),
+        (
+            "billing/invoices",
+            "This release has no such engine (queue=billing/invoices, engine=bucket, carried=timeline)",
+        ),
+    ],
+)
+def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str, says: str) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        with pytest.raises(PenstockError) as caught:
+            await connection.queue(name)
+        assert says == str(caught.value)
+
+    connected(told, work)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens at the contact points"),
+        ({"KEYSPACE": "nothing_here"}, "there is no such keyspace, or the role may not see it"),
+        ({"KEYSPACE": f"{KEYSPACE}_dead"}, "Cassandra does not have this table as it is needed (table=catalogue, "),
+        ({"CONTACT_POINTS": ""}, "CONTACT_POINTS is not set"),
+        ({"DATA_CENTER": "mars"}, "no node is in the data centre of this connection"),
+    ],
+)
+def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        await connection.queue("shop/emails")
+
+    with pytest.raises(PenstockError) as caught:
+        connected({**told, **change}, work)
+    assert str(caught.value).startswith(says)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_another(told: dict[str, str]) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/doomed")
+        await queue.put("one")
+        catalogue = Catalogue(connection.ground.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/penstock")
+        entry = await catalogue.set_state(queue.entry, State.DELETING)
+        await connection.refresh()
+        with pytest.raises(QueueDeleted, match="the queue is being deleted"):
+            await queue.put("two")
+        with pytest.raises(QueueDeleted):
+            await queue.receive(1)
+        await catalogue.set_state(entry, State.GONE)
+        with pytest.raises(QueueUnknown):
+            await connection.queue("shop/doomed")
+
+    connected(told, work)
+
+
+def test_after_its_end_a_connection_says_that_it_is_closed(told: dict[str, str]) -> None:
+    async def work() -> None:
+        connection = penstock.connect(told)
+        with pytest.raises(penstock.Refused, match="was not opened"):
+            await connection.queue("shop/emails")
+        async with connection:
+            queue = await connection.queue("shop/emails")
+        for used in (queue.put("x"), queue.receive(1), connection.queue("shop/emails")):
+            with pytest.raises(penstock.Refused, match="The connection was closed"):
+                await used
+
+    asyncio.run(work())
