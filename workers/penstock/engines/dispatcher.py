@@ -93,6 +93,8 @@ class Dispatcher:
         )
         self.loans = Loans(self.books, source, lane)
         self._suspect_up_to = None if tenure.clean else self.position.reach
+        self.marking = asyncio.Lock()
+        """Held while rows that lie ahead are marked as moved: a range is not lent meanwhile."""
         self.on_change: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -365,7 +367,8 @@ class Dispatcher:
                 self.tenure = await self.loans.end_overdue(self.tenure, last, self.host.now_us())
                 self._tell_change()
             elif touched is Touched.LENT and seen is not None:
-                self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
+                async with self.marking:
+                    self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
             elif touched is Touched.PURGED and seen is not None:
                 self._purge(seen.purged_before_us)
             elif ends_tenure(touched):

@@ -95,6 +95,8 @@ class Sender:
         self.parts = OwnParts(host.uuid)
         self._turn = host.chance.randrange(1 << 16)
         self._ready_us = 0
+        self.twins_due_us = 0
+        """The latest moment for which a row was stamped anew."""
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
         self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
         self._counting: asyncio.Task[None] | None = None
@@ -162,6 +164,7 @@ class Sender:
 
     def _twin(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
         first = row.first
+        self.twins_due_us = max(self.twins_due_us, ready_us)
         given = row.run.message_id or [b""] * len(row.run)
         ids = [message_id or Place(first, index).to_bytes() for index, message_id in enumerate(given)]
         run = replace(row.run, message_id=ids, replaces=Place(first, 0).to_bytes())
@@ -273,7 +276,7 @@ class Sender:
         if row.late_is_found and fate is Fate.RESTAMP:
             fate = Fate.AGAIN
         if flight.late_is_found and fate is Fate.GIVEN_UP and ended is Answer.DURABLE:
-            fate = Fate.ACKNOWLEDGED
+            fate, row.late_is_found = Fate.ACKNOWLEDGED, True
         flight.fates[place] = fate
         if fate is Fate.GIVEN_UP:
             flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
@@ -358,22 +361,27 @@ class Sender:
         often as one likes: it is one message. Raises Unknown; then it has to be written again."""
         await self.write_copies([(place, copy)], late_is_found=late_is_found)
 
-    async def write_copies(self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True) -> None:
-        """Several at once; raises the first error there was."""
+    async def write_copies(
+        self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True
+    ) -> list[tuple[Place, Copy]]:
+        """Several at once; raises the first error there was. Those that are durable, but where the lane's owner may
+        not meet them any more, since their generation ended: they are left to be found, or put elsewhere."""
         now_us = self.host.now_us()
         rows = [
             self.stamp(copy.run(place), place.row, now_us=now_us, timestamp_us=copy.put_us) for place, copy in copies
         ]
         errors: list[PenstockError] = []
+        late: set[RowPlace] = set()
         await self.land(
             rows,
-            acknowledged=lambda row: None,
+            acknowledged=lambda row: late.add(row.first) if row.late_is_found else None,
             given_up=lambda row, error: errors.append(error),
             joint=any(copy.group is not None for _, copy in copies),
             late_is_found=late_is_found,
         )
         if errors:
             raise errors[0]
+        return [each for each in copies if each[0].row in late]
 
     # ---- counts
 

@@ -27,7 +27,7 @@ from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.families import Families
 from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text
 from penstock.engines.timeline.part_index import PartIndex
-from penstock.engines.timeline.passed_rows import PassedRows, kept_s, write_by_part
+from penstock.engines.timeline.passing import Passing, kept_s, write_by_part
 from penstock.engines.timeline.reading import Reading, RowContent, family_of, put_before
 from penstock.engines.timeline.row_writes import ids_of
 from penstock.engines.timeline.sender import Copy, Sender
@@ -67,7 +67,7 @@ class TimelineSource:
         self._writer = tenure.lock
         self._stamped_us = 0
         self._index = PartIndex(host, settings, generation)
-        self._passed = PassedRows(host, settings, generation=generation, shard=shard, writer=tenure.lock)
+        self._passed = Passing(host, settings, generation=generation, shard=shard, writer=tenure.lock)
         self._families = Families(self._part_of, self._passed.read)
         self.reading = Reading(
             host,
@@ -194,11 +194,17 @@ class TimelineSource:
             copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
         elif move.why is not Why.MOVED:
             copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
-        await self._sender_to(queue).write_copy(Place.from_bytes(place), copy)
+        copies = [(Place.from_bytes(place), copy)]
+        if queue:
+            await self._sender_to(queue).write_copies(copies)
+        else:
+            await self.carry(copies)
+
+    async def carry(self, copies: Sequence[tuple[Place, Copy]]) -> None:
+        """Write copies at the places in this queue that were fixed for them; then their originals can be passed."""
+        await self._sender.write_copies(copies)
 
     def _sender_to(self, queue: bytes) -> Sender:
-        if not queue:
-            return self._sender
         if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
             raise DeadLettersElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
         return self._dead_letters

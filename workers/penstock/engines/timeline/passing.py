@@ -23,7 +23,7 @@ from penstock.store.types import Value
 HOUR_US = 3_600 * SECOND_US
 
 
-class PassedRows:
+class Passing:
     """The rows of one lane that one writer passes."""
 
     def __init__(self, host: Host, settings: TimelineSettings, *, generation: int, shard: int, writer: UUID) -> None:
