@@ -44,8 +44,9 @@ coverage: $(READY) ## the fast tests' coverage by package
 mutants: $(READY) ## ten deliberate breakages for each protocol: every one has to be found
 	@$(PY) -m dev.mutants
 
-simulate: $(READY) ## many seeds of the simulation: make simulate SEEDS=1000
-	@$(PY) -m dev.simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n
+	@$(PY) -m dev.simulate $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST)) $(if $(FAILURES),--failures $(FAILURES)))
 
 bench-%: $(READY) ## measure: make bench-store writes bench/results/store.json
 	@$(PY) -m bench.run $*

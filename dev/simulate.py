@@ -1,67 +1,138 @@
-"""Run many seeds of the simulation: `make simulate SEEDS=1000`, or one again: `make simulate SEED=17`.
+"""Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
-A seed that fails is named with the one command that replays it; with `--seed` its history is printed, readable.
+A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py). One that fails is named with
+the one command that replays it, and that shows its history; `STATEMENTS=1` shows each statement as well. `MINUTES=60`
+bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run ended, which says where.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
 import time
-import traceback
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import count
 
 from penstock.testing.progress import duration, say
 
-WORKERS = 2
 TOLD_EVERY_S = 20.0
+FAILURES_MAX = 5
+PROBLEM_LINES_MAX = 40
+AHEAD = 4
+"""Seeds given to each process at a time: enough to keep it busy, few enough to end soon."""
 
 
-def try_seed(seed: int, keep_history: bool = False) -> tuple[int, str | None, str]:
-    """Run one; what went wrong, if anything did, and its history if it is wanted."""
+@dataclass(frozen=True)
+class Tried:
+    """How one seed ended."""
+
+    seed: int
+    problem: str | None
+    about: str
+    history: str
+    cpu_s: float
+
+
+def try_seed(seed: int, *, statements: bool = False, keep_history: bool = False) -> Tried:
+    """Run one seed."""
+    logging.disable(logging.CRITICAL)  # what processes of a simulated world log would tell of no machine of ours
     from tests.simulation.timeline_weather import live
 
-    try:
-        history = live(seed)
-    except AssertionError as error:
-        return seed, f"{error}" or traceback.format_exc(limit=-2), ""
-    except Exception:
-        return seed, traceback.format_exc(limit=-3), ""
-    return seed, None, history if keep_history else ""
+    began_s = time.process_time()
+    ended = live(seed, statements=statements)
+    history = ended.history if keep_history else ""
+    return Tried(seed, ended.problem, ended.plan.told(), history, time.process_time() - began_s)
 
 
 def main() -> int:
-    """Run them, two at a time."""
+    """One with its history, or many side by side."""
     parser = argparse.ArgumentParser(prog="python -m dev.simulate")
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="from which on")
     parser.add_argument("--seed", type=int, help="this one alone, with its history")
+    parser.add_argument("--statements", action="store_true", help="with every statement in the history")
+    parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--minutes", type=float, help="as many as so much CPU time allows")
+    parser.add_argument("--first", type=int, default=0, help="from which on")
+    parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="end after so many have failed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.seed is not None:
-        _, problem, history = try_seed(asked.seed, keep_history=True)
-        say(history)
-        say(problem or f"seed {asked.seed}: all held")
-        return 1 if problem else 0
-    return run_many(range(asked.first, asked.first + asked.seeds))
+        return tell_one(try_seed(asked.seed, statements=asked.statements, keep_history=True))
+    seeds = None if asked.seeds is None and asked.minutes is not None else asked.seeds or 1000
+    run = Run(asked.first, seeds, asked.minutes, asked.failures)
+    return run.run(asked.processes)
 
 
-def run_many(seeds: range) -> int:
-    """All of them; the failing ones are named at once and at the end."""
-    started = told = time.monotonic()
-    failed = []
-    with ProcessPoolExecutor(WORKERS) as pool:
-        for number, (seed, problem, _) in enumerate(pool.map(try_seed, seeds, repeat(False), chunksize=4), start=1):
-            if problem is not None:
-                failed.append(seed)
-                say(f"seed {seed} failed: {problem}\n  again: make simulate SEED={seed}")
-            if time.monotonic() - told > TOLD_EVERY_S:
-                told = time.monotonic()
-                say(f"  {number} of {len(seeds)} seeds, {len(failed)} failed, {duration(told - started)}")
-    say(f"{len(seeds) - len(failed)} of {len(seeds)} seeds held, in {duration(time.monotonic() - started)}")
-    if failed:
-        say(f"failed: {', '.join(map(str, failed))}")
-    return 1 if failed else 0
+def tell_one(tried: Tried) -> int:
+    """Its history, and what did not hold."""
+    say(tried.history)
+    say(f"\nseed {tried.seed}: {tried.about}")
+    say(tried.problem or f"seed {tried.seed}: all held")
+    return 1 if tried.problem else 0
+
+
+class Run:
+    """Many seeds, in the order of their numbers; they end in any order."""
+
+    def __init__(self, first: int, seeds: int | None, minutes: float | None, failures_max: int) -> None:
+        self._numbers: Iterator[int] = count(first) if seeds is None else iter(range(first, first + seeds))
+        self._of = "" if seeds is None else f" of {seeds}"
+        self._cpu_s_max = float("inf") if minutes is None else minutes * 60
+        self._failures_max = failures_max
+        self._next = first
+        self._done = 0
+        self._cpu_s = 0.0
+        self._failed: list[int] = []
+        self._began_s = self._told_s = time.monotonic()
+
+    def run(self, processes: int) -> int:
+        """All of them, until one of the bounds is met."""
+        under_way: set[Future[Tried]] = set()
+        with ProcessPoolExecutor(processes) as pool:
+            try:
+                while self._goes_on() or under_way:
+                    while self._goes_on() and len(under_way) < processes * AHEAD:
+                        number = next(self._numbers, None)
+                        if number is None:
+                            self._failures_max = 0  # no more are begun
+                            break
+                        self._next = number + 1
+                        under_way.add(pool.submit(try_seed, number))
+                    ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                    for each in ended:
+                        self._take(each.result())
+            except KeyboardInterrupt:
+                for each in under_way:
+                    each.cancel()
+        return self._close()
+
+    def _goes_on(self) -> bool:
+        return len(self._failed) < self._failures_max and self._cpu_s < self._cpu_s_max
+
+    def _take(self, tried: Tried) -> None:
+        self._done += 1
+        self._cpu_s += tried.cpu_s
+        if tried.problem is not None:
+            self._failed.append(tried.seed)
+            lines = tried.problem.splitlines()
+            shown = "\n  ".join(lines[:PROBLEM_LINES_MAX])
+            say(f"seed {tried.seed} failed ({tried.about}):\n  {shown}\n  again: make simulate SEED={tried.seed}")
+        if time.monotonic() - self._told_s > TOLD_EVERY_S:
+            self._told_s = time.monotonic()
+            say(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")
+
+    def _spent(self) -> str:
+        return f"{duration(time.monotonic() - self._began_s)}, {duration(self._cpu_s)} of CPU time"
+
+    def _close(self) -> int:
+        say(f"{self._done - len(self._failed)} of {self._done} seeds held, in {self._spent()}")
+        say(f"goes on with: make simulate FIRST={self._next}")
+        if self._failed:
+            say(f"failed: {', '.join(map(str, sorted(self._failed)))}")
+        return 1 if self._failed else 0
 
 
 if __name__ == "__main__":

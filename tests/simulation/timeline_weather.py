@@ -1,163 +1,166 @@
-"""One seed, one life of a timeline queue: producers and consumers at work while faults strike at random, then calm.
+"""One seed, one life of a timeline queue: processes at work while faults strike, then calm until all is drained.
 
-Everything comes from the seed: who puts what, who fails, which process is paused or killed, which replica stops,
-which link is cut, whose clock is off. In the end all that was acknowledged has to be settled, once, none of it early.
+Everything comes from the seed: what the queue is used for and what befalls it (timeline_plan.py), who does what
+(timeline_members.py), which fault strikes when (timeline_faults.py). In the end `tests/invariants.py` judges the
+ledger, and what is left on the disks has to be what the ledger says is left.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from random import Random
-from typing import Any
+import traceback
+from dataclasses import dataclass
 
-from penstock.engines.contract import Ack, Message, Nack, Settled
-from penstock.errors import PenstockError
-from penstock.testing.world import State
-from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
-from tests.simulation.timeline_workers import (
-    WORKED,
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.store.simulated import Cluster
+from penstock.testing.world import EPOCH_S, State, World
+from tests.invariants import Ledger
+from tests.simulation.disks import Disks
+from tests.simulation.timeline_faults import Storm
+from tests.simulation.timeline_members import (
+    DELAY_S,
+    SKEW_US_MAX,
     Consumer,
-    Seen,
-    check_seen,
-    lanes_ready,
-    until_all_settled,
+    Digger,
+    Life,
+    Member,
+    Putter,
+    dead_queue,
+    settings_of,
 )
+from tests.simulation.timeline_plan import Plan, plan_of
+from tests.simulation.timeline_puts import SECOND
 
-STORM_S = 40
-STORM_END_S = 60
-CALM_WITHIN_S = 300
-SKEW_US_MAX = 200_000
-
-
-def live(seed: int) -> str:
-    """Run one seed; its history, for who wants to read it."""
-
-    async def scenario(queue: Queue) -> str:
-        await _life(queue)
-        return queue.world.history.text()
-
-    return simulate(scenario, seed, settings=WORKED)
+NOISE = frozenset({"asks", "hears", "keeps a hint", "applied a hint", "keeps no hint", "drops a hint"})
+"""What the history of a life leaves out, unless every statement is asked for."""
 
 
-async def _life(queue: Queue) -> None:
-    chance = queue.world.chance("weather")
-    seen = Seen()
-    await lanes_ready(queue)
-    names = [f"consumer-{number}" for number in range(chance.randint(1, 3))]
-    consumers = {name: _consumer(queue, name, seen, chance) for name in names}
-    putting = [_put(queue, f"producer-{number}", chance) for number in range(chance.randint(1, 3))]
-    storm = _storm(queue, consumers, seen, chance)
-    await asyncio.gather(storm, *putting)
-    queue.world.network.heal()
-    queue.world.network.calm()
-    for name, node in queue.cluster.nodes.items():
-        if node.process.state is State.PAUSED:
-            queue.cluster.go_on(name)
-    for consumer in consumers.values():
-        if consumer.process.state is State.PAUSED:
-            consumer.process.resume()
-    _consumer(queue, "last", seen, chance, steady=True)
-    await until_all_settled(queue, seen, within_s=CALM_WITHIN_S)
-    check_seen(queue, seen)
+@dataclass(frozen=True)
+class Ended:
+    """How a life ended: what did not hold, if anything, and its history."""
+
+    seed: int
+    plan: Plan
+    problem: str | None
+    history: str
+    lasted_s: float
 
 
-async def _put(queue: Queue, name: str, chance: Random) -> None:
-    client = queue.client(name, ahead_us=chance.randint(-SKEW_US_MAX, SKEW_US_MAX))
-    client.process.start(queue.keep_fresh(client))
-    until_s = queue.world.now_s() + STORM_S
-    number = 0
-    while queue.world.now_s() < until_s:
-        messages = [_message(client, f"{name}-{number}-{each}", chance) for each in range(chance.randint(1, 4))]
-        client.process.start(queue.put(client, *messages))
-        number += 1
-        await asyncio.sleep(chance.expovariate(2))
-    await client.process.start(client.producer.close())
+def live(seed: int, *, statements: bool = False) -> Ended:
+    """Run one seed. The history has every statement if that is asked for, else what a reader can follow."""
+    plan = plan_of(seed)
+    with World(seed, shuffled=False) as world:
+        problem: str | None = None
+        try:
+            problem = world.run(_life(world, plan))
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if not isinstance(error, AssertionError):
+                problem = traceback.format_exc()
+        history = "\n".join(world.history.lines(without=() if statements else NOISE))
+        return Ended(seed, plan, problem, history, world.now_s())
 
 
-def _message(client: Client, payload: str, chance: Random) -> Message:
-    due_us = None
-    if chance.random() < 0.2:
-        due_us = client.process.clock.wall_us() + int(chance.uniform(0, 20) * SECOND)
-    return Message(payload.encode(), due_us=due_us)
-
-
-def _consumer(queue: Queue, name: str, seen: Seen, chance: Random, *, steady: bool = False) -> Consumer:
-    consumer = Consumer(queue, name, seen, ahead_us=chance.randint(-SKEW_US_MAX, SKEW_US_MAX))
-    own = queue.world.chance(f"work of {name} {queue.world.now_s()}")
-    fails_until_s = 0.0 if steady else STORM_END_S
-
-    async def work() -> None:
-        engine = await consumer.open()
-        while True:
-            try:
-                found = await engine.receive(own.randint(1, 20), wait_us=SECOND)
-                for each in found:
-                    seen.deliveries.append((name, each))
-                    if consumer.process.clock.wall_us() < each.due_us:
-                        seen.early.append(each.message_id)
-                await asyncio.sleep(own.expovariate(10))
-                settles: list[Ack | Nack] = []
-                for each in found:
-                    fails = queue.world.now_s() < fails_until_s and own.random() < 0.1
-                    delay_us = int(own.uniform(0, 15) * SECOND)
-                    settles.append(Nack(each.receipt, delay_us=delay_us) if fails else Ack(each.receipt))
-                seen.tried |= {
-                    each.message_id for each, settle in zip(found, settles, strict=True) if isinstance(settle, Ack)
-                }
-                answers = await engine.settle(settles) if settles else []
-                for each, settle, answer in zip(found, settles, answers, strict=True):
-                    seen.acked[each.message_id] += isinstance(settle, Ack) and answer is Settled.DONE
-            except PenstockError:
-                await asyncio.sleep(0.3)
-
-    consumer.process.start(work())
-    return consumer
-
-
-async def _storm(queue: Queue, consumers: dict[str, Consumer], seen: Seen, chance: Random) -> None:
-    until_s = queue.world.now_s() + STORM_S
-    faults: list[Callable[[], Coroutine[Any, Any, None]]] = [
-        lambda: _stop_replica(queue, chance),
-        lambda: _cut_replica(queue, chance),
-        lambda: _slow_replica(queue, chance),
-        lambda: _pause_consumer(consumers, chance),
-        lambda: _kill_consumer(queue, consumers, seen, chance),
+async def _life(world: World, plan: Plan) -> str | None:
+    cluster = Cluster(world)
+    settings = settings_of(plan)
+    ledger = Ledger(
+        lambda: EPOCH_S * SECOND + round(world.now_s() * SECOND),
+        retention_us=settings.retention_us,
+        skew_us=SKEW_US_MAX,
+    )
+    dead = dead_queue(settings) if plan.has("dead letters") else None
+    life = Life(world, cluster, plan, settings, ledger, dead)
+    await _make_lanes(life, settings, "maker")
+    if dead is not None:
+        await _make_lanes(life, dead, "maker of graves")
+    storm = Storm(life)
+    keepers = [
+        *(_keep(life, life.consumers, Consumer, f"consumer-{number}") for number in range(plan.consumers)),
+        *(_keep(life, life.producers, Putter, f"producer-{number}") for number in range(plan.producers)),
     ]
-    while queue.world.now_s() < until_s:
-        await asyncio.sleep(chance.expovariate(1 / 5))
-        await chance.choice(faults)()
+    if dead is not None:
+        keepers.append(_keep(life, {}, Digger, "digger"))
+    keeping = [asyncio.get_running_loop().create_task(each) for each in keepers]
+    await storm.rage(world.now_s() + plan.storm_s)
+    life.calm = True
+    storm.mend()
+    world.history.note("world", "it is calm now")
+    calm_us = ledger.now_us()
+    try:
+        await _until_drained(life)
+    finally:
+        life.over = True
+        for task in keeping:
+            task.cancel()
+    return _judged(life, calm_us)
 
 
-async def _stop_replica(queue: Queue, chance: Random) -> None:
-    queue.cluster.stop(chance.choice(sorted(queue.cluster.nodes)), for_s=chance.uniform(0.5, 15))
+async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None:
+    maker = Member(life, name)
+
+    async def make() -> None:
+        engine = await maker.open(settings)
+        await make_lanes(engine.host, settings, settings.generations[0])
+
+    made = maker.process.start(make())
+    await made
+    maker.end()
 
 
-async def _cut_replica(queue: Queue, chance: Random) -> None:
-    network = queue.world.network
-    name = chance.choice(sorted(queue.cluster.nodes))
-    others = [each for each in queue.world.processes if each != name]
-    network.cut(name, others, one_way=chance.random() < 0.5)
-    await asyncio.sleep(chance.uniform(0.5, 12))
-    network.heal()
+async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer] | type[Putter], name: str) -> None:
+    """What Kubernetes does: whoever has ended is begun again after a while; a hand-over is asked for now and then."""
+    chance = life.chance(f"keeper of {name}")
+    while not life.over:
+        ended = asyncio.Event()
+        member = of[name] = kind(life, name, dead=life.dead if kind is not Digger else None)
+        member.process.when_state_changes(lambda member=member, ended=ended: _tell_end(member, ended))
+        member.start()
+        if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
+            life.world.outside(chance.uniform(1, 15), lambda member=member: _hand_over(life, member, chance.random()))
+        await ended.wait()
+        if kind is Putter and life.calm:
+            return
+        await asyncio.sleep(chance.uniform(0.2, 4))
 
 
-async def _slow_replica(queue: Queue, chance: Random) -> None:
-    name = chance.choice(sorted(queue.cluster.nodes))
-    queue.world.network.slow(name, chance.uniform(0.05, 1.5))
-    await asyncio.sleep(chance.uniform(1, 10))
-    queue.world.network.slow(name, 0)
+def _tell_end(member: Member, ended: asyncio.Event) -> None:
+    if member.process.state is State.DEAD:
+        ended.set()
 
 
-async def _pause_consumer(consumers: dict[str, Consumer], chance: Random) -> None:
-    consumer = consumers[chance.choice(sorted(consumers))]
-    if consumer.process.state is State.RUNNING:
-        consumer.process.pause(for_s=chance.uniform(0.5, 25))
+def _hand_over(life: Life, member: Member, drawn: float) -> None:
+    if isinstance(member, Consumer) and member.process.state is not State.DEAD and not life.calm:
+        member.process.start(member.hand_over(finish=drawn < 0.5))
 
 
-async def _kill_consumer(queue: Queue, consumers: dict[str, Consumer], seen: Seen, chance: Random) -> None:
-    name = chance.choice(sorted(consumers))
-    if consumers[name].process.state is not State.DEAD:
-        consumers[name].process.kill()
-    await asyncio.sleep(chance.uniform(0, 8))
-    consumers[name] = _consumer(queue, name, seen, chance)
+async def _until_drained(life: Life) -> None:
+    """Until every lane has passed all that will ever be due in this life."""
+    disks = [Disks(life.cluster, each) for each in (life.settings, life.dead) if each is not None]
+    began_s = life.world.now_s()
+    within_s = drained_within_s(life)
+    while True:
+        await asyncio.sleep(0.5)
+        horizon_us = life.ledger.now_us() + 3600 * SECOND
+        quiet = all(each.closing or each.process.state is State.DEAD for each in life.producers.values())
+        left = [row for each in disks for row in each.undrained(horizon_us)]
+        if quiet and not left:
+            return
+        if life.world.now_s() - began_s > within_s:
+            some = "\n".join(f"  {row.place} {row.ids}" for row in left[:5])
+            raise AssertionError(f"not drained {within_s:.0f} s after calm: {len(left)} rows are left\n{some}")
+
+
+def drained_within_s(life: Life) -> float:
+    """How long the last of all may take: what is due last, hidden longest, and each death with its takeover."""
+    plan = life.plan
+    hidden_s = 2 * plan.visibility_s + (3 * plan.visibility_s if plan.has("extends") else 0) + 16
+    deaths = sum(life.poison_of(each.message.payload) for each in life.ledger.puts)
+    return DELAY_S + hidden_s + 60 + deaths * (plan.ttl_s + 10)
+
+
+def _judged(life: Life, calm_us: int) -> str | None:
+    there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
+    found = [*map(str, life.ledger.violations(there=there)), *life.broken]
+    return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None

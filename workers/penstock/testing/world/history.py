@@ -7,7 +7,7 @@ afterwards, and must have a repr that names no address in memory and no order of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 
@@ -29,9 +29,11 @@ class History:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def lines(self) -> Iterator[str]:
-        """Each entry as a line: moment, who, what, details."""
+    def lines(self, *, without: Container[str] = ()) -> Iterator[str]:
+        """Each entry as a line: moment, who, what, details. Entries of some kinds (`what`) may be left out."""
         for at_s, who, what, details in self._entries:
+            if what in without:
+                continue
             shown = " ".join(_show(detail) for detail in details)
             yield f"{at_s:14.6f} {who:<12} {what}" + (f" {shown}" if shown else "")
 

@@ -1,0 +1,123 @@
+"""What the replicas hold on their disks, seen from above: no process can know this, and looking costs no messages.
+
+By this a scenario knows when all is drained, and what is left, without asking the code that it tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from penstock.engines.packed import PackedRun, unpack
+from penstock.engines.timeline.layout import Place, RowPlace, id_text
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.store.positions import moment_us_of, position_order
+from penstock.store.simulated import Cluster
+from penstock.store.simulated.rows import Row, merge_rows
+from penstock.store.table import Table
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """A row of messages, as all disks together have it."""
+
+    place: RowPlace
+    run: PackedRun | None
+    cancelled: bool
+    moved: bool
+    replicas: int
+    """How many have it."""
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its messages."""
+        if self.run is None:
+            return []
+        given = self.run.message_id or [b""] * len(self.run)
+        return [id_text(each or Place(self.place, index).to_bytes()) for index, each in enumerate(given)]
+
+
+@dataclass(frozen=True)
+class StoredLane:
+    """The control row of a lane."""
+
+    generation: int
+    shard: int
+    epoch: int
+    last: UUID
+    reach: UUID
+    purged_before_us: int
+    attempt: UUID | None
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether nobody ever takes it again."""
+        return self.epoch < 0
+
+
+class Disks:
+    """The disks of a ring, as one queue's tables use them."""
+
+    def __init__(self, cluster: Cluster, settings: TimelineSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    def rows(self) -> Iterator[StoredRow]:
+        """All rows of messages that live on any disk, in no order."""
+        for table in (self._settings.tables.work, self._settings.tables.later):
+            for partition, row, replicas in self._merged(table):
+                _, generation, _, sub, shard = partition
+                place = RowPlace(generation, sub, shard, row.clustering[0])
+                now_s = self._now_s()
+                run = row.value("run", now_s)
+                yield StoredRow(
+                    place,
+                    unpack(run) if run is not None else None,
+                    row.value("cancelled", now_s) is not None,
+                    row.value("moved", now_s) is not None,
+                    replicas,
+                )
+
+    def lanes(self) -> Iterator[StoredLane]:
+        """All lanes."""
+        now_s = self._now_s()
+        for partition, row, _ in self._merged(self._settings.tables.lanes):
+            _, generation, shard = partition
+            if row.value("epoch", now_s) is not None:
+                yield StoredLane(
+                    generation,
+                    shard,
+                    row.value("epoch", now_s),
+                    row.value("last", now_s),
+                    row.value("reach", now_s),
+                    row.value("purged_before", now_s) or 0,
+                    row.value("attempt", now_s),
+                )
+
+    def undrained(self, before_us: int) -> list[StoredRow]:
+        """The rows due before a moment that their lane has not passed."""
+        lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
+        return [row for row in self.rows() if moment_us_of(row.place.due) < before_us and not _is_passed(row, lanes)]
+
+    def _merged(self, table: Table) -> Iterator[tuple[tuple[Any, ...], Row, int]]:
+        found: dict[tuple[bytes, Any], tuple[tuple[Any, ...], Row, int]] = {}
+        for node in self._cluster.nodes.values():
+            for key, held in node.replica.tables.get(table.name, {}).items():
+                if held.values[0] != self._settings.queue:
+                    continue
+                for row_key, row in held.partition.rows.items():
+                    values, known, replicas = found.get((key, row_key), (held.values, row, 0))
+                    found[key, row_key] = (values, merge_rows(known, row), replicas + 1)
+        return iter(found.values())
+
+    def _now_s(self) -> int:
+        return min(node.now_s for node in self._cluster.nodes.values())
+
+
+def _is_passed(row: StoredRow, lanes: dict[tuple[int, int], StoredLane]) -> bool:
+    lane = lanes.get((row.place.generation, row.place.shard))
+    if lane is None:
+        return False
+    return lane.is_retired or position_order(row.place.due) <= position_order(lane.last)

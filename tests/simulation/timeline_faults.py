@@ -1,0 +1,163 @@
+"""What befalls a life: replicas, links, clocks and processes, one fault after the other, some at once, by the seed.
+
+Each fault ends by itself; `mend` ends what is left. It knows which processes work on a queue, and not what they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.testing.world import State
+from tests.simulation.timeline_members import Life, Member
+
+KINDS = (
+    "request",
+    "answer",
+    "write",
+    "write-ack",
+    "read",
+    "rows",
+    "prepare",
+    "promise",
+    "propose",
+    "accept",
+    "commit",
+    "commit-ack",
+)
+LATE_S = (0.5, 3.0, 12.0, 40.0)
+
+
+class Storm:
+    """The faults of one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._world = life.world
+        self._network = life.world.network
+        self._cluster = life.cluster
+        self._chance = life.chance("storm")
+        acts: dict[str, Callable[[], None]] = {
+            "stopped replicas": self._stop_replica,
+            "killed replicas": self._kill_replica,
+            "cut replicas": self._cut_replica,
+            "cut processes": self._cut_process,
+            "slow replicas": self._slow_replica,
+            "lost messages": self._lose,
+            "late messages": self._delay,
+            "held hints": self._hold_hints,
+            "paused consumers": lambda: self._pause(life.consumers),
+            "killed consumers": lambda: self._kill(life.consumers),
+            "paused producers": lambda: self._pause(life.producers),
+            "killed producers": lambda: self._kill(life.producers),
+            "stepped clocks": self._step_clock,
+        }
+        self._acts = [acts[name] for name in sorted(life.plan.faults)]
+
+    async def rage(self, until_s: float) -> None:
+        """One after the other."""
+        while self._world.now_s() < until_s:
+            await asyncio.sleep(self._chance.expovariate(1 / self._life.plan.fault_every_s))
+            if self._acts:
+                self._chance.choice(self._acts)()
+
+    def mend(self) -> None:
+        """End all faults: of links, replicas, hints and processes."""
+        self._network.calm()
+        self._cluster.release_hints()
+        for name, node in self._cluster.nodes.items():
+            self._cluster.go_on(name)
+            if node.process.state is State.DEAD:
+                self._cluster.restart(name)
+        for member in (*self._life.consumers.values(), *self._life.producers.values()):
+            member.process.resume()
+
+    def _replica(self) -> str:
+        return self._chance.choice(sorted(self._cluster.nodes))
+
+    def _outside(self, least_s: float, most_s: float, act: Callable[[], object]) -> None:
+        self._world.outside(self._chance.uniform(least_s, most_s), act)
+
+    def _stop_replica(self) -> None:
+        self._cluster.stop(self._replica(), for_s=self._chance.uniform(0.3, 12))
+
+    def _kill_replica(self) -> None:
+        name = self._replica()
+        running = [each for each in self._cluster.nodes.values() if each.process.state is State.RUNNING]
+        if len(running) > 1 and self._cluster.nodes[name].process.state is State.RUNNING:
+            self._cluster.kill(name)
+            self._outside(0.5, 12, lambda: self._start_again(name))
+
+    def _start_again(self, name: str) -> None:
+        if self._cluster.nodes[name].process.state is State.DEAD:
+            self._cluster.restart(name)
+
+    def _cut_replica(self) -> None:
+        name = self._replica()
+        others = [each for each in self._world.processes if each != name]
+        self._network.cut(name, others, one_way=self._chance.random() < 0.5)
+        self._outside(0.3, 12, lambda: self._network.heal(name, others))
+
+    def _cut_process(self) -> None:
+        """One process and some of the replicas do not hear each other."""
+        names = sorted({*self._life.consumers, *self._life.producers})
+        name = self._chance.choice(names)
+        count = self._chance.randint(1, len(self._cluster.nodes))
+        replicas = self._chance.sample(sorted(self._cluster.nodes), count)
+        if self._chance.random() < 0.4:
+            self._network.cut(replicas, name, one_way=True)
+        else:
+            self._network.cut(name, replicas)
+        self._outside(0.3, 15, lambda: self._network.heal(name, replicas))
+
+    def _slow_replica(self) -> None:
+        name = self._replica()
+        self._network.slow(name, self._chance.uniform(0.02, 1.5))
+        self._outside(0.5, 10, lambda: self._network.slow(name, 0))
+
+    def _lose(self) -> None:
+        self._network.lose(self._chance.choice(KINDS), count=self._chance.randint(1, 6))
+
+    def _delay(self) -> None:
+        target = self._replica() if self._chance.random() < 0.5 else None
+        self._network.delay(
+            self._chance.choice(KINDS),
+            by_s=self._chance.choice(LATE_S) * self._chance.uniform(0.5, 1.5),
+            target=target,
+            count=self._chance.randint(1, 4),
+        )
+
+    def _hold_hints(self) -> None:
+        self._cluster.hold_hints(self._replica())
+
+    def _member(self, of: dict[str, Member]) -> Member | None:
+        running = [name for name in sorted(of) if of[name].is_running]
+        return of[self._chance.choice(running)] if running else None
+
+    def _pause(self, of: dict[str, Member]) -> None:
+        member = self._member(of)
+        if member is not None:
+            for_s = self._chance.choice((self._chance.uniform(0.1, 2), self._chance.uniform(2, 25)))
+            member.process.pause(for_s=for_s, machine=self._chance.random() < 0.2)
+
+    def _kill(self, of: dict[str, Member]) -> None:
+        member = self._member(of)
+        if member is None:
+            return
+        if self._chance.random() < 0.5:
+            member.process.kill()
+        else:  # in the midst of what it does, and not between two turns of the storm
+            member.process.kill_before_step(self._chance.randint(1, 200))
+
+    def _step_clock(self) -> None:
+        """Of a process or a replica, and set right again after a while."""
+        if self._chance.random() < 0.3:
+            clock = self._cluster.nodes[self._replica()].process.clock
+        else:
+            member = self._member({**self._life.consumers, **self._life.producers})
+            if member is None:
+                return
+            clock = member.process.clock
+        step_s = self._chance.choice((-1, 1)) * self._chance.choice((0.15, 0.4, 2.0, 30.0))
+        clock.step(step_s)
+        self._outside(1, 10, lambda: clock.step(-step_s))

@@ -1,0 +1,391 @@
+"""The processes of a life: producers and consumers of one queue, and what each does by the seed.
+
+Whatever they do and are answered is told to the ledger (`tests/invariants.py`) and noted in the history. What a
+handler does with a message follows from the seed, the message and how often it came, and not from who has it: so a
+message that kills its process kills the next one as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from uuid import UUID
+
+from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settle, Settled
+from penstock.engines.decide_lease import LeaseTerms
+from penstock.engines.host import Host
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.errors import PenstockError
+from penstock.store.clocks import Clock
+from penstock.store.positions import Positions
+from penstock.store.simulated import Cluster, SimulatedStore
+from penstock.store.simulated.store import SimulatedTime
+from penstock.testing.world import Process, State, World
+from tests.invariants import Ledger
+from tests.simulation.timeline_plan import Plan
+from tests.simulation.timeline_puts import SECOND, SETTINGS
+
+SKEW_US_MAX = 200_000
+"""Of one process against the truth: two of them are within the queue's bound of half a second."""
+REFRESH_S = 20.0
+FAR_US = 400 * 86_400 * SECOND
+
+
+def settings_of(plan: Plan) -> TimelineSettings:
+    """The queue of a life."""
+    return replace(
+        SETTINGS,
+        generations=(replace(SETTINGS.generations[0], shards=plan.shards),),
+        part_us=plan.part_s * SECOND,
+        visibility_us=round(plan.visibility_s * SECOND),
+        retention_us=plan.retention_s * SECOND,
+        lease=LeaseTerms(ttl_s=plan.ttl_s, touch_us=(plan.ttl_s - 2) * SECOND // 3, skew_us=500_000),
+        receipt_key=b"secret",
+        max_receives=plan.max_receives,
+        dead_letter="dead" if plan.has("dead letters") else None,
+    )
+
+
+@dataclass
+class Life:
+    """One queue, all who work on it, and what is known of it."""
+
+    world: World
+    cluster: Cluster
+    plan: Plan
+    settings: TimelineSettings
+    ledger: Ledger
+    dead: TimelineSettings | None = None
+    calm: bool = False
+    over: bool = False
+    came: Counter[bytes] = field(default_factory=Counter)
+    """How often each message was handed out."""
+    scheduled: list[str] = field(default_factory=list)
+    """Ids that a cancel could be tried on."""
+    producers: dict[str, Member] = field(default_factory=dict)
+    consumers: dict[str, Member] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    """Loops that ended by an error of their own."""
+
+    def chance(self, purpose: str) -> Random:
+        """A stream of its own."""
+        return self.world.chance(purpose)
+
+    def poison_of(self, payload: bytes) -> int:
+        """How many processes a message kills."""
+        chance = Random(f"{self.plan.seed} poison {payload!r}")
+        return chance.randint(1, 4) if self.plan.has("deaths") and chance.random() < POISON_ODDS else 0
+
+
+POISON_ODDS = 0.02
+
+
+class Member:
+    """One life of one process."""
+
+    def __init__(self, life: Life, name: str, *, dead: TimelineSettings | None = None) -> None:
+        self.life = life
+        self.process: Process = life.world.process(name)
+        self.number = life.world._lives[name]
+        self.who = f"{name}/{self.number}"
+        self.store = SimulatedStore(life.cluster, self.process)
+        self.clock: Clock | None = None
+        self.dead = dead
+        self.engine: TimelineQueue | None = None
+        self.closing = False
+        ahead_us = life.chance(f"clock of {self.who}").randint(-SKEW_US_MAX, SKEW_US_MAX)
+        self.process.clock.step(ahead_us / SECOND)
+
+    def now_us(self) -> int:
+        """The clock that this process promises by."""
+        return self.process.clock.wall_us() if self.clock is None else self.clock.require()
+
+    async def open(self, settings: TimelineSettings) -> TimelineQueue:
+        """The queue as this process has it; to be called in the process."""
+        if self.life.plan.has("clocks"):
+            self.clock = Clock(self.store, source=SimulatedTime(self.process))
+            await self.clock.__aenter__()
+            while True:
+                try:
+                    await self.clock.until_trusted(5.0)
+                except PenstockError:
+                    continue
+                break
+        host = Host(
+            self.who,
+            self.store,
+            self.now_us,
+            self.process.uuid,
+            self.process.chance,
+            Positions(lambda: self.process.chance.getrandbits(56)),
+            CASSANDRA_4_LAST_EXPIRY_S,
+        )
+        self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead)
+        self.process.start(self._keep_fresh(settings))
+        return self.engine
+
+    async def _keep_fresh(self, settings: TimelineSettings) -> None:
+        while self.engine is not None:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                self.engine.settings_changed(settings, read_us=self.now_us(), dead_letters=self.dead)
+            except PenstockError:
+                continue
+
+    @property
+    def is_running(self) -> bool:
+        """Neither dead nor stopped."""
+        return self.process.state is State.RUNNING
+
+    def end(self) -> None:
+        """As the operating system ends a process that has returned."""
+        self.process.kill()
+
+
+class Consumer(Member):
+    """Receives, handles and settles."""
+
+    def start(self) -> None:
+        """Begin."""
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        engine = await self.open(self.life.settings)
+        await asyncio.gather(*(self._receive(engine, number) for number in range(self.life.plan.receivers)))
+
+    async def _receive(self, engine: TimelineQueue, number: int) -> None:
+        plan = self.life.plan
+        own = self.life.chance(f"work of {self.who}, {number}")
+        while not self.closing:
+            self._look_for_broken(engine)
+            visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
+            try:
+                found = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
+            except PenstockError:
+                await asyncio.sleep(0.3)
+                continue
+            if found:
+                self._note(found, visibility_us)
+                await asyncio.gather(*(self._handle(engine, each, own.random()) for each in found))
+
+    def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
+        self.life.ledger.delivered(self.who, found, clock_us=self._clock_us(), visibility_us=visibility_us)
+        for each in found:
+            self.life.came[each.payload] += 1
+            self.process.note(
+                "receives", each.payload.decode(), ("attempt", each.attempt), ("epoch", each.epoch), *_flags(each)
+            )
+
+    def _clock_us(self) -> int:
+        """What the engine's clock shows, whether or not it may be relied on."""
+        return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
+
+    def _look_for_broken(self, engine: TimelineQueue) -> None:
+        for dispatcher in engine.lanes.held.values():
+            if dispatcher.failure is not None:
+                self.life.broken.append(f"{self.who}: {dispatcher.failure!r}")
+
+    async def _handle(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
+        life, plan = self.life, self.life.plan
+        times = life.came[given.payload]
+        own = Random(f"{plan.seed} {given.payload!r} {times}")
+        await asyncio.sleep(own.expovariate(1 / plan.work_s))
+        if times <= life.poison_of(given.payload):
+            self.process.note("dies by", given.payload.decode())
+            self.process.kill()
+            await asyncio.sleep(1)
+        settle: Settle = Ack(given.receipt)
+        if not life.calm:
+            if plan.has("slow handlers") and own.random() < 0.1:
+                await asyncio.sleep(own.uniform(0.5, 2.0) * plan.visibility_s)
+            if plan.has("extends") and own.random() < 0.2:
+                longer_us = round(own.uniform(0.5, 3) * plan.visibility_s * SECOND)
+                await self._settle(engine, given, Extend(given.receipt, longer_us))
+                await asyncio.sleep(longer_us / SECOND * own.uniform(0.1, 1.2))
+            if plan.has("nacks") and own.random() < 0.15:
+                delay_us = int(own.choice((0, own.uniform(0, 3), own.uniform(8, 16))) * SECOND)
+                settle = Nack(given.receipt, delay_us=delay_us, reason="by the seed")
+        for _ in range(SETTLE_TRIES):
+            answer = await self._settle(engine, given, settle)
+            if answer is not Settled.UNKNOWN or drawn < 0.5:
+                return
+
+    async def _settle(self, engine: TimelineQueue, given: Delivery, settle: Settle) -> Settled | None:
+        what = type(settle).__name__.lower()
+        try:
+            (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.who)
+        except PenstockError as error:
+            self.process.note(f"can not {what}", given.payload.decode(), str(error))
+            return None
+        self.process.note(f"settles: {what}", given.payload.decode(), answer.value)
+        return answer
+
+    async def hand_over(self, *, finish: bool) -> None:
+        """End in good order: stop receiving, finish what is open if it may, give the lanes back."""
+        self.closing = True
+        if finish:
+            await asyncio.sleep(1.5)
+        if self.engine is not None:
+            await self.engine.close()
+        self.process.note("has handed over")
+        self.end()
+
+
+SETTLE_TRIES = 2
+
+
+class Digger(Consumer):
+    """Takes what comes into the dead letter queue."""
+
+    def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
+        for each in found:
+            self.process.note("finds the dead letter", each.payload.decode(), ("attempt", each.attempt))
+
+    async def _run(self) -> None:
+        assert self.life.dead is not None
+        engine = await self.open(self.life.dead)
+        while True:
+            try:
+                found = await engine.receive(20, wait_us=SECOND)
+                self._note(found, 0)
+                for each, answer in zip(
+                    found, await engine.settle([Ack(each.receipt) for each in found]), strict=True
+                ):
+                    if answer is Settled.DONE:
+                        self.life.ledger.dead([each.message_id])
+            except PenstockError:
+                await asyncio.sleep(0.3)
+
+
+class Putter(Member):
+    """Puts, cancels, reschedules and purges."""
+
+    def start(self) -> None:
+        """Begin."""
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        life, plan = self.life, self.life.plan
+        own = life.chance(f"puts of {self.who}")
+        engine = await self.open(life.settings)
+        number = 0
+        while not life.calm:
+            count = own.randint(1, plan.batch_max)
+            if plan.has("bursts") and own.random() < 0.03:
+                count = 200
+            messages = [self._message(f"{self.who}:{number}.{each}", own) for each in range(count)]
+            self.process.start(self._put(engine, messages))
+            number += 1
+            if plan.has("cancels") and own.random() < 0.3 and life.scheduled:
+                self.process.start(self._cancel(engine, self._one_scheduled(own)))
+            if plan.has("reschedules") and own.random() < 0.2 and life.scheduled:
+                self.process.start(self._reschedule(engine, self._one_scheduled(own), self._later_us(own)))
+            if plan.has("purges") and own.random() < 0.02:
+                self.process.start(self._purge(engine))
+            await asyncio.sleep(own.expovariate(1 / plan.put_every_s))
+        await engine.close()
+        self.closing = True
+
+    def _one_scheduled(self, own: Random) -> str:
+        return self.life.scheduled.pop(own.randrange(len(self.life.scheduled)))
+
+    def _later_us(self, own: Random) -> int:
+        return self._wall_us() + int(own.uniform(0, DELAY_S) * SECOND)
+
+    def _wall_us(self) -> int:
+        return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
+
+    def _message(self, payload: str, own: Random) -> Message:
+        plan = self.life.plan
+        due_us = group = once = None
+        if plan.has("delays") and own.random() < 0.25:
+            due_us = self._later_us(own)
+        if plan.has("far") and own.random() < 0.05:
+            due_us = self._wall_us() + FAR_US
+        if plan.has("groups") and own.random() < 0.5 and due_us is None:
+            group = f"{self.who} {own.randrange(plan.groups)}"
+        if plan.has("once") and own.random() < 0.3:
+            once = f"key {own.randrange(ONCE_KEYS)}"
+            group = None
+        attributes = {"of": payload} if own.random() < 0.1 else {}
+        return Message(payload.encode(), due_us=due_us, group=group, once=once, attributes=attributes)
+
+    async def _put(self, engine: TimelineQueue, messages: Sequence[Message]) -> None:
+        once = [each for each in messages if each.once is not None]
+        rest = [each for each in messages if each.once is None]
+        for part in (rest, once):
+            if not part:
+                continue
+            names = ", ".join(each.payload.decode() for each in part[:5]) + (", ..." if len(part) > 5 else "")
+            self.process.note("puts", names)
+            try:
+                ids = await self.life.ledger.put(engine.put, part, self.who)
+            except PenstockError as error:
+                self.process.note("could not put", names, type(error).__name__, error.message)
+                continue
+            self.process.note("has put", names)
+            self.life.scheduled += [
+                message_id for each, message_id in zip(part, ids, strict=True) if each.due_us is not None
+            ]
+
+    async def _cancel(self, engine: TimelineQueue, message_id: str) -> None:
+        self.life.ledger.cancelling(message_id)
+        self.process.note("cancels", message_id)
+        try:
+            answer = await engine.cancel(message_id)
+        except PenstockError as error:
+            self.process.note("does not know whether it cancelled", message_id, error.message)
+            return
+        self.process.note("cancel", message_id, answer.value)
+        self.life.ledger.cancel_answered(message_id, answer)
+
+    async def _reschedule(self, engine: TimelineQueue, message_id: str, due_us: int) -> None:
+        """The one that is put anew is a message of its own; of the old one only a promise binds."""
+        tale = self.life.ledger.tale(message_id)
+        message = tale.put.message if tale.put is not None else Message(b"")
+        if message.once is not None:
+            return  # a key stands for its first message alone
+        payload = message.payload
+        self.process.note("reschedules", payload.decode())
+        self.life.ledger.cancelling(message_id)
+        try:
+            answer, new_id = await engine.reschedule(message_id, due_us)
+        except PenstockError as error:
+            self.process.note("does not know whether it rescheduled", payload.decode(), error.message)
+            return
+        self.process.note("reschedule", payload.decode(), answer.value, ("new", new_id))
+        if new_id is not None:
+            (put,) = self.life.ledger.trying([replace(message, due_us=due_us)], self.who)
+            put.began_us = tale.put.began_us if tale.put is not None else put.began_us  # a purge goes by the first
+            self.life.ledger.acknowledged([put], [new_id])
+        if answer is Cancelled.CANCELLED:
+            self.life.ledger.cancel_answered(message_id, answer)
+
+    async def _purge(self, engine: TimelineQueue) -> None:
+        purge = self.life.ledger.purging()
+        self.process.note("purges")
+        try:
+            before_us = await engine.purge()
+        except PenstockError as error:
+            self.process.note("does not know whether it purged", error.message)
+            return
+        self.process.note("has purged", ("before_us", before_us))
+        self.life.ledger.purged(purge, before_us)
+
+
+DELAY_S = 12
+ONCE_KEYS = 5
+
+
+def _flags(given: Delivery) -> tuple[str, ...]:
+    return ("suspect",) if given.suspect else ()
+
+
+def dead_queue(settings: TimelineSettings) -> TimelineSettings:
+    """The queue of dead letters."""
+    return replace(settings, queue=UUID(int=9), name="dead", dead_letter=None)

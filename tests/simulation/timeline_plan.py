@@ -1,0 +1,122 @@
+"""What a life of a timeline queue is made of, drawn from its seed: which features, which faults, how much, how long.
+
+Swarm testing: a life in which everything happens finds less than many lives that each leave most of it out, since
+what is rare alone is crowded out by what is common. So each feature and each fault is in or out by the seed, sizes
+are drawn as well, and most lives are short. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+FEATURES = {
+    "groups": 0.5,
+    "once": 0.35,
+    "delays": 0.6,
+    "cancels": 0.4,
+    "reschedules": 0.3,
+    "purges": 0.25,
+    "dead letters": 0.5,
+    "nacks": 0.6,
+    "slow handlers": 0.4,
+    "extends": 0.3,
+    "deaths": 0.35,
+    "hand-overs": 0.4,
+    "far": 0.2,
+    "bursts": 0.3,
+    "clocks": 0.3,
+}
+"""What a life may do, and how often it does."""
+
+FAULTS = {
+    "stopped replicas": 0.5,
+    "killed replicas": 0.35,
+    "cut replicas": 0.5,
+    "cut processes": 0.35,
+    "slow replicas": 0.5,
+    "lost messages": 0.5,
+    "late messages": 0.5,
+    "held hints": 0.25,
+    "paused consumers": 0.5,
+    "killed consumers": 0.5,
+    "paused producers": 0.4,
+    "killed producers": 0.3,
+    "stepped clocks": 0.5,
+}
+"""What may befall it. Clocks are stepped only where processes compare theirs: elsewhere nobody would notice."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One life."""
+
+    seed: int
+    features: frozenset[str]
+    faults: frozenset[str]
+    storm_s: float
+    fault_every_s: float
+    shards: int
+    part_s: int
+    ttl_s: int
+    visibility_s: float
+    max_receives: int
+    retention_s: int
+    producers: int
+    put_every_s: float
+    batch_max: int
+    groups: int
+    consumers: int
+    receivers: int
+    limit: int
+    work_s: float
+
+    def has(self, feature: str) -> bool:
+        """Whether this life does that."""
+        return feature in self.features
+
+    def told(self) -> str:
+        """One line: what this seed is about."""
+        works = ", ".join(sorted(self.features)) or "plain puts"
+        faults = ", ".join(sorted(self.faults)) or "none"
+        return (
+            f"{self.storm_s:.0f} s, {self.shards} lanes, {self.producers} producers, {self.consumers} consumers; "
+            f"{works}; faults: {faults}"
+        )
+
+
+def plan_of(seed: int) -> Plan:
+    """The life that a seed stands for."""
+    chance = Random(f"{seed} plan")
+    features = frozenset(name for name, odds in FEATURES.items() if chance.random() < odds)
+    faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
+    if "clocks" not in features:
+        faults -= {"stepped clocks"}
+    if chance.random() < CALM_LIVES:
+        faults = frozenset()
+    storm_s = chance.choices((chance.uniform(2, 8), chance.uniform(8, 20), chance.uniform(20, 50)), (5, 4, 1))[0]
+    return Plan(
+        seed=seed,
+        features=features,
+        faults=faults,
+        storm_s=storm_s,
+        fault_every_s=chance.choice((0.7, 2.0, 5.0)),
+        shards=chance.choice((1, 2, 2, 3, 4)),
+        part_s=chance.choice((2, 5, 10)),
+        ttl_s=chance.choice((5, 8, 10)),
+        visibility_s=chance.choice((2.0, 5.0, 15.0)),
+        max_receives=chance.choice((1, 2, 3, 5)),
+        retention_s=chance.choice((60, 3600, 3600)),
+        producers=chance.randint(1, 3),
+        put_every_s=chance.choice((0.2, 0.5, 1.0)),
+        batch_max=chance.choice((1, 4, 10)),
+        groups=chance.choice((1, 2, 5)),
+        consumers=chance.choice((1, 1, 2, 3)),
+        receivers=chance.choice((1, 1, 2)),
+        limit=chance.choice((1, 5, 20)),
+        work_s=chance.choice((0.01, 0.05, 0.3)),
+    )
+
+
+CALM_LIVES = 0.05
+"""Some lives have no fault at all: then nothing may be doubled, and what is charged is charged by itself."""
