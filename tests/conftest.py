@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from penstock.testing.debian import is_debian
+
 pytest_plugins = ["dev.cluster.fixtures"]
 
 HERE = Path(__file__).parent
@@ -21,6 +23,7 @@ RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store
 
 HOLDS_HERE: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
+    "not Debian": lambda: not is_debian(),
 }
 """When a declared skip is true of this machine; a skip whose condition does not hold is a failure."""
 

@@ -98,6 +98,7 @@ PRIMITIVES = (
     "workers/penstock/testing/ports.py",
     "workers/penstock/testing/relay.py",
     "workers/penstock/testing/docker_engine.py",
+    "workers/penstock/testing/wall_clock.py",
     "workers/penstock/testing/debian*.py",
     "workers/penstock/testing/debian/**",
     "workers/penstock/testing/cassandra*.py",

@@ -104,12 +104,12 @@ def test_out_of_bounds_says_so_in_one_line_with_the_node_by_how_much_and_what_to
 
 def test_it_says_so_once_and_once_more_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        nodes = Nodes(Machine(), "a")
-        nodes.ahead_us["a"] = SECOND
+        nodes = Nodes(Machine(), "a", "b")
         async with kept(nodes) as clock:
-            for _ in range(5):
+            for number in range(6):
+                nodes.ahead_us = {"a": SECOND + number % 2 * 9_000, "b": SECOND + (number + 1) % 2 * 9_000}
                 await clock.check()
-            nodes.ahead_us["a"] = 0
+            nodes.ahead_us = {"a": 0, "b": 0}
             await clock.check()
             clock.require()
 

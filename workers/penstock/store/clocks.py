@@ -259,10 +259,10 @@ class Clock:
         return decide.best_reading(readings)
 
     def _say(self) -> None:
-        """One line when the trust is lost to something that matters, and one when it is back."""
+        """One line when the trust is lost to something that matters, and one when it is back; none when the same
+        trouble shows at another node, as it does in turn where this clock is off and all nodes are right."""
         found = decide.trouble(self._state, self._source.look(), self._bounds)
-        kind = (found.problem, found.node) if found else None
-        if kind == ((self._said.problem, self._said.node) if self._said else None):
+        if (found.problem if found else None) == (self._said.problem if self._said else None):
             return
         if found is None:
             log.info("the clock is in bounds again")

@@ -67,8 +67,19 @@ def environment(root: Path) -> dict[str, str]:
     }
 
 
+def is_debian() -> bool:
+    """Whether this machine's packages are Debian's."""
+    return _system().get("ID") == "debian"
+
+
+def _system() -> dict[str, str]:
+    """What the system says of itself; nothing where it says nothing."""
+    told = Path("/etc/os-release")
+    return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', told.read_text(), re.M)) if told.exists() else {}
+
+
 def _release() -> str:
-    told = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.M))
+    told = _system()
     if told.get("ID") != "debian":
         raise Surroundings(
             "only Debian's packages can be unpacked here",
