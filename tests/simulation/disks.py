@@ -69,9 +69,10 @@ class Disks:
         for table in (self._settings.tables.work, self._settings.tables.later):
             for partition, row, replicas in self._merged(table):
                 _, generation, _, sub, shard = partition
-                place = RowPlace(generation, sub, shard, row.clustering[0])
+                due: Any = row.clustering[0]
+                place = RowPlace(generation, sub, shard, due)
                 now_s = self._now_s()
-                run = row.value("run", now_s)
+                run = _value(row, "run", now_s)
                 yield StoredRow(
                     place,
                     unpack(run) if run is not None else None,
@@ -89,11 +90,11 @@ class Disks:
                 yield StoredLane(
                     generation,
                     shard,
-                    row.value("epoch", now_s),
-                    row.value("last", now_s),
-                    row.value("reach", now_s),
-                    row.value("purged_before", now_s) or 0,
-                    row.value("attempt", now_s),
+                    _value(row, "epoch", now_s),
+                    _value(row, "last", now_s),
+                    _value(row, "reach", now_s),
+                    _value(row, "purged_before", now_s) or 0,
+                    _value(row, "attempt", now_s),
                 )
 
     def undrained(self, before_us: int) -> list[StoredRow]:
@@ -114,6 +115,10 @@ class Disks:
 
     def _now_s(self) -> int:
         return min(node.now_s for node in self._cluster.nodes.values())
+
+
+def _value(row: Row, name: str, now_s: int) -> Any:
+    return row.value(name, now_s)
 
 
 def _is_passed(row: StoredRow, lanes: dict[tuple[int, int], StoredLane]) -> bool:

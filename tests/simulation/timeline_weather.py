@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.settings import TimelineSettings
@@ -115,10 +116,10 @@ async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer] | type[P
     while not life.over:
         ended = asyncio.Event()
         member = of[name] = kind(life, name, dead=life.dead if kind is not Digger else None)
-        member.process.when_state_changes(lambda member=member, ended=ended: _tell_end(member, ended))
+        member.process.when_state_changes(partial(_tell_end, member, ended))
         member.start()
         if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
-            life.world.outside(chance.uniform(1, 15), lambda member=member: _hand_over(life, member, chance.random()))
+            life.world.outside(chance.uniform(1, 15), partial(_hand_over, life, member, chance.random()))
         await ended.wait()
         if kind is Putter and life.calm:
             return
