@@ -1,6 +1,6 @@
 """A timeline queue as its users see it: the engines' contract over the producer, the lanes held here, and the store.
 
-It holds lanes only while it is asked to receive. `repair` over all lanes is not part of it yet.
+It holds lanes only while it is asked to receive.
 """
 
 from __future__ import annotations
@@ -8,17 +8,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from penstock.engines.contract import Cancelled, Delivery, Message, Peeked, Settle, Settled, Stats, Whereabouts
+from penstock.engines.contract import (
+    Cancelled,
+    Delivery,
+    Message,
+    Peeked,
+    Repaired,
+    Settle,
+    Settled,
+    Stats,
+    Whereabouts,
+)
 from penstock.engines.dispatcher import Told
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.receipts import Receipt, read_receipt
 from penstock.engines.timeline.cancel import Cancels
-from penstock.engines.timeline.lane_keeper import LaneKeeper, LaneName
+from penstock.engines.timeline.lane_keeper import LaneKeeper
 from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.lane_taking import LaneName
 from penstock.engines.timeline.once import OncePuts
 from penstock.engines.timeline.peek import peek
 from penstock.engines.timeline.producer import Producer
+from penstock.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stats import stats
@@ -229,6 +241,12 @@ class TimelineQueue:
         ]
         await asyncio.gather(*(self._purge_lane(*name, before_us) for name in names))
         return before_us
+
+    async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
+        """One pass over what is owed; at once where another process is at it. `keeper` is the way to the catalogue,
+        for who has one: without it nothing of it is brought on."""
+        repairer = Repairer(self.host, self.settings, self.producer.sender, keeper)
+        return await repairer.run(within_us=within_us)
 
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
         settings = self.settings

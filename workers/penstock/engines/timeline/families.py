@@ -8,7 +8,7 @@ tells. What earlier owners passed is read from the record of the part where the 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID
 
 PARTS_MAX = 64
@@ -41,6 +41,11 @@ class Families:
         self._chosen.move_to_end(part)
         while len(self._chosen) > PARTS_MAX:
             self._chosen.popitem(last=False)
+
+    def passed(self, part: int, ids: Iterable[UUID]) -> None:
+        """This tenure passed these rows of a part, or rows of the families named after them."""
+        if part in self._passed:
+            self._passed[part].update(ids)
 
     async def _passed_in(self, part: int) -> set[UUID]:
         if part not in self._passed:

@@ -11,19 +11,27 @@ from collections.abc import AsyncIterator
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import DAYS, day_of
 from penstock.engines.timeline.settings import TimelineSettings
+from penstock.store.consistency import Consistency
 from penstock.store.statements import Bound, Select, Slice
 from penstock.store.types import Value
 
 
 async def parts_from(
-    host: Host, settings: TimelineSettings, generation: int, part: int
+    host: Host,
+    settings: TimelineSettings,
+    generation: int,
+    part: int,
+    *,
+    consistency: Consistency = Consistency.LOCAL_QUORUM,
 ) -> AsyncIterator[tuple[int, tuple[int, ...]]]:
     """Each part from this one on that holds something, with its subs."""
     first = day_of(part, settings.part_us)
-    for day in await _days_from(host, settings, generation, first):
+    for day in await _days_from(host, settings, generation, first, consistency):
         key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": day}
         within = Slice("part", Bound(part, True), None) if day == first else None
-        rows = await host.store.read(Select(settings.tables.parts, key, ("part", "sub"), within=within))
+        rows = await host.store.read(
+            Select(settings.tables.parts, key, ("part", "sub"), within=within, consistency=consistency)
+        )
         subs: dict[int, list[int]] = {}
         for row in rows:
             subs.setdefault(row.part, []).append(row.sub)
@@ -31,8 +39,12 @@ async def parts_from(
             yield each, tuple(of_part)
 
 
-async def _days_from(host: Host, settings: TimelineSettings, generation: int, first: int) -> list[int]:
+async def _days_from(
+    host: Host, settings: TimelineSettings, generation: int, first: int, consistency: Consistency
+) -> list[int]:
     key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": DAYS}
     within = Slice("part", Bound(first, True), None)
-    rows = await host.store.read(Select(settings.tables.parts, key, ("part",), within=within))
+    rows = await host.store.read(
+        Select(settings.tables.parts, key, ("part",), within=within, consistency=consistency)
+    )
     return sorted({row.part for row in rows})

@@ -7,12 +7,13 @@ written (attacks A3, A4). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from penstock.errors import PenstockError
 
 VERSION = 1
+DECODED_BYTES_MAX = 256 * 1024
 _LOW_HALF = (1 << 64) - 1
 
 
@@ -50,6 +51,38 @@ def decode_passed(piece: bytes) -> set[UUID]:
     if shift:
         raise PassedBroken("a record of passed rows is cut short", length=len(piece))
     return ids
+
+
+class PassedRows:
+    """The record of one part, all pieces of all owners: asked for some rows at a time.
+
+    A part may hold millions of rows. A large record is kept as it is stored, and of it only those pieces are decoded
+    whose span the rows in question touch; owners pass rows in order, so these are few.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._spans: list[tuple[int, int, bytes]] = []
+        self._small: set[UUID] = set()
+        small_bytes = 0
+        for piece in pieces:
+            ids = decode_passed(piece)
+            small_bytes += len(piece)
+            if small_bytes <= DECODED_BYTES_MAX:
+                self._small |= ids
+            elif ids:
+                numbers = [_number_of(each) for each in ids]
+                self._spans.append((min(numbers), max(numbers), piece))
+
+    def among(self, ids: Collection[UUID]) -> set[UUID]:
+        """Those of some rows that were passed."""
+        found = self._small.intersection(ids)
+        if self._spans and ids:
+            numbers = [_number_of(each) for each in ids]
+            first, last = min(numbers), max(numbers)
+            for lowest, highest, piece in self._spans:
+                if lowest <= last and first <= highest:
+                    found |= decode_passed(piece).intersection(ids)
+        return found
 
 
 def _number_of(due: UUID) -> int:

@@ -35,8 +35,8 @@ class Passing:
         self._pieces: dict[int, int] = {}
         self._stamped_us = 0
 
-    async def write(self, rows: Sequence[LaneRow]) -> None:
-        """Add a piece to each part they lie in; of a twin, its family's first place to that one's."""
+    async def write(self, rows: Sequence[LaneRow]) -> dict[int, set[UUID]]:
+        """Add a piece to each part they lie in; of a twin, its family's first place to that one's. What was added."""
         ids: dict[int, set[UUID]] = {}
         messages: dict[int, int] = {}
         for row in rows:
@@ -56,6 +56,7 @@ class Passing:
             by_part[part] = [Insert(self.settings.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
+        return ids
 
     async def read(self, part: int) -> set[UUID]:
         """What all writers have passed in a part."""

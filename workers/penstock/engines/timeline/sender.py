@@ -383,6 +383,20 @@ class Sender:
             raise errors[0]
         return [each for each in copies if each[0].row in late]
 
+    async def write_twin(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
+        """A whole row, bearing the ids of its messages, at the place that was fixed for it, as a twin of the family
+        that is named after `first`; or a further twin where that place may have been passed. As often as one likes:
+        the same bytes, key and timestamp. It was acknowledged in time when this returns; else raises Unknown."""
+        now_us = self.host.now_us()
+        errors: list[PenstockError] = []
+        await self.land(
+            [self.stamp(run, place, now_us=now_us, timestamp_us=max(run.put_us), first=first)],
+            acknowledged=lambda row: None,
+            given_up=lambda row, error: errors.append(error),
+        )
+        if errors:
+            raise errors[0]
+
     # ---- counts
 
     def _count(self, rows: Sequence[StampedRow]) -> None:

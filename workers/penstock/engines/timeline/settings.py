@@ -51,6 +51,8 @@ class TimelineSettings:
     message_bytes_max: int = 1024 * 1024
     once_window_us: int = 86_400_000_000
     late_write_us: int = 60_000_000
+    hint_window_us: int = 3 * 3_600_000_000
+    """For how long the server keeps hints for a node that is away (max_hint_window)."""
     shard_by: ShardBy = ShardBy.FLUSH
     lease: LeaseTerms = DEFAULT_LEASE
     dead_letter: str | None = None

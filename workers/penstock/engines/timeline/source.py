@@ -151,7 +151,8 @@ class TimelineSource:
 
     async def write_passed(self, rows: Sequence[LaneRow]) -> None:
         """Add a piece of passed rows to each part they lie in."""
-        await self._passed.write(rows)
+        for part, ids in (await self._passed.write(rows)).items():
+            self._families.passed(part, ids)
 
     def _key(self, part: int) -> dict[str, Value]:
         return {
