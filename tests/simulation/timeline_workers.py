@@ -13,8 +13,10 @@ from penstock.engines.lane import Lane
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key, make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_bytes
-from penstock.engines.timeline.settings import TimelineSettings
+from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.errors import PenstockError
+from penstock.expiry import others_may_act_after
+from penstock.store.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
 from penstock.store.positions import Positions, moment_us_of
 from penstock.store.simulated import SimulatedStore
 from penstock.testing.world import Process
@@ -153,7 +155,7 @@ async def until_all_settled(queue: Queue, seen: Seen, *, within_s: float) -> Non
         key = lane_key(queue.settings, generation, shard)
         lane = Lane(client.host, queue.settings.tables.lanes, key, queue.settings.lease)
         seen_lane = await client.process.start(lane.look())
-        if seen_lane is not None and moment_us_of(seen_lane.last) > until_us:
+        if seen_lane is not None and (seen_lane.is_retired or moment_us_of(seen_lane.last) > until_us):
             names.pop()
 
 
@@ -169,3 +171,67 @@ def check_seen(queue: Queue, seen: Seen) -> None:
     delivered = {each.message_id for _, each in seen.deliveries}
     assert set() == set(queue.acknowledged) - delivered, "acknowledged, and never delivered"
     assert set() == set(queue.acknowledged) - seen.tried, "passed, and never settled"
+
+
+class Catalogue:
+    """The generations of a queue, changed as the operator does: what every process reads of them, when it does."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.generations = first(queue.settings.generations[0].shards)
+        self.process = queue.world.process("operator")
+
+    def announce(self, shards: int) -> None:
+        """The first of the two writes: the next generation, from a moment on."""
+        generation = decide_next(self.generations, shards, now_us=self._now_us, skew_us=self._skew_us)
+        self._tell(replace(self.generations, next=generation))
+
+    def make_sure(self) -> None:
+        """The second: from when on nobody writes to the one before."""
+        assert self.generations.next is not None
+        sure_us = decide_sure(self.generations.next, acknowledged_us=self._now_us, skew_us=self._skew_us)
+        self._tell(replace(self.generations, sure_us=sure_us))
+
+    def turn(self) -> None:
+        """The next is the current one."""
+        assert is_over(self.generations, now_us=self._now_us, skew_us=self._skew_us)
+        self._tell(turned(self.generations))
+
+    async def reshard(self, shards: int, *, sure_after_s: float = 1.0) -> None:
+        """The whole change, up to its turn."""
+        self.announce(shards)
+        await asyncio.sleep(sure_after_s)
+        self.make_sure()
+        assert self.generations.sure_us is not None
+        over_us = others_may_act_after(self.generations.sure_us, self._skew_us)
+        await asyncio.sleep((over_us - self._now_us) / SECOND + 0.001)
+        self.turn()
+
+    def _tell(self, generations: Generations) -> None:
+        self.generations = generations
+        windows = [
+            Generation(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
+            for each in generations.windows()
+        ]
+        self.queue.settings = replace(self.queue.settings, generations=tuple(windows))
+
+    @property
+    def _now_us(self) -> int:
+        return self.process.clock.wall_us()
+
+    @property
+    def _skew_us(self) -> int:
+        return self.queue.settings.skew_us
+
+
+async def until_retired(queue: Queue, generation: int, *, within_s: float) -> None:
+    """Wait until every lane of a generation is retired."""
+    shards = next(each.shards for each in queue.settings.generations if each.number == generation)
+    client = queue.client(f"observer-{queue.world.now_s()}")
+    deadline_s = queue.world.now_s() + within_s
+    for shard in range(shards):
+        key = lane_key(queue.settings, generation, shard)
+        lane = Lane(client.host, queue.settings.tables.lanes, key, queue.settings.lease)
+        while (seen := await client.process.start(lane.look())) is None or not seen.is_retired:
+            assert queue.world.now_s() < deadline_s, f"lane {generation}/{shard} is not retired: {seen}"
+            await asyncio.sleep(1)

@@ -163,6 +163,11 @@ class Books:
         if self.groups_held and self._groups_open_at is None:
             self._groups_open_at = order
 
+    @property
+    def groups_may_open(self) -> bool:
+        """Whether nothing but reading on keeps groups back."""
+        return self._groups_open_at is not None
+
     def open_groups_if_allowed(self) -> None:
         """No more can be read before something is given out: what is left to be read may come late in its group."""
         if self._groups_open_at is not None:
@@ -389,7 +394,9 @@ class Books:
     # ---- copies
 
     def _move(self, state: _State, index: int, attempt: int, why: Why, due_us: int, reason: str) -> None:
+        """What is answered now has to be known by the next owner too, who may come before a place is fixed."""
         state.moving[index] = _Moving(attempt, why, due_us, reason)
+        self._tell(state, index, attempt, due_us)
         self._moves.append((state, index))
 
     def take_moves(self) -> list[Move]:
@@ -510,6 +517,14 @@ class Books:
     def has_moves(self) -> bool:
         """Whether copies wait to be seen to."""
         return bool(self._moves)
+
+    def waits_for_consumers(self) -> bool:
+        """Whether a message is left that has to be handed out, is, or was."""
+        return any(
+            not (state.durable | state.accepted) >> index & 1 and index not in state.moving
+            for state in self._rows
+            for index in range(state.row.count)
+        )
 
     def has_open_suspects(self) -> bool:
         """Whether one of them is not settled yet, wherever it is."""

@@ -28,6 +28,7 @@ from penstock.engines.settled import Facts
 from penstock.engines.source import LaneSource
 from penstock.errors import Unavailable
 
+RETIRED = "retired"
 TURN_S = 1.0
 """A lane's row is written at most once in this time."""
 
@@ -188,8 +189,18 @@ class Dispatcher:
             return False
         if not await self.lane.retire(self.tenure, last=self.source.stored(self.position.last)):
             return False
-        self._end("retired")
+        self._end(RETIRED)
         return True
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its tenure ended with the lane left for good."""
+        return self.ended == RETIRED
+
+    @property
+    def holds_groups(self) -> bool:
+        """Whether groups wait for earlier generations, as far as is known here."""
+        return self.books.groups_held and not self.books.groups_may_open
 
     def open_groups(self) -> None:
         """Earlier generations are drained: what they left for this lane is due by now."""

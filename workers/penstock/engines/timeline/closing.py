@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain
 from uuid import UUID
 
@@ -29,11 +30,13 @@ from penstock.engines.timeline.decide_closing import (
     decide_row,
     over_after_us,
 )
+from penstock.engines.timeline.lane_taking import LaneName, lane_of, take_up
 from penstock.engines.timeline.layout import Place, RowPlace
 from penstock.engines.timeline.part_list import parts_from
 from penstock.engines.timeline.passing import Passing
 from penstock.engines.timeline.row_writes import ttl_s_kept
 from penstock.engines.timeline.sender import Copy, Sender
+from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.source import TimelineSource, copy_of
 from penstock.errors import Bug, Unavailable
 from penstock.store.positions import last_at, moment_us_of, position_at, position_order
@@ -46,6 +49,13 @@ PART_BYTES = 256 * 1024
 """Of each part read at once; with the above, what one closing holds in memory."""
 COPIES_AT_ONCE = 100
 MARK_WITHIN_S = 2.0
+
+
+class FreeLane(Enum):
+    """What became of a lane that nobody held."""
+
+    RETIRED = "retired"
+    BUSY = "somebody's, or something is left to be handed out"
 
 
 class Interrupted(Unavailable):
@@ -114,6 +124,15 @@ class Closing:
         if self._twins_due_us is None:  # what stands for a moved row is due before groups may go (attack C2)
             self._twins_due_us = self._sender.twins_due_us + self._sender.settings.skew_us
         return self._host.now_us() >= self._twins_due_us and await dispatcher.retire()
+
+    def needs_consumers(self) -> bool:
+        """Whether something has to be handed out before the lane can be retired, or a job has a range of it."""
+        dispatcher = self._dispatcher
+        return (
+            dispatcher.tenure.lent is not None
+            or dispatcher.books.waits_for_consumers()
+            or self._left_up_to > dispatcher.position.last
+        )
 
     @property
     def _cutoff(self) -> int:
@@ -261,3 +280,40 @@ class Closing:
             await self._source.carry(grouped)
         starts = range(0, len(single), COPIES_AT_ONCE)
         await asyncio.gather(*(self._source.carry(single[start : start + COPIES_AT_ONCE]) for start in starts))
+
+
+async def close_free_lane(
+    host: Host,
+    settings: TimelineSettings,
+    name: LaneName,
+    *,
+    generation: Ending,
+    sender: Sender,
+    dead_letters: Sender | None = None,
+) -> FreeLane:
+    """Close a lane that nobody holds, where nothing of it is left to be handed out; else leave it to who hands out.
+
+    Its generation is over. Nothing is delivered here, so what a dead owner may have died of stays suspect.
+    """
+    lane = lane_of(host, settings, name)
+    seen = await lane.look()
+    if seen is None or seen.is_retired:
+        return FreeLane.RETIRED if seen is not None else FreeLane.BUSY
+    if seen.lent is not None:
+        return FreeLane.BUSY
+    taken = await take_up(lane, seen, settings, name, sender=sender, dead_letters=dead_letters)
+    if taken is None:
+        return FreeLane.BUSY
+    dispatcher, source = taken
+    closing = Closing(host, sender, dispatcher, source, generation=generation, shard=name[1])
+    try:
+        while dispatcher.ended is None and not closing.needs_consumers():
+            try:
+                if await closing.turn():
+                    return FreeLane.RETIRED
+            except Unavailable:
+                pass
+            await asyncio.sleep(TURN_S)
+    finally:
+        await dispatcher.give_back()
+    return FreeLane.BUSY

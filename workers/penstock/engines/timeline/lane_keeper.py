@@ -1,28 +1,27 @@
 """Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
 
-It takes up to as many as it is told and knows nothing of other members; sharing lanes evenly is the runtime's.
+It takes up to as many as it is told and knows nothing of other members; sharing lanes evenly is the runtime's. Lanes
+of a generation that is written no more are closed by whoever holds them (closing.py), and until all of them are
+retired the groups of later generations wait (attack C2): docs/protocols/generations.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from penstock.engines.dispatcher import Dispatcher, DispatchTerms
+from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
-from penstock.engines.lane import Lane
-from penstock.engines.rows import BookTerms
-from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.closing import Closing
+from penstock.engines.timeline.decide_closing import is_over, lanes_before
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.lane_taking import LaneName, dispatch_terms, lane_of, take_up
 from penstock.engines.timeline.sender import Sender
-from penstock.engines.timeline.settings import TimelineSettings
+from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
 from penstock.errors import Unavailable
 
 LOOK_EVERY_S = 1.0
-RECEIVES_WITHOUT_END = 2**31
-
-LaneName = tuple[int, int]
-"""Generation and shard."""
 
 
 class LaneKeeper:
@@ -32,11 +31,14 @@ class LaneKeeper:
         self.host = host
         self.settings = settings
         self.held: dict[LaneName, Dispatcher] = {}
+        self.retired: set[LaneName] = set()
+        """Lanes known to be left for good."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
         self._sender = sender
         self._dead_letters = dead_letters
         self._loop: asyncio.Task[None] | None = None
+        self._closings: dict[LaneName, tuple[Dispatcher, asyncio.Task[None]]] = {}
 
     def want(self, lanes: int) -> None:
         """Hold up to so many from now on."""
@@ -51,7 +53,7 @@ class LaneKeeper:
         self.settings = settings
         self._dead_letters = dead_letters
         for dispatcher in self.held.values():
-            dispatcher.books.terms = self._terms().books
+            dispatcher.books.terms = dispatch_terms(settings, dead_letters=dead_letters is not None).books
             if isinstance(dispatcher.source, TimelineSource):
                 dispatcher.source.settings_changed(settings, dead_letters)
 
@@ -61,19 +63,21 @@ class LaneKeeper:
         if self._loop is not None:
             self._loop.cancel()
             self._loop = None
+        for _, closing in self._closings.values():
+            closing.cancel()
+        self._closings = {}
         held, self.held = self.held, {}
         await asyncio.gather(*(dispatcher.give_back() for dispatcher in held.values()))
 
     async def _keep(self) -> None:
         while True:
             self._drop_ended()
-            for name in list(self._free_names()):
-                if len(self.held) >= self.wanted:
-                    break
-                try:
-                    await self._try(name)
-                except Unavailable:
-                    break
+            try:
+                self._begin_closings()
+                await self._take_free()
+                await self._open_gates()
+            except Unavailable:
+                pass
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _drop_ended(self) -> None:
@@ -81,46 +85,94 @@ class LaneKeeper:
             if dispatcher.is_over():
                 dispatcher.abandon()
                 del self.held[name]
+                if dispatcher.is_retired:
+                    self.retired.add(name)
+        self._closings = {name: each for name, each in self._closings.items() if not each[1].done()}
 
-    def _free_names(self) -> Iterator[LaneName]:
+    # ---- taking lanes
+
+    async def _take_free(self) -> None:
+        for name in self._free_names():
+            if len(self.held) >= self.wanted:
+                break
+            await self._try(name)
+
+    def _free_names(self) -> list[LaneName]:
         """The lanes that are not ours, in an order of this process's own, so that not all try the same one first."""
         names = [
             (generation.number, shard)
             for generation in self.settings.generations
             for shard in range(generation.shards)
-            if (generation.number, shard) not in self.held
         ]
-        self.host.chance.shuffle(names)
-        return iter(names)
+        free = [name for name in names if name not in self.held and name not in self.retired]
+        self.host.chance.shuffle(free)
+        return free
 
     async def _try(self, name: LaneName) -> None:
-        generation, shard = name
         settings = self.settings
-        lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
+        lane = lane_of(self.host, settings, name)
         seen = await lane.look()
-        tenure = await lane.take(seen) if seen is not None else None
-        if seen is None or tenure is None:
+        generation = self._generation(name[0])
+        if seen is None and generation is not None and generation.from_us:
+            await make_lanes(self.host, settings, generation)
+            seen = await lane.look()
+        if seen is None:
             return
-        source = TimelineSource(
-            self.host,
+        if seen.is_retired:
+            self.retired.add(name)
+            return
+        taken = await take_up(
+            lane,
+            seen,
             settings,
-            self._sender,
-            self._dead_letters,
-            generation=generation,
-            shard=shard,
-            tenure=tenure,
+            name,
+            sender=self._sender,
+            dead_letters=self._dead_letters,
+            groups_held=bool(self._not_retired_before(name[0])),
         )
-        dispatcher = await Dispatcher.start(self.host, lane, source, self._terms(), tenure, seen)
-        dispatcher.on_change = self.on_change
-        self.held[name] = dispatcher
+        if taken is not None:
+            self.held[name], _ = taken
+            self.held[name].on_change = self.on_change
 
-    def _terms(self) -> DispatchTerms:
-        settings = self.settings
-        trusted_us = settings.lease.promise(0).silent_after_us
-        books = BookTerms(
-            max_receives=settings.max_receives if self._dead_letters is not None else RECEIVES_WITHOUT_END,
-            hold_us_max=settings.lease.ttl_s * 1_000_000,
-            remembered_us=trusted_us,
-            dead_letters=self._dead_letters is not None,
-        )
-        return DispatchTerms(books)
+    def _generation(self, number: int) -> Generation | None:
+        return next((each for each in self.settings.generations if each.number == number), None)
+
+    # ---- leaving a generation
+
+    def _begin_closings(self) -> None:
+        now_us = self.host.now_us()
+        for name, dispatcher in self.held.items():
+            known = self._closings.get(name)
+            generation = self._generation(name[0])
+            if generation is None or (known is not None and known[0] is dispatcher):
+                continue
+            if not is_over(generation, now_us=now_us, skew_us=self.settings.skew_us):
+                continue
+            if isinstance(dispatcher.source, TimelineSource):
+                closing = Closing(
+                    self.host,
+                    self._sender,
+                    dispatcher,
+                    dispatcher.source,
+                    generation=generation,
+                    shard=name[1],
+                )
+                task = asyncio.get_running_loop().create_task(closing.run())
+                self._closings[name] = dispatcher, task
+
+    def _not_retired_before(self, number: int) -> list[LaneName]:
+        before = lanes_before(self.settings.generations, number)
+        return [name for name in before if name not in self.retired]
+
+    async def _open_gates(self) -> None:
+        """Look at the lanes that hold back groups of lanes held here, the oldest first, up to one that still does."""
+        held_back = {name[0] for name, dispatcher in self.held.items() if dispatcher.holds_groups}
+        for number in sorted(held_back):
+            for name in self._not_retired_before(number):
+                seen = await lane_of(self.host, self.settings, name).look()
+                if seen is None or not seen.is_retired:
+                    return
+                self.retired.add(name)
+            for name, dispatcher in self.held.items():
+                if name[0] == number:
+                    dispatcher.open_groups()
