@@ -1,0 +1,465 @@
+"""The ground a case stands on: a store, time that passes, and processes that open queues and may be killed.
+
+Cases see nothing else of where they run. Whatever members do is told to the ledger of their queue, and when a case is
+over its queues are looked at by somebody new: all invariants have to hold, what was not settled has to be seen by
+`peek`, and the books of `stats` have to balance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from penstock.engines.contract import (
+    Ack,
+    Cancelled,
+    Delivery,
+    Message,
+    Peeked,
+    Settle,
+    Settled,
+    Stats,
+    Whereabouts,
+)
+from penstock.engines.host import Host
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.store.clocks import Clock
+from penstock.store.positions import Positions
+from penstock.store.simulated import Cluster, SimulatedStore
+from penstock.store.statements import Scan
+from penstock.store.store import AttemptAnswer, Row, Store
+from penstock.testing.world import Process
+from penstock.testing.world import World as Simulation
+from tests.conformance.engines.kinds import Kind, Opened
+from tests.conformance.engines.terms import SECOND_US, Terms
+from tests.invariants import Ledger
+
+T = TypeVar("T")
+
+PEEK_MAX = 1_000
+REFRESH_S = 20.0
+COMES_WITHIN_S = 20.0
+"""A bound for what has to come: the longest is a lease and a look for free lanes."""
+
+
+class Place(ABC):
+    """Where one member runs."""
+
+    host: Host
+
+    @abstractmethod
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the member's process."""
+
+    @abstractmethod
+    def keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin a loop there."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End the process as kill -9 does."""
+
+
+class Ground(ABC):
+    """What a case is given."""
+
+    kind_of_world: str
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.queues: list[QueueUnderTest] = []
+        self._numbers = itertools.count()
+
+    @abstractmethod
+    def place(self, name: str) -> Place:
+        """A new process."""
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The true time."""
+
+    async def queue(self, **terms: Any) -> QueueUnderTest:
+        """A queue of its own for the case, with a dead letter queue if its terms say so."""
+        given = Terms(**terms)
+        graves = None
+        if given.dead_letters:
+            graves = await self._make(replace(given, dead_letters=False), None)
+        made = await self._make(given, graves)
+        self.queues.append(made)
+        return made
+
+    async def _make(self, terms: Terms, graves: QueueUnderTest | None) -> QueueUnderTest:
+        maker = self.place(f"maker-{next(self._numbers)}")
+        queue = QueueUnderTest(self, maker.host.uuid(), terms, graves)
+        await maker.run(self.kind.make(maker.host, queue.id, terms))
+        return queue
+
+    async def run_case(self, case: Coroutine[Any, Any, None]) -> None:
+        """A case, and what holds after every case."""
+        await case
+        for queue in self.queues:
+            await queue.look_back()
+
+
+class QueueUnderTest:
+    """One queue, its members and the ledger of what they did."""
+
+    def __init__(self, ground: Ground, queue: UUID, terms: Terms, graves: QueueUnderTest | None) -> None:
+        self.ground = ground
+        self.id = queue
+        self.terms = terms
+        self.graves = graves
+        self.members: list[Member] = []
+        self.ledger = Ledger(ground.now_us, retention_us=terms.retention_s * SECOND_US, skew_us=SECOND_US // 4)
+
+    async def member(self, name: str = "one") -> Member:
+        """A process that has the queue open."""
+        place = self.ground.place(f"{name}-{len(self.members)}")
+        member = Member(self, name, place)
+        await place.run(member.open())
+        self.members.append(member)
+        return member
+
+    async def look_back(self) -> None:
+        """End all members in good order, look at what is left, and hold the ledger against it."""
+        books_are_whole = not any(member.is_dead for member in self.members)
+        for member in self.members:
+            if not member.is_dead:
+                await member.close()
+        observer = await self.member("observer")
+        there = {each.message_id for each in await observer.peek(PEEK_MAX)}
+        self.ledger.dead(await self._dead_ids())
+        self.ledger.check(there=there)
+        if books_are_whole:
+            stats = await observer.stats()
+            assert [] == [str(each) for each in self.ledger.books(stats)]
+        await observer.close()
+
+    async def _dead_ids(self) -> list[str]:
+        """What lies in the dead letter queue, or was taken from it and settled."""
+        if self.graves is None:
+            return []
+        for member in self.graves.members:
+            if not member.is_dead:
+                await member.close()
+        observer = await self.graves.member("observer")
+        there = [each.message_id for each in await observer.peek(PEEK_MAX)]
+        await observer.close()
+        settled = [tale.message_id for tale in self.graves.ledger.tales.values() if tale.honoured()]
+        return there + settled
+
+
+class Member:
+    """One process with the queue open. What it does is told to the ledger."""
+
+    def __init__(self, queue: QueueUnderTest, name: str, place: Place) -> None:
+        self.queue = queue
+        self.name = f"{name}-{len(queue.members)}"
+        self.place = place
+        self.is_dead = False
+        self._opened: Opened | None = None
+
+    async def open(self) -> None:
+        """To be called in its process."""
+        graves = self.queue.graves
+        self._opened = self.queue.ground.kind.open(
+            self.place.host, self.queue.id, self.queue.terms, graves.id if graves is not None else None
+        )
+        self.place.keep_running(self._keep_fresh(self._opened))
+
+    async def _keep_fresh(self, opened: Opened) -> None:
+        while not self.is_dead:
+            await asyncio.sleep(REFRESH_S)
+            opened.refresh()
+
+    @property
+    def _engine(self) -> Any:
+        assert self._opened is not None
+        return self._opened.engine
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self.is_dead = True
+        self.place.kill()
+
+    async def close(self) -> None:
+        """End in good order: lanes are handed over."""
+        await self.place.run(self._close())
+        self.is_dead = True
+
+    async def _close(self) -> None:
+        assert self._opened is not None
+        await self._opened.close()
+
+    def now_us(self) -> int:
+        """What its clock shows."""
+        return self.place.host.now_us()
+
+    def in_us(self, seconds: float) -> int:
+        """A moment so far from now."""
+        return self.now_us() + round(seconds * SECOND_US)
+
+    # ---- putting
+
+    async def put(self, *messages: Message) -> list[str]:
+        """Put them in one call."""
+        return await self.place.run(self.queue.ledger.put(self._engine.put, messages, self.name))
+
+    async def put_one(self, payload: bytes = b"x", **options: Any) -> str:
+        """Put one message."""
+        return (await self.put(Message(payload, **options)))[0]
+
+    async def cancel(self, message_id: str) -> Cancelled:
+        """Cancel it."""
+        self.queue.ledger.cancelling(message_id)
+        answer: Cancelled = await self.place.run(self._engine.cancel(message_id))
+        self.queue.ledger.cancel_answered(message_id, answer)
+        return answer
+
+    async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
+        """Deliver it at another moment."""
+        put = self.queue.ledger.tale(message_id).put
+        self.queue.ledger.cancelling(message_id)
+        answer, new_id = await self.place.run(self._engine.reschedule(message_id, due_us))
+        if new_id is not None:
+            message = Message(b"") if put is None else replace(put.message, due_us=due_us)
+            self.queue.ledger.acknowledged(self.queue.ledger.trying([message], self.name), [new_id])
+        self.queue.ledger.cancel_answered(message_id, answer)
+        return answer, new_id
+
+    async def purge(self) -> int:
+        """Purge the queue."""
+        purge = self.queue.ledger.purging()
+        before_us: int = await self.place.run(self._engine.purge())
+        self.queue.ledger.purged(purge, before_us)
+        return before_us
+
+    # ---- receiving
+
+    async def receive(
+        self, limit: int = 10, *, wait_s: float = COMES_WITHIN_S, visibility_s: float | None = None
+    ) -> list[Delivery]:
+        """One call."""
+        visibility_us = None if visibility_s is None else round(visibility_s * SECOND_US)
+        wait_us = round(wait_s * SECOND_US)
+        found: list[Delivery] = await self.place.run(
+            self._engine.receive(limit, visibility_us=visibility_us, wait_us=wait_us)
+        )
+        self.queue.ledger.delivered(
+            self.name,
+            found,
+            clock_us=self.now_us(),
+            visibility_us=self.queue.terms.visibility_us if visibility_us is None else visibility_us,
+        )
+        return found
+
+    async def one(self, **options: Any) -> Delivery:
+        """The one message that comes."""
+        found = await self.receive(**options)
+        assert 1 == len(found), f"{len(found)} messages came"
+        return found[0]
+
+    async def take(self, count: int, **options: Any) -> list[Delivery]:
+        """So many messages, in as many calls as it takes."""
+        found: list[Delivery] = []
+        while len(found) < count:
+            some = await self.receive(count - len(found), **options)
+            assert some, f"{len(found)} of {count} messages came"
+            found += some
+        return found
+
+    async def settle(self, *settles: Settle) -> list[Settled]:
+        """One call."""
+        return await self.place.run(self.queue.ledger.settle(self._engine.settle, settles, self.name))
+
+    async def ack(self, *found: Delivery) -> list[Settled]:
+        """Acknowledge them in one call."""
+        return await self.settle(*(Ack(each.receipt) for each in found))
+
+    async def settle_unseen(self, settle: Settle) -> Settled:
+        """A settle whose receipt the ledger can not know."""
+        (answer,) = await self.place.run(self._engine.settle([settle]))
+        return answer  # type: ignore[no-any-return]
+
+    # ---- looking
+
+    async def peek(self, limit: int = 100, *, from_us: int | None = None) -> list[Peeked]:
+        """Look without taking."""
+        return await self.place.run(self._engine.peek(limit, from_us=from_us))
+
+    async def stats(self) -> Stats:
+        """What it holds."""
+        return await self.place.run(self._engine.stats())
+
+    async def where(self, message_id: str) -> Whereabouts:
+        """Where a message lies."""
+        return await self.place.run(self._engine.where(message_id))
+
+    async def repair(self) -> None:
+        """One pass over what is owed."""
+        await self.place.run(self._engine.repair())
+
+
+# ---- in the simulation
+
+
+class SimulatedGround(Ground):
+    """Three simulated nodes, in virtual time; a world of its own for each case."""
+
+    kind_of_world = "simulated"
+
+    def __init__(self, kind: Kind, seed: int) -> None:
+        super().__init__(kind)
+        self.simulation = Simulation(seed)
+        self.cluster = Cluster(self.simulation)
+        self._truth = self.simulation.process("truth")
+
+    def place(self, name: str) -> Place:
+        """A simulated process."""
+        return SimulatedPlace(self.cluster, self.simulation.process(f"{name}-{next(self._numbers)}"))
+
+    async def advance(self, seconds: float) -> None:
+        """At once."""
+        await self.simulation.sleep(seconds)
+
+    def now_us(self) -> int:
+        """A clock that is right."""
+        return self._truth.clock.wall_us()
+
+
+class SimulatedPlace(Place):
+    """A process of the simulated world."""
+
+    def __init__(self, cluster: Cluster, process: Process) -> None:
+        self._process = process
+        self.host = Host(
+            process.name,
+            SimulatedStore(cluster, process),
+            process.clock.wall_us,
+            process.uuid,
+            process.chance,
+            Positions(lambda: process.chance.getrandbits(56)),
+            CASSANDRA_4_LAST_EXPIRY_S,
+        )
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """In its context."""
+        return await self._process.start(work)
+
+    def keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Until the process ends."""
+        self._process.start(work)
+
+    def kill(self) -> None:
+        """Nothing of it runs any more."""
+        self._process.kill()
+
+
+# ---- on a real server
+
+
+class RealGround(Ground):
+    """A real server, in real time. All members share this process and its connections."""
+
+    kind_of_world = "real"
+
+    def __init__(self, kind: Kind, store: Store, clock: Clock) -> None:
+        super().__init__(kind)
+        self._store = store
+        self._clock = clock
+        self._places: list[RealPlace] = []
+
+    def place(self, name: str) -> Place:
+        """A host of its own."""
+        self._places.append(RealPlace(name, self._store, self._clock))
+        return self._places[-1]
+
+    async def advance(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def now_us(self) -> int:
+        """The machine's clock."""
+        return time.time_ns() // 1000
+
+    def end(self) -> None:
+        """What the killed left running."""
+        for place in self._places:
+            place.end()
+
+
+class RealPlace(Place):
+    """A member of this process, with a store that ends with it."""
+
+    def __init__(self, name: str, store: Store, clock: Clock) -> None:
+        self._store = MortalStore(store)
+        self._loops: list[asyncio.Task[None]] = []
+        self.host = Host(
+            name, self._store, clock.require, uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
+        )
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Here."""
+        return await work
+
+    def keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Until the case is over."""
+        self._loops.append(asyncio.get_running_loop().create_task(work))
+
+    def kill(self) -> None:
+        """Nothing that it sends is sent, and nothing that was sent is answered: so it looks to everybody else."""
+        self._store.is_dead = True
+
+    def end(self) -> None:
+        """Stop the loops."""
+        for loop in self._loops:
+            loop.cancel()
+
+
+class MortalStore(Store):
+    """A store, until the process that has it is killed."""
+
+    def __init__(self, store: Store) -> None:
+        self.is_dead = False
+        self._store = store
+        self.within_s = store.within_s
+        self.attempt_s = store.attempt_s
+
+    async def attempt(self, statement: Any, within_s: float) -> AttemptAnswer:
+        """As the other does; for ever where the process is dead."""
+        answer = None if self.is_dead else await self._store.attempt(statement, within_s)
+        if answer is None or self.is_dead:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError("the dead go on")
+        return answer
+
+    def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """As the other does."""
+        return self._store.scan(scan)
+
+    def monotonic_s(self) -> float:
+        """As the other does."""
+        return self._store.monotonic_s()
+
+    async def pause(self, seconds: float) -> None:
+        """As the other does."""
+        await self._store.pause(seconds)
+
+    async def close(self) -> None:
+        """It is shared, and closed by who opened it."""
+
+
+def texts(found: Sequence[Delivery]) -> list[str]:
+    """Payloads, as text."""
+    return [each.payload.decode() for each in found]

@@ -1,0 +1,124 @@
+"""Putting: what is acknowledged comes as it was put, when it was asked for; what can not be kept is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engines.contract import Message, Standing
+from penstock.errors import SpecError
+from tests.conformance.engines.grounds import Ground
+from tests.conformance.engines.terms import SECOND_US
+
+DAY_US = 86_400 * SECOND_US
+
+
+async def test_a_message_comes_as_it_was_put(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    before_us = member.now_us()
+    attributes = {"name": "Zoë", "key": b"\x00\xff"}
+    message_id = await member.put_one(bytes(range(256)), attributes=attributes, group="grüße")
+    given = await member.one()
+    assert (message_id, bytes(range(256)), "grüße", 1) == (
+        given.message_id,
+        given.payload,
+        given.group,
+        given.attempt,
+    )
+    assert attributes == dict(given.attributes)
+    assert before_us <= given.put_us <= given.due_us + SECOND_US and given.due_us >= before_us
+    assert not given.suspect
+
+
+async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    ids = await member.put(*(Message(b"%d" % number) for number in range(700)))
+    assert 700 == len(set(ids))
+    found = await member.take(700)
+    assert {message_id: b"%d" % number for number, message_id in enumerate(ids)} == {
+        each.message_id: each.payload for each in found
+    }
+    await member.ack(*found)
+
+
+async def test_no_messages_are_no_ids(ground: Ground) -> None:
+    member = await (await ground.queue()).member()
+    assert [] == await member.put()
+
+
+async def test_an_empty_message_is_a_message(ground: Ground) -> None:
+    member = await (await ground.queue()).member()
+    message_id = await member.put_one(b"")
+    given = await member.one()
+    assert (message_id, b"", {}) == (given.message_id, given.payload, dict(given.attributes))
+
+
+async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_of_its_call(ground: Ground) -> None:
+    queue = await ground.queue(message_bytes_max=5_000)
+    member = await queue.member()
+    message_id = await member.put_one(b"x" * 5_000)
+    with pytest.raises(SpecError):
+        await member.put(Message(b"a"), Message(b"x" * 5_001))
+    given = await member.one()
+    assert message_id == given.message_id
+    await member.ack(given)
+    assert [] == await member.receive(wait_s=1.5)
+
+
+async def test_put_by_one_process_is_received_by_another(ground: Ground) -> None:
+    queue = await ground.queue()
+    producer, consumer = await queue.member("producer"), await queue.member("consumer")
+    message_id = await producer.put_one()
+    given = await consumer.one()
+    assert message_id == given.message_id
+
+
+async def test_what_is_due_later_comes_at_its_moment(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    due_us = member.in_us(4)
+    message_id = await member.put_one(due_us=due_us)
+    assert [] == await member.receive(wait_s=2)
+    given = await member.one()
+    assert (message_id, due_us) == (given.message_id, given.due_us)
+    assert due_us <= member.now_us() < due_us + 3 * SECOND_US
+
+
+async def test_what_was_due_long_ago_comes_at_once(ground: Ground) -> None:
+    member = await (await ground.queue()).member()
+    message_id = await member.put_one(due_us=member.now_us() - DAY_US)
+    given = await member.one()
+    assert message_id == given.message_id
+
+
+async def test_the_delay_of_the_queue_holds_for_what_says_nothing_of_its_own(ground: Ground) -> None:
+    queue = await ground.queue(delay_s=3.0)
+    member = await queue.member()
+    begun_us = member.now_us()
+    slow = await member.put_one(b"slow")
+    quick = await member.put_one(b"quick", due_us=begun_us)
+    first = await member.one()
+    assert (quick, True) == (first.message_id, member.now_us() < begun_us + 3 * SECOND_US)
+    await member.ack(first)
+    second = await member.one()
+    assert (slow, True) == (second.message_id, member.now_us() >= begun_us + 3 * SECOND_US)
+
+
+async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    due_us = member.in_us(3 * 365 * 86_400)
+    message_id = await member.put_one(due_us=due_us)
+    assert [] == await member.receive(wait_s=1)
+    (seen,) = await member.peek()
+    assert (message_id, due_us, Standing.LATER) == (seen.message_id, seen.due_us, seen.standing)
+
+
+async def test_what_can_not_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    with pytest.raises(SpecError, match="can keep it"):
+        await member.put(Message(b"now"), Message(b"never", due_us=member.in_us(100 * 365 * 86_400)))
+    assert [] == await member.receive(wait_s=1.5)
+    assert [] == await member.peek()
