@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, SpecError
 COMMANDS: Final = {
     "apply": "penstock.cli.apply",
     "validate": "penstock.cli.validate",
+    "worker": "penstock.cli.worker",
 }
 
 EXIT_SPEC = 2

@@ -1,0 +1,77 @@
+"""A queue of the SDK, fitted to what the worker runtime needs.
+
+Its lanes are those of the queue's `LaneKeeper`: it holds as many as it can get. Sharing them evenly among workers is
+the balance's, which says how many are wanted and which; it takes the place of `want` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.client.connection import Penstock
+from penstock.client.queue import Queue
+from penstock.engines.contract import Delivery, Settle, Settled
+from penstock.errors import Unavailable
+from penstock.runtime.port import LeaseSeen
+
+SECOND_US = 1_000_000
+
+
+class ClientQueue:
+    """One queue of a connection."""
+
+    def __init__(
+        self, connection: Penstock, queue: Queue, *, visibility_us: int | None = None, suspects_apart: bool
+    ) -> None:
+        self.name = queue.name
+        self._connection = connection
+        self._queue = queue
+        settings = queue.engine.settings
+        # What is hidden no longer than the lease is trusted needs no record of its own before it is handed out, and
+        # is extended while it is in hand. If this process dies, the lease's end says so earlier than 30 s would.
+        free_us = settings.lease.promise(0).silent_after_us
+        self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
+        queue.engine.suspects_apart = suspects_apart
+
+    @property
+    def max_receives(self) -> int | None:
+        """As the catalogue said last."""
+        settings = self._queue.engine.settings
+        return settings.max_receives if settings.dead_letter is not None else None
+
+    async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
+        """From the lanes held here."""
+        given = await self._queue.receive(limit, wait=wait_us / SECOND_US, visibility=visibility_us / SECOND_US)
+        return [message.delivery for message in given]
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """Each for itself."""
+        return await self._queue.settle(settles)
+
+    def leases(self) -> Sequence[LeaseSeen]:
+        """The lanes held here."""
+        try:
+            now_us = self._connection.now_us()
+        except Unavailable:
+            return []
+        return [
+            LeaseSeen(
+                f"{generation}/{shard}",
+                (now_us - held.tenure.promise.sent_us) / SECOND_US,
+                held.tenure.epoch,
+            )
+            for (generation, shard), held in self._queue.engine.lanes.held.items()
+        ]
+
+    async def give_back_idle(self) -> None:
+        """Lanes in which nothing is open need not wait for the others."""
+        lanes = self._queue.engine.lanes
+        lanes.want(0)
+        for name, held in list(lanes.held.items()):
+            if not held.books.in_flight:
+                del lanes.held[name]
+                await held.give_back()
+
+    async def close(self) -> None:
+        """Give all lanes back, disconnect."""
+        await self._connection.close()

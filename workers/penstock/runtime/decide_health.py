@@ -1,0 +1,43 @@
+"""Whether a worker lives, and whether it is ready. Pure.
+
+Liveness says that a restart would help: the receiving loop does not turn, or every handler has run past its timeout
+and can not be stopped. An unavailable Cassandra is not among these: a restart would not bring it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TURN_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A worker, as it is now."""
+
+    turned_ago_s: float
+    slots: int
+    stuck: int
+    """Slots whose handler is past its timeout and goes on."""
+    is_receiving: bool
+    is_ending: bool
+
+
+def why_not_alive(seen: Seen) -> str | None:
+    """The reason for a restart, if there is one."""
+    if seen.is_ending:
+        return None
+    if seen.turned_ago_s > TURN_WITHIN_S:
+        return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
+    if seen.slots and seen.stuck >= seen.slots:
+        return f"all {seen.slots} handlers run past their timeout and can not be stopped"
+    return None
+
+
+def why_not_ready(seen: Seen) -> str | None:
+    """Why it receives nothing."""
+    if seen.is_ending:
+        return "the worker ends"
+    if not seen.is_receiving:
+        return "the worker does not receive yet"
+    return why_not_alive(seen)

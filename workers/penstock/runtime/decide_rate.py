@@ -1,0 +1,39 @@
+"""At most so many messages a second, for one worker: a token bucket. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BURST_S = 1.0
+ROUNDING = 1e-6
+"""Sums of small numbers fall a little short of one; a token that is there but for that is there."""
+
+
+@dataclass
+class TokenBucket:
+    """Fills with `per_s` tokens a second, up to what comes in a second and at least one."""
+
+    per_s: float
+    tokens: float = 1.0
+    at_s: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """When it is full."""
+        return max(1.0, self.per_s * BURST_S)
+
+    def take(self, wanted: int, now_s: float) -> int:
+        """So many may go now; they count as gone."""
+        self.tokens = min(self.most, self.tokens + max(0.0, now_s - self.at_s) * self.per_s)
+        self.at_s = max(now_s, self.at_s)
+        given = min(wanted, int(self.tokens + ROUNDING))
+        self.tokens = max(0.0, self.tokens - given)
+        return given
+
+    def give_back(self, tokens: int) -> None:
+        """These were not used."""
+        self.tokens = min(self.most, self.tokens + tokens)
+
+    def wait_s(self) -> float:
+        """Until the next one may go."""
+        return max(0.0, (1.0 - self.tokens) / self.per_s)

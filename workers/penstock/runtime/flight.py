@@ -1,0 +1,50 @@
+"""A message in the worker's hands, from its receipt to its settling."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.engines.contract import Delivery
+
+if TYPE_CHECKING:
+    from penstock.runtime.context import Context
+
+
+class Flight:
+    """One delivery. `until_s` and `deadline_s` are by the event loop's clock."""
+
+    __slots__ = (
+        "batch",
+        "can_stop",
+        "context",
+        "deadline_s",
+        "delivery",
+        "given_back",
+        "lost",
+        "overdue",
+        "task",
+        "until_s",
+    )
+
+    def __init__(self, delivery: Delivery, until_s: float) -> None:
+        self.delivery = delivery
+        self.until_s = until_s
+        self.deadline_s = math.inf
+        self.lost = False
+        self.overdue = False
+        self.given_back = False
+        """Its time is over because the worker ends."""
+        self.task: asyncio.Task[None] | None = None
+        """What runs its handler now."""
+        self.can_stop = False
+        self.batch: Sequence[Flight] = (self,)
+        """All that one call of the handler has in hand."""
+        self.context: Context | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its handler was told to stop."""
+        return self.lost or self.overdue or self.given_back

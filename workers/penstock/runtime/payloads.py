@@ -1,0 +1,74 @@
+"""A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
+
+`bytes` and no annotation: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic
+understands (a model, a dataclass, dict, list, int, ...) is read from JSON and checked against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from penstock.engines.contract import Delivery
+from penstock.errors import SpecError
+from penstock.runtime.decide_retry import bounded_reason
+
+FAULTS_MAX = 10
+
+Decode = Callable[[Delivery], Any]
+
+
+class PayloadInvalid(Exception):
+    """A payload is not what its handler is annotated with."""
+
+
+def decoder_of(annotation: Any, handler: str) -> Decode:
+    """How to read payloads for this annotation."""
+    if annotation in (bytes, Any, object):
+        return _as_bytes
+    if annotation is str:
+        return _as_text
+    if annotation is Delivery:
+        return _as_delivery
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    except PydanticUserError as error:
+        said = str(error).splitlines()[0]
+        remedy = "annotate it with bytes, str, a pydantic model, or what JSON has"
+        raise SpecError(
+            "pydantic does not understand an annotation", handler=handler, said=said, remedy=remedy
+        ) from None
+    name = getattr(annotation, "__name__", str(annotation))
+
+    def as_json(delivery: Delivery) -> Any:
+        try:
+            return adapter.validate_json(delivery.payload)
+        except ValidationError as invalid:
+            raise PayloadInvalid(_told(invalid, name)) from None
+
+    return as_json
+
+
+def _as_bytes(delivery: Delivery) -> bytes:
+    return delivery.payload
+
+
+def _as_delivery(delivery: Delivery) -> Delivery:
+    return delivery
+
+
+def _as_text(delivery: Delivery) -> str:
+    try:
+        return delivery.payload.decode()
+    except UnicodeDecodeError as error:
+        raise PayloadInvalid(f"the payload is not UTF-8: at byte {error.start}") from None
+
+
+def _told(invalid: ValidationError, name: str) -> str:
+    """Each fault with where it is and what is wrong; never the value, which may be a secret."""
+    faults = invalid.errors(include_url=False, include_context=False, include_input=False)
+    lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
+    more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""
+    return bounded_reason(f"the payload is not a valid {name}", "\n".join(lines) + more)

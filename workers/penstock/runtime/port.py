@@ -1,0 +1,56 @@
+"""What the worker runtime needs of a queue: the engines' contract, and a few facts around it.
+
+The client's queue is fitted to it in `client_port.py`; tests bring one of their own (`penstock.testing.queues`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.engines.contract import Delivery, Settle, Settled
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSeen:
+    """A lane that this process holds."""
+
+    lane: str
+    age_s: float
+    """Since the last renewal that counts was sent."""
+    epoch: int
+
+
+class WorkerQueue(Protocol):
+    """One queue, as the worker runtime uses it."""
+
+    name: str
+    """`namespace/name`."""
+    visibility_us: int
+    """How long what is received is hidden, unless extended."""
+
+    @property
+    def max_receives(self) -> int | None:
+        """After so many it is a dead letter; None where there is no queue for them."""
+        ...
+
+    async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
+        """As `Engine.receive`. It may be told that suspects run apart, beside the others."""
+        ...
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """As `Engine.settle`."""
+        ...
+
+    def leases(self) -> Sequence[LeaseSeen]:
+        """The lanes held here now."""
+        ...
+
+    async def give_back_idle(self) -> None:
+        """Take no more lanes, and give back those in which nothing is open."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back, disconnect."""
+        ...

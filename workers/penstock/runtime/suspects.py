@@ -1,0 +1,163 @@
+"""Runs suspects in a child process, one at a time: a message that kills its process kills that one alone.
+
+After a process died, every message that it may have had in hand is a suspect (docs/protocols/dispatcher.md). They
+could run alone in the worker, while everything else waits, and the guilty one would kill the worker again each time.
+In a child it costs its own receive and nobody's work: docs/decisions/0007. The child is kept for the next suspect,
+and started anew when it died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from penstock.errors import Surroundings
+from penstock.runtime.child import HEAD, Extension, Granted, Work, from_frame, to_frame
+from penstock.runtime.decide_retry import Again, Backoff, Verdict, delay_after
+from penstock.runtime.flight import Flight
+from penstock.telemetry.logs import log_fields
+
+log = logging.getLogger("penstock.worker")
+
+START_WITHIN_S = 60.0
+
+
+class ChildPerformer:
+    """Handles messages in a child process."""
+
+    batch = False
+    can_stop = True
+
+    def __init__(
+        self, entry_point: str, *, queue: str, log_form: str, log_level: str, backoff: Backoff, chance: Random
+    ) -> None:
+        self.on_death: Callable[[], None] | None = None
+        self._entry_point = entry_point
+        self._queue = queue
+        self._log = (log_form, log_level)
+        self._backoff = backoff
+        self._chance = chance
+        self._child: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Handle one."""
+        (flight,) = flights
+        try:
+            await self._start()
+            return [await self._run(flight)]
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        except (EOFError, OSError, Surroundings) as error:
+            return [await self._judge_death(flight, error)]
+
+    def drain(self) -> None:
+        """What runs goes on."""
+
+    async def close(self) -> None:
+        """End the child."""
+        await self._end()
+
+    # ---- one message
+
+    async def _run(self, flight: Flight) -> Verdict:
+        hands = flight.context.hands if flight.context is not None else None
+        await self._send(Work(flight.delivery, self._queue, hands.deadline_s() if hands else None))
+        while True:
+            told = await self._receive()
+            if isinstance(told, Extension) and hands is not None:
+                yes = await hands.extend(told.seconds)
+                await self._send(Granted(yes, hands.deadline_s()))
+            else:
+                verdict: Verdict = told
+                return verdict
+
+    async def _judge_death(self, flight: Flight, error: Exception) -> Verdict:
+        """It is charged to this message: nothing else ran there."""
+        code = await self._end()
+        if isinstance(error, Surroundings):
+            why = str(error)
+        elif code is not None and code < 0:
+            why = f"its process was killed by {_signal_name(-code)}"
+        else:
+            why = f"its process ended with exit code {code}"
+        if self.on_death is not None:
+            self.on_death()
+        log.error("a message ended its process", extra={**log_fields.get(), "how": why})
+        attempt = flight.delivery.attempt
+        return Again(delay_after(self._backoff, attempt, self._chance.random()), why)
+
+    # ---- the child
+
+    async def _start(self) -> None:
+        if self._child is not None and self._child.returncode is None and self._writer is not None:
+            return
+        await self._end()
+        ours, theirs = socket.socketpair()
+        try:
+            command = ("-m", "penstock.runtime.child", str(theirs.fileno()), str(os.getpid()), self._entry_point)
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *command,
+                *self._log,
+                pass_fds=[theirs.fileno()],
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        finally:
+            theirs.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=2**20)
+        try:
+            async with asyncio.timeout(START_WITHIN_S):
+                await self._receive()
+        except TimeoutError:
+            raise Surroundings("a process for suspects does not come up", within_s=START_WITHIN_S) from None
+
+    async def _end(self) -> int | None:
+        """Kill it, if it lives; how it ended."""
+        child, self._child = self._child, None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.transport.abort()
+        if child is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            # It may be dying by itself; then its own exit code says more than ours would.
+            return await asyncio.wait_for(child.wait(), 0.5 if writer is not None and _is_at_end(self._reader) else 0)
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        return await child.wait()
+
+    async def _send(self, value: object) -> None:
+        if self._writer is None:
+            raise EOFError
+        self._writer.write(to_frame(value))
+        await self._writer.drain()
+
+    async def _receive(self) -> Any:
+        if self._reader is None:
+            raise EOFError
+        head = await self._reader.readexactly(HEAD.size)
+        return from_frame(await self._reader.readexactly(HEAD.unpack(head)[0]))
+
+
+def _is_at_end(reader: asyncio.StreamReader | None) -> bool:
+    return reader is not None and reader.at_eof()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,166 @@
+"""Metrics as plain numbers: counters, gauges and histograms, by labels. It knows no exporter.
+
+Adding to one is an addition, so the hot path of a worker can afford it; who exports reads `Registry.samples()`.
+Label values are of a small closed set (an outcome, a queue); never a message's. A family refuses to grow past
+CHILDREN_MAX: what comes then is counted under the label values "other".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+CHILDREN_MAX = 200
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds for what takes from a millisecond to minutes; a last bucket takes what is longer."""
+
+
+class Counter:
+    """Only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def add(self, amount: float = 1) -> None:
+        """Count so many more."""
+        self.value += amount
+
+
+class Gauge:
+    """Goes up and down."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+
+class Histogram:
+    """How often something was how large."""
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """One more, of this size."""
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.buckets)
+
+
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+
+
+class Family(Generic[Metric]):
+    """One metric by its labels."""
+
+    def __init__(self, name: str, says: str, labels: Sequence[str], make: Callable[[], Metric]) -> None:
+        self.name = name
+        self.says = says
+        self.labels = tuple(labels)
+        self._make: Callable[[], Metric] = make
+        self._children: dict[tuple[str, ...], Metric] = {}
+
+    def of(self, *values: str) -> Metric:
+        """The metric with these label values. The object stays the same, so a hot path keeps it."""
+        assert len(values) == len(self.labels)  # noqa: S101  a label too few is a bug of the caller
+        found = self._children.get(values)
+        if found is None:
+            if len(self._children) >= CHILDREN_MAX:
+                values = ("other",) * len(self.labels)
+            found = self._children.setdefault(values, self._make())
+        return found
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Metric]]:
+        return iter(tuple(self._children.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number, or one histogram, as it is now."""
+
+    name: str
+    says: str
+    kind: str
+    """counter, gauge or histogram."""
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    """Of a histogram: the sum."""
+    buckets: tuple[tuple[float, int], ...] = ()
+    """Upper bound and how many were not above it; the last bound is infinity."""
+
+
+Reading = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+"""Asked when somebody reads: label values and the number."""
+
+
+class Registry:
+    """All metrics of a process."""
+
+    def __init__(self) -> None:
+        self._counters: list[Family[Counter]] = []
+        self._gauges: list[Family[Gauge]] = []
+        self._histograms: list[Family[Histogram]] = []
+        self._readings: list[tuple[str, str, tuple[str, ...], Reading]] = []
+
+    def counter(self, name: str, says: str, *labels: str) -> Family[Counter]:
+        """A counter; its name has no `_total`, which exporters add where it is the custom."""
+        family = Family(name, says, labels, Counter)
+        self._counters.append(family)
+        return family
+
+    def gauge(self, name: str, says: str, *labels: str) -> Family[Gauge]:
+        """A gauge that is set."""
+        family = Family(name, says, labels, Gauge)
+        self._gauges.append(family)
+        return family
+
+    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading) -> None:
+        """A gauge that is read when somebody asks."""
+        self._readings.append((name, says, tuple(labels), read))
+
+    def histogram(self, name: str, says: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Family[Histogram]:
+        """A histogram."""
+        family = Family(name, says, labels, lambda: Histogram(bounds))
+        self._histograms.append(family)
+        return family
+
+    def samples(self) -> Iterator[Sample]:
+        """Everything, as it is now; the samples of one name lie together."""
+        for counters in self._counters:
+            for values, counter in counters:
+                yield Sample(counters.name, counters.says, "counter", _named(counters, values), counter.value)
+        for gauges in self._gauges:
+            for values, gauge in gauges:
+                yield Sample(gauges.name, gauges.says, "gauge", _named(gauges, values), gauge.value)
+        for name, says, labels, read in self._readings:
+            for values, value in read():
+                yield Sample(name, says, "gauge", tuple(zip(labels, values, strict=True)), value)
+        for histograms in self._histograms:
+            for values, histogram in histograms:
+                named = _named(histograms, values)
+                buckets = tuple(_cumulated(histogram))
+                yield Sample(histograms.name, histograms.says, "histogram", named, histogram.total, buckets)
+
+
+def _named(family: Family[Metric], values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(family.labels, values, strict=True))
+
+
+def _cumulated(histogram: Histogram) -> Iterator[tuple[float, int]]:
+    count = 0
+    for bound, more in zip((*histogram.bounds, float("inf")), histogram.buckets, strict=True):
+        count += more
+        yield bound, count
