@@ -35,6 +35,7 @@ from penstock.store.statements import (
     BatchIf,
     Conditional,
     Decision,
+    Insert,
     Plain,
     Scan,
     Select,
@@ -241,34 +242,34 @@ class CassandraStore(Store):
         return _Request(binding.bound(plan, encoded, level, serial=serial), _size(encoded), plan.metrics)
 
     async def _bind_batch(self, batch: Batch, within_s: float) -> _Request:
-        parts: list[tuple[Plan, Encoded]] = []
-        size = 0
+        wiring = binding.Wiring()
+        plan: Plan | None = None
+        shape: Shape | None = None
+        marked: Markers | None = None
         for statement in batch.statements:
             markers = binding.plain_markers(statement)
-            plan = self._plans[markers].get(statement.shape)
-            if plan is None:
-                plan = await self._plan(statement.shape, markers, type(statement).__name__.lower(), within_s, batch)
-            encoded = binding.ENCODERS[type(statement).__name__](plan, statement)
-            size += _size(encoded)
-            parts.append((plan, encoded))
-        kind = binding.LOGGED if batch.logged else binding.UNLOGGED
-        query = binding.batch(kind, parts, binding.LEVELS[batch.consistency])
+            if plan is None or statement.shape is not shape or markers is not marked:
+                shape, marked, kind = statement.shape, markers, type(statement).__name__.lower()
+                plan = await self._plan(shape, markers, kind, within_s, batch)
+            if type(statement) is Insert:
+                wiring.add_insert(plan, statement)
+            else:
+                wiring.add(plan, binding.ENCODERS[type(statement).__name__](plan, statement))
+        how = binding.LOGGED if batch.logged else binding.UNLOGGED
+        query = binding.batch(how, wiring, binding.LEVELS[batch.consistency])
         table = batch.statements[0].shape.table.name
         metrics = self.metrics.of("logged batch" if batch.logged else "batch", table)
-        return _Request(query, size, metrics, len(parts))
+        return _Request(query, wiring.size, metrics, len(wiring.wired))
 
     async def _bind_batch_if(self, batch: BatchIf, within_s: float) -> _Request:
-        parts: list[tuple[Plan, Encoded]] = []
-        size = 0
+        wiring = binding.Wiring()
         for statement, bears in zip(batch.statements, attempt_bearers(batch), strict=True):
             plan = await self._plan(statement.shape, binding.lwt_markers(statement, bears), "lwt", within_s, batch)
-            encoded = binding.encode_lwt(plan, statement, bears)
-            size += _size(encoded)
-            parts.append((plan, encoded))
+            wiring.add(plan, binding.encode_lwt(plan, statement, bears))
         table = batch.statements[0].shape.table
         level, serial = binding.COMMIT_LEVELS[table.serial], binding.SERIAL_LEVELS[table.serial]
-        query = binding.batch(binding.UNLOGGED, parts, level, serial=serial)
-        return _Request(query, size, self.metrics.of("lwt batch", table.name), len(parts))
+        query = binding.batch(binding.UNLOGGED, wiring, level, serial=serial)
+        return _Request(query, wiring.size, self.metrics.of("lwt batch", table.name), len(wiring.wired))
 
     async def _plan(
         self, shape: Shape, markers: Markers, kind: str, within_s: float, about: Statement | None = None

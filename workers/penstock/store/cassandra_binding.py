@@ -1,7 +1,8 @@
 """A shape, prepared: how its values become what the driver sends.
 
 Values are encoded here, by the types of the table, and handed to the driver as bytes: its own binding looks up each
-column by name for each row, and costs more than all the rest of a batch.
+column by name for each row, and costs more than all the rest of a batch. The statements of a batch are even handed
+over as they stand on the wire (`PenstockProtocol`): what rows of one partition have in common is written once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cassandra import ConsistencyLevel
+from cassandra.protocol import BatchMessage, ProtocolHandler
 from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
 
 from penstock.store.consistency import Consistency, SerialLevel
@@ -49,8 +51,47 @@ COMMIT_LEVELS = {
 
 _BIGINT = struct.Struct(">q").pack
 _INT = struct.Struct(">i").pack
+_SHORT = struct.Struct(">H").pack
+_BATCH_HEAD = struct.Struct(">BH").pack
+_BATCH_END = struct.Struct(">Hi").pack
+_FRAME = struct.Struct(">BBhBi").pack
+_TIMESTAMP = struct.Struct(">iq").pack
+_TIMESTAMP_TTL = struct.Struct(">iqii").pack
+_PREPARED = b"\x01"
+_NULL = b"\xff\xff\xff\xff"
+_SERIAL_FLAG, _KEYSPACE_FLAG, _TRACING_FLAG = 0x10, 0x80, 0x02
 
 Encoded = list[bytes | None]
+
+
+class Wired(list[bytes]):
+    """The statements of a batch as they stand on the wire: what the driver calls the queries of a batch."""
+
+
+class PenstockProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has no types
+    """The driver's protocol, but for batches whose statements are encoded already."""
+
+    @classmethod
+    def encode_message(
+        cls, msg: Any, stream_id: int, protocol_version: int, compressor: Any, allow_beta_protocol_version: bool
+    ) -> bytes:
+        """The frame of a request. Protocol 5 has its compression and checksums around frames, not in them."""
+        if type(msg) is not BatchMessage or type(msg.queries) is not Wired:
+            return bytes(
+                super().encode_message(msg, stream_id, protocol_version, compressor, allow_beta_protocol_version)
+            )
+        flags = 0
+        options = b""
+        if msg.serial_consistency_level:
+            flags |= _SERIAL_FLAG
+            options += _SHORT(msg.serial_consistency_level)
+        if msg.keyspace is not None:
+            flags |= _KEYSPACE_FLAG
+            options += _SHORT(len(msg.keyspace)) + msg.keyspace.encode()
+        head = _BATCH_HEAD(msg.batch_type.value, len(msg.queries))
+        body = b"".join((head, *msg.queries, _BATCH_END(msg.consistency_level, flags), options))
+        frame_flags = _TRACING_FLAG if msg.tracing else 0
+        return _FRAME(protocol_version, frame_flags, stream_id, msg.opcode, len(body)) + body
 
 
 class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
@@ -68,6 +109,8 @@ class Plan:
     encoders: tuple[Callable[[Any], bytes], ...]
     head: int
     """How many of the values stand before the attempt."""
+    lead: int
+    """How many of the values are the partition key, if they stand first; else 0."""
     metrics: ShapeMetrics
 
 
@@ -90,7 +133,9 @@ def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) ->
     """The plan of a shape, once the server knows it."""
     head = len(shape.to) if isinstance(shape, UpdateShape) else len(shape.value_names)
     encoders = tuple(column.type.value.encode for column in shape.value_columns)
-    return Plan(prepared, prepared.query_id, encoders, head, metrics)
+    partition = shape.table.partition_names
+    lead = len(partition) if shape.value_names[: len(partition)] == partition else 0
+    return Plan(prepared, prepared.query_id, encoders, head, lead, metrics)
 
 
 _PLAIN = Markers(timestamp=True)
@@ -177,11 +222,67 @@ def bound(plan: Plan, encoded: Encoded, level: int, *, serial: int | None = None
     return statement
 
 
-def batch(kind: Any, parts: list[tuple[Plan, Encoded]], level: int, *, serial: int | None = None) -> Any:
+class Wiring:
+    """The statements of one batch, one after the other."""
+
+    def __init__(self) -> None:
+        self.wired = Wired()
+        self.first: tuple[Plan, Encoded] | None = None
+        self._plan: Plan | None = None
+        self._lead: tuple[Value, ...] = ()
+        self._start = b""
+
+    def add(self, plan: Plan, encoded: Encoded) -> None:
+        """Any statement, its values encoded."""
+        if self.first is None:
+            self.first = plan, encoded
+        values = [_NULL if value is None else _INT(len(value)) + value for value in encoded]
+        self.wired.append(_start_of(plan, len(encoded)) + b"".join(values))
+
+    def add_insert(self, plan: Plan, statement: Any) -> None:
+        """A plain insert. Where it goes to the partition of the one before, only what differs is encoded."""
+        values, lead, ttl_s = statement.values, plan.lead, statement.ttl_s
+        if self.first is None or not lead:
+            self.add(plan, encode_insert(plan, statement))
+            return
+        if plan is not self._plan or values[:lead] != self._lead:
+            self._plan, self._lead = plan, values[:lead]
+            count = len(values) + (1 if ttl_s is None else 2)
+            self._start = _start_of(plan, count) + _wire(plan.encoders[:lead], self._lead, plan)
+        stamp = statement.timestamp_us
+        end = _TIMESTAMP(8, stamp) if ttl_s is None else _TIMESTAMP_TTL(8, stamp, 4, ttl_s)
+        self.wired.append(self._start + _wire(plan.encoders[lead:], values[lead:], plan) + end)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(map(len, self.wired))
+
+
+def _start_of(plan: Plan, values: int) -> bytes:
+    return _PREPARED + _SHORT(len(plan.query_id)) + plan.query_id + _SHORT(values)
+
+
+def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], plan: Plan) -> bytes:
+    """Values as they stand on the wire, each behind its length."""
+    try:
+        return b"".join(
+            [
+                _NULL if value is None else _INT(len(stored := encode(value))) + stored
+                for encode, value in zip(encoders, values, strict=True)
+            ]
+        )
+    except (struct.error, UnicodeEncodeError) as error:
+        raise ShapeBroken("a value that its column can not hold", table=plan.metrics.table, said=error) from None
+
+
+def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:
     """A batch for the driver, routed by its first statement."""
+    if wiring.first is None:
+        raise ShapeBroken("a batch of nothing")
     statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
-    statement._statements_and_parameters = [(True, plan.query_id, encoded) for plan, encoded in parts]
-    plan, encoded = parts[0]
+    statement._statements_and_parameters = wiring.wired
+    plan, encoded = wiring.first
     first = _Bound(plan.prepared)
     first.values = encoded
     statement.keyspace = first.keyspace
@@ -206,7 +307,9 @@ __all__ = [
     "SERIAL_LEVELS",
     "UNLOGGED",
     "Encoded",
+    "PenstockProtocol",
     "Plan",
+    "Wiring",
     "batch",
     "bound",
     "cql_of",

@@ -21,6 +21,7 @@ from cassandra.protocol import PrepareMessage
 from cassandra.query import PreparedStatement, SimpleStatement
 
 from penstock.errors import Bug
+from penstock.store.cassandra_binding import PenstockProtocol
 from penstock.store.cassandra_driver import (
     PenstockConnection,
     driver,
@@ -175,6 +176,7 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
         require_libev(cluster)
         session = cluster.connect()
         session.use_client_timestamp = False
+        session.client_protocol_handler = PenstockProtocol
         check_cluster(cluster.metadata, settings, keyspace)
     except Exception as error:
         known = [] if cluster is None else list(cluster.metadata.all_hosts())

@@ -102,6 +102,24 @@ class Insert(_Statement):
         _check_ttl(ttl_s)
         self.shape.check_values(self.values)
 
+    @classmethod
+    def of(
+        cls, shape: InsertShape, values: tuple[Value, ...], *, timestamp_us: int, ttl_s: int | None = None
+    ) -> Insert:
+        """The same of a shape that is at hand, its values in order: for those who write many rows of one kind."""
+        self = cls.__new__(cls)
+        self.shape = shape
+        self.values = values
+        self.timestamp_us = timestamp_us
+        self.ttl_s = ttl_s
+        self.consistency = Consistency.LOCAL_QUORUM
+        if shape.conditional:
+            raise StatementBroken("a shape of an LWT makes no plain insert (rule R3)", table=shape.table.name)
+        _check_timestamp(timestamp_us)
+        _check_ttl(ttl_s)
+        shape.check_values(values)
+        return self
+
 
 class Update(_Statement):
     """Write some cells of a row, without a marker; null removes a cell. Only plain columns."""
