@@ -37,7 +37,7 @@ from penstock.engines.timeline.passing import Passing
 from penstock.engines.timeline.row_writes import ttl_s_kept
 from penstock.engines.timeline.sender import Copy, Sender
 from penstock.engines.timeline.settings import TimelineSettings
-from penstock.engines.timeline.source import TimelineSource, copy_of
+from penstock.engines.timeline.source import TimelineSource, carry, copy_of
 from penstock.errors import Bug, Unavailable
 from penstock.store.positions import last_at, moment_us_of, position_at, position_order
 from penstock.store.statements import BatchIf, UpdateIf, is_
@@ -277,9 +277,9 @@ class Closing:
         grouped = [each for each in copies if each[1].group is not None]
         single = [each for each in copies if each[1].group is None]
         if grouped:
-            await self._source.carry(grouped)
+            await carry(self._sender, grouped)
         starts = range(0, len(single), COPIES_AT_ONCE)
-        await asyncio.gather(*(self._source.carry(single[start : start + COPIES_AT_ONCE]) for start in starts))
+        await asyncio.gather(*(carry(self._sender, single[start : start + COPIES_AT_ONCE]) for start in starts))
 
 
 async def close_free_lane(

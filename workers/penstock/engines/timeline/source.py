@@ -24,6 +24,7 @@ from penstock.engines.rows import HandOut, LaneRow, Move, Why
 from penstock.engines.settled import Facts, decode, merge_facts
 from penstock.engines.source import Loan
 from penstock.engines.source import Slice as LaneSlice
+from penstock.engines.timeline.ended_places import see_to_late_copy
 from penstock.engines.timeline.families import Families
 from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text
 from penstock.engines.timeline.part_index import PartIndex
@@ -195,15 +196,8 @@ class TimelineSource:
             copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
         elif move.why is not Why.MOVED:
             copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
-        copies = [(Place.from_bytes(place), copy)]
-        if queue:
-            await self._sender_to(queue).write_copies(copies)
-        else:
-            await self.carry(copies)
-
-    async def carry(self, copies: Sequence[tuple[Place, Copy]]) -> None:
-        """Write copies at the places in this queue that were fixed for them; then their originals can be passed."""
-        await self._sender.write_copies(copies)
+        sender = self._sender_to(queue) if queue else self._sender
+        await carry(sender, [(Place.from_bytes(place), copy)])
 
     def _sender_to(self, queue: bytes) -> Sender:
         if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
@@ -277,6 +271,12 @@ def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
     told |= {"penstock.dead.queue": queue, "penstock.dead.reason": move.reason}
     told["penstock.dead.attempts"] = str(move.attempt)
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def carry(sender: Sender, copies: Sequence[tuple[Place, Copy]]) -> None:
+    """Write copies at the places that were fixed for them; then their originals can be passed."""
+    for place, _ in await sender.write_copies(copies):
+        await see_to_late_copy(sender, place.row)
 
 
 def copy_of(row: LaneRow, index: int = 0) -> Copy:

@@ -15,7 +15,7 @@ from penstock.engines.contract import Fate, Whereabouts
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun, unpack
 from penstock.engines.settled import RowFacts
-from penstock.engines.timeline.layout import SECOND_US, Place, RowPlace, id_bytes, id_text
+from penstock.engines.timeline.layout import PLACE_BYTES, SECOND_US, Place, RowPlace, id_bytes, id_text
 from penstock.engines.timeline.looking import Held, LaneView, look_at_lane, read_facts, read_passed
 from penstock.engines.timeline.reading import family_of, row_key
 from penstock.engines.timeline.settings import TimelineSettings
@@ -140,16 +140,17 @@ class Finder:
         moved = of_row.moved.get(met.index)
         if moved is not None and moved.attempt >= told.attempt:
             told = _with(told, Fate.SETTLED, attempt=moved.attempt)
-            return await self._follow(told, met, Place.from_bytes(moved.place), of_row)
+            to, is_dead = Place.from_bytes(moved.place[:PLACE_BYTES]), len(moved.place) > PLACE_BYTES
+            return await self._follow(told, met, to, of_row, is_dead=is_dead)
         return await self._judge_here(met, told, view, of_row, part), None
 
     async def _follow(
-        self, told: Whereabouts, met: _Met, to: Place, of_row: RowFacts
+        self, told: Whereabouts, met: _Met, to: Place, of_row: RowFacts, *, is_dead: bool
     ) -> tuple[Whereabouts, Place | None]:
         """It was copied: to another place of this queue, or to the dead letter queue."""
-        if await self._meet(to, id_bytes(told.message_id)) is not None:
+        if not is_dead and await self._meet(to, id_bytes(told.message_id)) is not None:
             return told, to
-        if self._graves is not None:
+        if is_dead and self._graves is not None:
             host, settings = self._graves
             finder = Finder(host, settings, {})
             if await finder._meet(to, id_bytes(told.message_id)) is not None:
