@@ -1,0 +1,910 @@
+"""Repair in the simulated world: rows that land below a lane's position by hint, batch log or a paused coordinator are
+delivered, once; and whatever dies, waits or comes twice meanwhile changes nothing of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from penstock.engines.contract import Cancelled, Message, PassEnd, Repaired
+from penstock.engines.host import Host
+from penstock.engines.lane import Lane
+from penstock.engines.packed import PackedRun
+from penstock.engines.timeline.decide_repair import EVERYTHING, LOOKS
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import lane_key, make_lanes
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, RowPlace, day_of, id_text
+from penstock.engines.timeline.passed import encode_passed
+from penstock.engines.timeline.repair import REPAIR_LANE, Repairer, _Pass
+from penstock.engines.timeline.row_writes import StampedRow, day_statement, index_statement
+from penstock.engines.timeline.settings import Generation
+from penstock.store.consistency import Consistency
+from penstock.store.positions import Positions, last_at
+from penstock.store.statements import Batch, Insert, Select
+from penstock.store.store import Unknown
+from penstock.testing.world import State
+from tests.simulation.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue, simulate
+from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+REPAIRED = replace(WORKED, generations=(Generation(1, 1),), retention_us=30 * DAY_S * SECOND)
+
+
+class Mender:
+    """One process that repairs."""
+
+    def __init__(self, queue: Queue, name: str) -> None:
+        self.queue = queue
+        self.process = queue.world.process(name)
+        self.store = GatedStore(queue.cluster, self.process)
+        self.host = Host(
+            name,
+            self.store,
+            self.process.clock.wall_us,
+            self.process.uuid,
+            self.process.chance,
+            Positions(lambda: self.process.chance.getrandbits(56)),
+            CASSANDRA_4_LAST_EXPIRY_S,
+        )
+
+    async def repair(self, **options: Any) -> Repaired:
+        """One pass, on knowledge of now."""
+        return await self.process.start(self._repair(**options))
+
+    def begin(self, **options: Any) -> asyncio.Task[Repaired]:
+        """One pass that may not come to its end."""
+        return self.process.start(self._repair(**options))
+
+    async def _repair(self, **options: Any) -> Repaired:
+        engine = TimelineQueue(self.host, self.queue.settings, read_us=self.process.clock.wall_us())
+        try:
+            return await engine.repair(**options)
+        finally:
+            await engine.close()
+
+
+@dataclass
+class Ward:
+    """A queue, who works it, and who repairs it."""
+
+    queue: Queue
+    seen: Seen = field(default_factory=Seen)
+    number: int = 0
+
+    def worker(self) -> Consumer:
+        """Somebody who receives and acknowledges."""
+        self.number += 1
+        consumer = Consumer(self.queue, f"worker-{self.number}", self.seen)
+        consumer.start()
+        return consumer
+
+    async def work(self, for_s: float) -> None:
+        """Somebody works for a while, and dies; his leases run out."""
+        consumer = self.worker()
+        await asyncio.sleep(for_s)
+        consumer.process.kill()
+        await asyncio.sleep(12)
+
+    async def repair(self, **options: Any) -> Repaired:
+        """One pass by a process of its own."""
+        self.number += 1
+        mender = Mender(self.queue, f"mender-{self.number}")
+        done = await mender.repair(**options)
+        mender.process.kill()
+        return done
+
+    async def repair_to_the_end(self) -> None:
+        """All looks that will ever be due, with work in between."""
+        for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 11 * DAY_S):
+            await asyncio.sleep(wait_s)
+            await self.repair()
+            await self.work(20)
+
+    def payloads(self) -> list[bytes]:
+        """All that was delivered."""
+        return sorted(each.payload for _, each in self.seen.deliveries)
+
+
+async def opened(queue: Queue) -> Ward:
+    """A queue with its lanes, and a first message that makes the index row of its part."""
+    await lanes_ready(queue)
+    return Ward(queue)
+
+
+def stamped(
+    client: Client,
+    *payloads: bytes,
+    due_in_s: float = 1.0,
+    generation: int = 1,
+    groups: list[bytes] | None = None,
+    twin_of: StampedRow | None = None,
+) -> StampedRow:
+    """A row as a producer stamps it, not sent."""
+    sender, now_us = client.producer.sender, client.process.clock.wall_us()
+    place = sender.place_row(generation, 0, now_us + round(due_in_s * SECOND), now_us=now_us, size_bytes=10)
+    if twin_of is not None:
+        ids = [Place(twin_of.place, index).to_bytes() for index in range(len(twin_of.run))]
+        run = replace(twin_of.run, message_id=ids, replaces=Place(twin_of.place, 0).to_bytes())
+        return sender.stamp(run, place, now_us=now_us, first=twin_of.place)
+    count = len(payloads)
+    run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
+    return sender.stamp(run, place, now_us=now_us)
+
+
+def index_rows(client: Client, row: StampedRow) -> list[Insert]:
+    """The index row of a row, and that of its day."""
+    settings, now_us = client.producer.sender.settings, client.process.clock.wall_us()
+    day = day_of(row.part, settings.part_us)
+    return [
+        index_statement(settings, row.index_key, now_us=now_us, last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S),
+        day_statement(settings, row.place.generation, day, now_us=now_us, last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S),
+    ]
+
+
+async def indexed(client: Client, row: StampedRow) -> StampedRow:
+    """Its index rows are durable; it is not."""
+    for statement in index_rows(client, row):
+        await client.store.write(statement)
+    return row
+
+
+async def land(queue: Queue, row: StampedRow) -> None:
+    """What a producer sent long ago reaches the replicas, with the timestamp and the time to live of then."""
+    hinter = queue.client(f"hinter-{queue.world.now_s()}")
+    left_s = (row.statement.ttl_s or 0) - round(queue.world.now_s())
+    values = dict(zip(row.statement.shape.names, row.statement.values, strict=True))
+    table = row.statement.shape.table
+    await hinter.store.write(Insert(table, values, timestamp_us=row.statement.timestamp_us, ttl_s=left_s))
+
+
+async def passed_by(ward: Ward, row: StampedRow | None = None) -> None:
+    """A worker whose position goes beyond all that is due by now."""
+    await ward.work(20)
+
+
+# ---- what lands late
+
+
+def test_attack_A3_a_row_that_lands_below_the_position_is_delivered_and_once() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"before")))
+        queue.cluster.hold_hints()
+        queue.world.network.delay("write", by_s=600, count=3)
+        client.process.start(queue.put(client, Message(b"late")))
+        await asyncio.sleep(0.05)
+        client.process.kill()
+        await passed_by(ward)
+        assert [b"before"] == ward.payloads()
+        await asyncio.sleep(700)
+        done = await ward.repair()
+        assert (PassEnd.DONE, 1, 1) == (done.end, done.late, done.put_anew)
+        await ward.work(20)
+        assert [b"before", b"late"] == ward.payloads()
+        await ward.repair_to_the_end()
+        assert [b"before", b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_attack_A4_a_logged_batch_is_replayed_after_hours_index_row_and_all() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("outbox")
+        row = stamped(client, b"outbox")
+        batch = Batch([row.statement, *index_rows(client, row)], logged=True)
+        queue.cluster.hold_batchlog()
+        queue.world.network.lose("write", count=12)
+        client.store.exclude(frozenset({"n2", "n3"}))
+        writing = client.process.start(_ends_unknown(client, batch))
+        await asyncio.sleep(0.5)
+        queue.cluster.kill("n1")
+        await writing
+        queue.world.network.calm()
+        queue.cluster.restart("n1")
+        await ward.work(20)
+        for wait_s in (MINUTE_S, 20 * MINUTE_S):
+            await asyncio.sleep(wait_s)
+            assert 0 == (await ward.repair()).late
+        queue.cluster.release_batchlog()
+        await asyncio.sleep(4 * HOUR_S)
+        assert 1 == (await ward.repair()).put_anew
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"outbox"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+async def _ends_unknown(client: Client, batch: Batch) -> None:
+    with pytest.raises(Unknown):
+        await client.store.attempt(batch, 10)
+
+
+def test_an_index_row_that_comes_late_itself_is_found_by_the_next_look() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = stamped(client, b"late")
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        assert 0 == (await ward.repair()).late
+        await asyncio.sleep(HOUR_S)
+        await indexed(client, row)
+        assert 1 == (await ward.repair()).put_anew
+        await ward.work(20)
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_row_of_many_messages_comes_whole_under_its_ids() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, *(b"%d" % each for each in range(20))))
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        await ward.repair()
+        await ward.work(20)
+        wanted = {id_text(Place(row.place, index).to_bytes()): b"%d" % index for index in range(20)}
+        assert wanted == {each.message_id: each.payload for _, each in ward.seen.deliveries}
+        assert 20 == len(ward.seen.deliveries)
+
+    simulate(scenario, settings=REPAIRED)
+
+
+# ---- what must not come again
+
+
+def test_attack_D9_an_original_that_lands_after_its_twin_was_settled_is_not_delivered_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        await client.store.write(twin.statement)
+        await ward.work(20)
+        assert [b"once"] == ward.payloads()
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, original)
+        done = await ward.repair()
+        assert (0, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_attack_D9_a_twin_that_lands_after_its_original_was_settled_is_not_delivered_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        await client.store.write(original.statement)
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, twin)
+        done = await ward.repair()
+        assert (1, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+@pytest.mark.parametrize("new_owner", [False, True])
+def test_an_original_found_while_its_twin_is_still_unread_is_one_message_with_it(new_owner: bool) -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=100, twin_of=original))
+        await client.store.write(twin.statement)
+        worker = ward.worker()
+        await asyncio.sleep(80)
+        await land(queue, original)
+        assert 1 == (await ward.repair()).put_anew
+        if new_owner:
+            worker.process.kill()
+            ward.worker()
+        await asyncio.sleep(60)
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_an_original_and_its_twin_that_both_land_late_are_one_message() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=9, twin_of=original))
+        await ward.work(40)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, twin)
+        assert 1 == (await ward.repair()).put_anew
+        await land(queue, original)
+        await asyncio.sleep(15 * MINUTE_S)
+        assert 0 == (await ward.repair()).put_anew
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_attack_D10_what_was_put_before_a_purge_does_not_come_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"purged"))
+        await asyncio.sleep(1)
+        purger = Consumer(queue, "purger", ward.seen)
+
+        async def purge() -> None:
+            engine = await purger.open()
+            await engine.purge()
+
+        await purger.process.start(purge())
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        done = await ward.repair()
+        assert (1, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_what_was_cancelled_does_not_come_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        due_us = client.process.clock.wall_us() + 20 * SECOND
+        ids = await client.process.start(client.producer.put([Message(b"cancelled", due_us=due_us)]))
+        assert Cancelled.CANCELLED is await client.process.start(client.cancels.cancel(ids[0]))
+        await ward.work(40)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_what_is_cancelled_after_it_was_moved_is_cancelled_where_it_went() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        await resharded(queue, 2)
+        await retired(queue, 1)
+        client = queue.client("producer")
+        row = await indexed(client, _alone_at(client, b"far", 3 * HOUR_S))
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        assert 1 == (await ward.repair()).put_anew
+        fresh = queue.client("canceller")
+        message_id = id_text(Place(row.place, 0).to_bytes())
+        assert Cancelled.CANCELLED is await fresh.process.start(fresh.cancels.cancel(message_id))
+        await asyncio.sleep(3 * HOUR_S)
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def _alone_at(client: Client, payload: bytes, in_s: float) -> StampedRow:
+    """A row of one message that is due later, in the first generation."""
+    sender, now_us = client.producer.sender, client.process.clock.wall_us()
+    due_us = now_us + round(in_s * SECOND)
+    place = sender.place_row(1, 0, due_us, now_us=now_us, size_bytes=10)
+    return sender.stamp(PackedRun([due_us], [now_us], [payload]), place, now_us=now_us)
+
+
+# ---- crashes and rivals
+
+
+async def _one_late(queue: Queue) -> Ward:
+    """A message that landed below the position, more than a look ago."""
+    ward = await opened(queue)
+    client = queue.client("producer")
+    row = await indexed(client, stamped(client, b"late"))
+    await ward.work(20)
+    await asyncio.sleep(2 * MINUTE_S)
+    await land(queue, row)
+    return ward
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_attack_D1_a_repairer_killed_at_any_statement_leaves_one_copy(is_sent: bool) -> None:
+    killed = 0
+    while simulate(lambda queue: _is_killed_at(queue, killed + 1, is_sent=is_sent), settings=REPAIRED):
+        killed += 1
+    assert 10 < killed < 40
+
+
+async def _is_killed_at(queue: Queue, number: int, *, is_sent: bool) -> bool:
+    """Whether a pass has so many statements; it dies with this one, and all has to come right."""
+    ward = await _one_late(queue)
+    mender = Mender(queue, "killed")
+
+    async def gate(statement: Any) -> None:
+        if len(mender.store.sent) == number:
+            if is_sent:
+                queue.world.outside(0.0001, mender.process.kill)
+                return
+            mender.process.kill()
+            await asyncio.sleep(1)
+
+    mender.store.gate = gate
+    mender.begin()
+    await asyncio.sleep(15)
+    if mender.process.state is State.RUNNING:
+        return False
+    assert PassEnd.DONE is (await ward.repair()).end
+    await ward.work(20)
+    await ward.repair_to_the_end()
+    assert [b"late"] == ward.payloads(), f"killed at statement {number}: {mender.store.sent[-1]}"
+    return True
+
+
+def test_two_repairers_at_once_make_one_message() -> None:
+    class Always:
+        def holds(self) -> bool:
+            return True
+
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        rows = [await indexed(client, stamped(client, b"%d" % each)) for each in range(10)]
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        for row in rows:
+            await land(queue, row)
+
+        async def one(mender: Mender) -> Repaired:
+            engine = TimelineQueue(mender.host, queue.settings, read_us=mender.process.clock.wall_us())
+            leader: Any = Always()
+            return await _Pass(mender.host, queue.settings, engine.producer.sender, leader, 2**62).run(None)
+
+        menders = [Mender(queue, name) for name in ("one", "other")]
+        done = await asyncio.gather(*(mender.process.start(one(mender)) for mender in menders))
+        assert 10 <= sum(each.put_anew for each in done)
+        await ward.work(30)
+        await ward.repair_to_the_end()
+        assert [b"%d" % each for each in range(10)] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_second_repairer_leaves_the_queue_to_the_first() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        holder = Mender(queue, "holder")
+        halted = asyncio.Event()
+
+        async def gate(statement: Any) -> None:
+            if len(holder.store.sent) == 8:
+                await halted.wait()
+
+        holder.store.gate = gate
+        passing = holder.begin()
+        await asyncio.sleep(1)
+        assert PassEnd.BUSY is (await ward.repair()).end
+        halted.set()
+        assert PassEnd.DONE is (await passing).end
+        assert PassEnd.DONE is (await ward.repair()).end
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_pass_whose_time_is_up_goes_on_where_it_stood() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        rows = []
+        for each in range(5):
+            rows.append(await indexed(client, stamped(client, b"%d" % each)))
+            await asyncio.sleep(5)
+        await ward.work(30)
+        await asyncio.sleep(2 * MINUTE_S)
+        for row in rows:
+            await land(queue, row)
+        stopped = await ward.repair(within_us=0)
+        assert (PassEnd.STOPPED, 0) == (stopped.end, stopped.looked)
+        assert stopped.oldest_owed_us == (rows[0].part + 1) * REPAIRED.part_us + REPAIRED.late_write_us
+        mender = Mender(queue, "slow")
+
+        async def gate(statement: Any) -> None:
+            await asyncio.sleep(0.1)
+
+        mender.store.gate = gate
+        stopped = await mender.repair(within_us=3 * SECOND)
+        assert PassEnd.STOPPED is stopped.end
+        assert 0 < stopped.put_anew < 5
+        rest = await ward.repair()
+        assert (PassEnd.DONE, 5 - stopped.put_anew, None) == (rest.end, rest.put_anew, rest.oldest_owed_us)
+        await ward.work(30)
+        assert [b"%d" % each for each in range(5)] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        mender = Mender(queue, "stopped")
+        copy: list[Any] = []
+
+        async def gate(statement: Any) -> None:
+            if getattr(statement, "shape", None) and statement.shape.table.name == "timeline_work":
+                if isinstance(statement, Insert):
+                    copy.append(statement)
+                    mender.process.kill()
+                    await asyncio.sleep(1)
+
+        mender.store.gate = gate
+        mender.begin()
+        await asyncio.sleep(1)
+        await ward.work(20)
+        sender = queue.client("the wire")
+        await sender.store.write(copy[0])
+        for statement in index_rows(sender, _row_of(copy[0])):
+            await sender.store.write(statement)
+        await ward.repair_to_the_end()
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def _row_of(statement: Insert) -> Any:
+    values = dict(zip(statement.shape.names, statement.values, strict=True))
+
+    class Row:
+        part = values["part"]
+        place = RowPlace(values["generation"], values["sub"], values["shard"], values["due"])
+        index_key = type("Key", (), {k: values[k] for k in ("generation", "part", "sub")})
+
+    return Row
+
+
+# ---- when looks are taken
+
+
+def test_looks_are_due_after_a_minute_a_quarter_hours_and_the_grace_of_the_tables() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        began_s = queue.world.now_s()
+        row = await indexed(client, stamped(client, b"in time"))
+        await client.store.write(row.statement)
+        await ward.work(20)
+        end_s = (row.part + 1) * REPAIRED.part_us / SECOND - client.process.clock.wall_us() / SECOND
+        end_s += queue.world.now_s()
+        assert end_s > began_s
+        looked = []
+        for delay_s in (60, 15 * MINUTE_S, 4 * HOUR_S, 10 * DAY_S):
+            await asyncio.sleep(end_s + delay_s - 2 - queue.world.now_s())
+            early = await ward.repair()
+            await asyncio.sleep(end_s + delay_s + 2 - queue.world.now_s())
+            in_time = await ward.repair()
+            looked.append((early.looked, in_time.looked, in_time.oldest_owed_us))
+        assert [(0, 1, None)] * 4 == looked
+        assert 0 == (await ward.repair()).looked
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_only_the_last_look_asks_all_replicas() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        asked = []
+        for wait_s in (0, 15 * MINUTE_S, 4 * HOUR_S, 10 * DAY_S):
+            await asyncio.sleep(wait_s)
+            mender = Mender(queue, f"asks-{wait_s}")
+            await mender.repair()
+            reads = [each for each in mender.store.sent_to("work") if isinstance(each, Select)]
+            asked.append({each.consistency for each in reads} - {Consistency.SERIAL})
+            mender.process.kill()
+            await ward.work(20)
+        assert [{Consistency.LOCAL_QUORUM}] * 3 == asked[:3]
+        assert Consistency.ALL in asked[3]
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_looks_that_are_due_together_are_one() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        await asyncio.sleep(5 * HOUR_S)
+        assert 1 == (await ward.repair()).looked
+        await ward.work(20)
+        await asyncio.sleep(MINUTE_S)
+        assert 1 == (await ward.repair()).looked, "the first at the part of the copy"
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_lane_that_is_far_behind_owes_no_look() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        for each in range(3):
+            await client.process.start(queue.put(client, Message(b"%d" % each)))
+            await asyncio.sleep(10)
+        await asyncio.sleep(5 * HOUR_S)
+        behind = await ward.repair()
+        assert (PassEnd.DONE, 0, None) == (behind.end, behind.looked, behind.oldest_owed_us)
+        await ward.work(30)
+        caught_up = await ward.repair()
+        assert (3, 0) == (caught_up.looked, caught_up.late)
+        assert [b"0", b"1", b"2"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_the_last_look_waits_for_all_and_finds_what_one_replica_alone_has() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"on one replica"))
+        queue.cluster.hold_hints()
+        client.store.exclude(frozenset({"n1", "n2"}))
+        queue.world.network.lose("write", target="n1")
+        queue.world.network.lose("write", target="n2")
+        client.process.start(_ends_unknown_of(client, row.statement))
+        await asyncio.sleep(0.5)
+        queue.cluster.kill("n3")
+        await ward.work(20)
+        for wait_s in (2 * MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S):
+            await asyncio.sleep(wait_s)
+            done = await ward.repair()
+            assert (1, 0, None, False) == (done.looked, done.late, done.oldest_owed_us, done.waits_for_all)
+        await asyncio.sleep(10 * DAY_S)
+        waits = await ward.repair()
+        assert waits.waits_for_all
+        assert (row.part + 1) * REPAIRED.part_us + 10 * DAY_S * SECOND == waits.oldest_owed_us
+        assert () == waits.problems, "it is told as what it is"
+        queue.cluster.restart("n3")
+        await asyncio.sleep(60)
+        done = await ward.repair()
+        assert (1, None, False) == (done.put_anew, done.oldest_owed_us, done.waits_for_all)
+        await ward.work(20)
+        assert [b"on one replica"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+async def _ends_unknown_of(client: Client, statement: Insert) -> None:
+    with pytest.raises(Unknown):
+        await client.store.attempt(statement, 10)
+
+
+def test_while_all_can_not_be_had_the_looks_before_the_last_go_on() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        old = await indexed(client, stamped(client, b"old"))
+        await client.store.write(old.statement)
+        await ward.work(20)
+        await asyncio.sleep(10 * DAY_S)
+        queue.cluster.kill("n3")
+        client = queue.client("producer again")
+        late = await indexed(client, stamped(client, b"late"))
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, late)
+        done = await ward.repair()
+        assert (1, True) == (done.put_anew, done.waits_for_all)
+        await ward.work(20)
+        assert [b"late", b"old"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_where_the_record_of_passed_rows_can_not_be_read_the_look_is_owed() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        client = queue.client("saboteur")
+        (part,) = await _parts(queue, client)
+        key = {**lane_key(REPAIRED, 1, 0), "part": part, "writer": client.process.uuid(), "piece": 0}
+        now_us = client.process.clock.wall_us()
+        passed = REPAIRED.tables.passed
+        await client.store.write(Insert(passed, {**key, "ids": b"\xff"}, timestamp_us=now_us))
+        done = await ward.repair()
+        assert (0, 0) == (done.looked, done.put_anew)
+        assert (part + 1) * REPAIRED.part_us + REPAIRED.late_write_us == done.oldest_owed_us
+        assert any("another version" in each for each in done.problems)
+        await client.store.write(Insert(passed, {**key, "ids": encode_passed([])}, timestamp_us=now_us + 1))
+        done = await ward.repair()
+        assert (1, 1, None, ()) == (done.looked, done.put_anew, done.oldest_owed_us, done.problems)
+
+    simulate(scenario, settings=REPAIRED)
+
+
+async def _parts(queue: Queue, client: Client) -> list[int]:
+    found = []
+    day = client.process.clock.wall_us() // (DAY_S * SECOND)
+    for each in (day - 1, day):
+        key = {"queue": QUEUE, "generation": 1, "day": each}
+        found += [row.part for row in await client.store.read(Select(REPAIRED.tables.parts, key, ("part",)))]
+    return found
+
+
+# ---- generations
+
+
+async def retired(queue: Queue, generation: int) -> None:
+    """All lanes of a generation are left for good, as far as now."""
+    client = queue.client(f"retirer-{generation}")
+    settings = queue.settings
+    shards = next(each.shards for each in settings.generations if each.number == generation)
+
+    async def retire(shard: int) -> None:
+        key = lane_key(settings, generation, shard)
+        lane = Lane(client.host, settings.tables.lanes, key, settings.lease)
+        seen = await lane.look()
+        assert seen is not None
+        if seen.is_retired:
+            return
+        tenure = await lane.take(seen)
+        assert tenure is not None
+        assert await lane.retire(tenure, last=last_at(client.process.clock.wall_us()))
+
+    for shard in range(shards):
+        await client.process.start(retire(shard))
+
+
+async def resharded(queue: Queue, shards: int) -> None:
+    """From now on the queue is one whose first generation is written by nobody any more."""
+    maker = queue.client("maker of the second")
+    now_us = maker.process.clock.wall_us()
+    first = replace(queue.settings.generations[0], until_us=now_us, sure_us=now_us - SKEW - SECOND)
+    second = Generation(2, shards, now_us)
+    queue.settings = replace(queue.settings, generations=(first, second))
+    await maker.process.start(make_lanes(maker.host, queue.settings, second))
+
+
+async def _late_in_an_ended_generation(queue: Queue, shards: int) -> Ward:
+    ward = await opened(queue)
+    client = queue.client("producer")
+    late = await indexed(client, stamped(client, b"late"))
+    await ward.work(30)
+    await resharded(queue, shards)
+    await asyncio.sleep(2 * MINUTE_S)
+    await land(queue, late)
+    return ward
+
+
+def test_a_late_row_waits_while_its_lane_may_still_be_read_and_then_goes_to_the_generation_of_now() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _late_in_an_ended_generation(queue, 3)
+        done = await ward.repair()
+        assert (1, 0) == (done.waiting, done.put_anew)
+        assert done.oldest_owed_us is not None
+        await retired(queue, 1)
+        done = await ward.repair()
+        assert (0, 1, None) == (done.waiting, done.put_anew, done.oldest_owed_us)
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_late_messages_of_groups_part_by_the_shards_of_now() -> None:
+    groups = [b"g%d" % (each % 6) for each in range(24)]
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        ward = Ward(queue)
+        client = queue.client("producer")
+        late = await indexed(client, stamped(client, *(b"%02d" % each for each in range(24)), groups=groups))
+        await ward.work(30)
+        await resharded(queue, 4)
+        await retired(queue, 1)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, late)
+        assert 1 == (await ward.repair()).put_anew
+        await ward.work(40)
+        await ward.repair_to_the_end()
+        assert [b"%02d" % each for each in range(24)] == ward.payloads()
+        orders: dict[str, list[bytes]] = {}
+        for _, each in ward.seen.deliveries:
+            orders.setdefault(each.group or "", []).append(each.payload)
+        assert 6 == len(orders)
+        assert all(order == sorted(order) for order in orders.values())
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_row_that_lands_in_the_future_of_a_retired_lane_is_due_as_before() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        await resharded(queue, 2)
+        await retired(queue, 1)
+        client = queue.client("producer")
+        row = await indexed(client, _alone_at(client, b"tomorrow", DAY_S))
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        assert 1 == (await ward.repair()).put_anew
+        await ward.work(30)
+        assert [] == ward.payloads()
+        await asyncio.sleep(DAY_S)
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"tomorrow"] == ward.payloads()
+        assert [] == ward.seen.early
+
+    simulate(scenario, settings=REPAIRED)
+
+
+@dataclass
+class Keeper:
+    """The catalogue, as repair sees it."""
+
+    asked: list[str] = field(default_factory=list)
+
+    async def make_sure(self) -> None:
+        self.asked.append("sure")
+
+    async def retire(self, number: int) -> None:
+        self.asked.append(f"retire {number}")
+
+
+def test_a_generation_leaves_the_catalogue_after_the_last_look_at_its_last_lane() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _late_in_an_ended_generation(queue, 2)
+        keeper = Keeper()
+        await retired(queue, 1)
+        for wait_s in (0, 20 * MINUTE_S, 5 * HOUR_S):
+            await asyncio.sleep(wait_s)
+            assert () == (await ward.repair(keeper=keeper)).generations_left
+            await ward.work(20)
+        await asyncio.sleep(10 * DAY_S)
+        assert (1,) == (await ward.repair(keeper=keeper)).generations_left
+        assert ["sure", "sure", "sure", "sure", "retire 1"] == keeper.asked
+        client = queue.client("reader")
+        looks = {"queue": QUEUE, "generation": 1}
+        rows = await client.store.read(Select(queue.settings.tables.looks, looks))
+        assert {(look, EVERYTHING) for look in LOOKS} == {(row.look, row.up_to) for row in rows}
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_repair_makes_its_own_lane_where_nobody_has() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        assert PassEnd.DONE is (await ward.repair()).end
+        client = queue.client("reader")
+        key = lane_key(REPAIRED, REPAIR_LANE.number, 0)
+        state = await client.process.start(Lane(client.host, REPAIRED.tables.lanes, key, REPAIRED.lease).look())
+        assert state is not None
+        assert (1, None, 1) == (state.epoch, state.lock, state.released)
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_without_fresh_knowledge_of_the_generations_nothing_is_put() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await _one_late(queue)
+        mender = Mender(queue, "stale")
+        engine = TimelineQueue(mender.host, queue.settings, read_us=mender.process.clock.wall_us() - 61 * SECOND)
+        repairer = Repairer(mender.host, queue.settings, engine.producer.sender)
+        done = await mender.process.start(repairer.run())
+        assert (0, 0) == (done.looked, done.put_anew)
+        assert done.oldest_owed_us is not None
+        assert any("catalogue" in each for each in done.problems)
+        assert 1 == (await ward.repair()).put_anew
+
+    simulate(scenario, settings=REPAIRED)
