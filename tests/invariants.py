@@ -21,6 +21,8 @@ SECOND_US = 1_000_000
 AGAIN_WITHIN_US = 30 * SECOND_US
 """Redelivery comes at most this long after the visibility is over (lease, taking over, one backlog of suspects)."""
 MILLISECOND_US = 1_000
+ROUNDING_US = 2
+"""Of two moments told by clocks that each round to a microsecond."""
 
 
 @dataclass(frozen=True)
@@ -422,7 +424,7 @@ class Ledger:
         if tale.dead or self._may_be_purged(tale) or self._is_expired(tale) or tale.cancel_asked_us is not None:
             return True
         finished_us = tale.finished_us()
-        return finished_us is not None and (by_us is None or finished_us <= by_us)
+        return finished_us is not None and (by_us is None or finished_us <= by_us + ROUNDING_US)
 
     def _is_gone(self, tale: Tale) -> bool:
         return bool(tale.dead or tale.cancelled_us is not None or tale.honoured()) or any(

@@ -122,8 +122,7 @@ class TimelineSource:
             part = await self._index.next_part(part + 1, last)
         for key in whole:
             due, first = family_of(key)
-            if due != first:
-                self._families.begun(first, due)
+            self._families.begun(first, due)  # also where it is the first: it may have expired, and its twins not yet
         return whole
 
     def purge(self, before_us: int) -> None:
