@@ -194,7 +194,7 @@ class Consumer(Member):
         life, plan = self.life, self.life.plan
         times = life.came[given.payload]
         own = Random(f"{plan.seed} {given.payload!r} {times}")
-        await asyncio.sleep(own.expovariate(1 / plan.work_s))
+        await asyncio.sleep(own.expovariate(1 / (plan.work_s if not life.calm else CALM_WORK_S)))
         if times <= life.poison_of(given.payload):
             self.process.note("dies by", given.payload.decode())
             self.process.kill()
@@ -237,6 +237,8 @@ class Consumer(Member):
 
 
 SETTLE_TRIES = 2
+CALM_WORK_S = 0.005
+"""What is left when the storm is over is worked off fast: nothing more is learnt from waiting."""
 
 
 class Digger(Consumer):
@@ -277,7 +279,7 @@ class Putter(Member):
         while not life.calm:
             count = own.randint(1, plan.batch_max)
             if plan.has("bursts") and own.random() < 0.03:
-                count = 200
+                count = 60
             messages = [self._message(f"{self.who}:{number}.{each}", own) for each in range(count)]
             self.process.start(self._put(engine, messages))
             number += 1
