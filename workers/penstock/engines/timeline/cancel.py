@@ -20,7 +20,7 @@ from penstock.engines.contract import Cancelled
 from penstock.engines.packed import PackedRun, unpack
 from penstock.engines.timeline.layout import SECOND_US, Place, RowPlace, id_bytes, id_text
 from penstock.engines.timeline.producer import Producer
-from penstock.engines.timeline.row_writes import ttl_s_kept
+from penstock.engines.timeline.row_writes import OUTLIVES_US, ttl_s_kept
 from penstock.engines.timeline.sender import Copy
 from penstock.errors import PenstockError
 from penstock.expiry import Promise
@@ -149,7 +149,8 @@ class Cancels:
     def _mark(self, place: RowPlace, now_us: int) -> Update:
         settings = self._sender.settings
         table, key = self._row(place)
-        ttl_s = ttl_s_kept(moment_us_of(place.due), settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
+        until_us = moment_us_of(place.due) + OUTLIVES_US  # never gone before the message that it is about
+        ttl_s = ttl_s_kept(until_us, settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         return Update(table, key, {"cancelled": now_us}, timestamp_us=now_us, ttl_s=ttl_s)
 
     def _row(self, place: RowPlace) -> tuple[Table, dict[str, Any]]:

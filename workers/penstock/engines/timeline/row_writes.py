@@ -25,6 +25,8 @@ from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.positions import moment_us_of
 from penstock.store.statements import Batch, Insert, Write
 
+OUTLIVES_US = 3_600 * SECOND_US
+"""What tells of messages lives so much longer than they: of two cells that expire, the one that explains goes last."""
 _SUFFIX_INDEXES = 512
 _ROW_TEXT = 40
 """A message id is 27 bytes: 25 of its row, which are 40 letters, and 2 of its index, which are the last 4."""
@@ -103,12 +105,12 @@ def row_statement(
 
 
 def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int) -> Insert:
-    """The write of one index row: it lives as long as anything in its part can.
+    """The write of one index row: it lives longer than anything in its part can, as the records of the part do.
 
     Its timestamp is the retention, so of two producers that know different ones the longer wins, in whatever order
     they write, and those who know the same write the same (attack A13).
     """
-    end_us = (key.part + 1) * settings.part_us
+    end_us = (key.part + 1) * settings.part_us + OUTLIVES_US
     return Insert(
         settings.tables.parts,
         {
