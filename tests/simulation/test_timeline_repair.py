@@ -1,16 +1,17 @@
-"""Repair in the simulated world: rows that land below a lane's position by hint, batch log or a paused coordinator are
-delivered, once; and whatever dies, waits or comes twice meanwhile changes nothing of that.
+"""Repair in the simulated world: rows that land below a lane's position, by hint, batch log or a paused coordinator,
+are delivered, once; and whatever dies, waits or comes twice meanwhile changes nothing of that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Cancelled, Message, PassEnd, Repaired
+from penstock.engines.contract import Ack, Cancelled, Fate, Message, PassEnd, Repaired, Whereabouts
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.packed import PackedRun
@@ -19,7 +20,7 @@ from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key, make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, RowPlace, day_of, id_text
 from penstock.engines.timeline.passed import encode_passed
-from penstock.engines.timeline.repair import REPAIR_LANE, Repairer, _Pass
+from penstock.engines.timeline.repair import REPAIR_LANE, Pass, Repairer
 from penstock.engines.timeline.row_writes import StampedRow, day_statement, index_statement
 from penstock.engines.timeline.settings import Generation
 from penstock.store.consistency import Consistency
@@ -133,6 +134,16 @@ def stamped(
     count = len(payloads)
     run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
     return sender.stamp(run, place, now_us=now_us)
+
+
+async def told_of(queue: Queue, message_id: str) -> Whereabouts:
+    """Where a message is, for somebody who asks."""
+    asker = Consumer(queue, f"asker-{queue.world.now_s()}", Seen())
+
+    async def ask() -> Whereabouts:
+        return await (await asker.open()).where(message_id)
+
+    return await asker.process.start(ask())
 
 
 def index_rows(client: Client, row: StampedRow) -> list[Insert]:
@@ -255,6 +266,8 @@ def test_a_row_of_many_messages_comes_whole_under_its_ids() -> None:
         await ward.repair()
         await ward.work(20)
         wanted = {id_text(Place(row.place, index).to_bytes()): b"%d" % index for index in range(20)}
+        found = await told_of(queue, [*wanted][7])
+        assert (Fate.SETTLED, 2) == (found.fate, len(found.places))
         assert wanted == {each.message_id: each.payload for _, each in ward.seen.deliveries}
         assert 20 == len(ward.seen.deliveries)
 
@@ -332,6 +345,8 @@ def test_an_original_and_its_twin_that_both_land_late_are_one_message() -> None:
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, twin)
         assert 1 == (await ward.repair()).put_anew
+        message_id = id_text(Place(original.place, 0).to_bytes())
+        assert Fate.WAITING is (await told_of(queue, message_id)).fate
         await land(queue, original)
         await asyncio.sleep(15 * MINUTE_S)
         assert 0 == (await ward.repair()).put_anew
@@ -425,13 +440,13 @@ async def _one_late(queue: Queue) -> Ward:
 
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_attack_D1_a_repairer_killed_at_any_statement_leaves_one_copy(is_sent: bool) -> None:
-    killed = 0
-    while simulate(lambda queue: _is_killed_at(queue, killed + 1, is_sent=is_sent), settings=REPAIRED):
-        killed += 1
-    assert 10 < killed < 40
+    for number in range(1, 60):
+        if not simulate(partial(_is_killed_at, number=number, is_sent=is_sent), settings=REPAIRED):
+            break
+    assert 10 < number < 40
 
 
-async def _is_killed_at(queue: Queue, number: int, *, is_sent: bool) -> bool:
+async def _is_killed_at(queue: Queue, *, number: int, is_sent: bool) -> bool:
     """Whether a pass has so many statements; it dies with this one, and all has to come right."""
     ward = await _one_late(queue)
     mender = Mender(queue, "killed")
@@ -473,7 +488,8 @@ def test_two_repairers_at_once_make_one_message() -> None:
         async def one(mender: Mender) -> Repaired:
             engine = TimelineQueue(mender.host, queue.settings, read_us=mender.process.clock.wall_us())
             leader: Any = Always()
-            return await _Pass(mender.host, queue.settings, engine.producer.sender, leader, 2**62).run(None)
+            this = Pass(mender.host, queue.settings, engine.producer.sender, leader, deadline_us=2**62)
+            return await this.run(dead_letters=None, keeper=None)
 
         menders = [Mender(queue, name) for name in ("one", "other")]
         done = await asyncio.gather(*(mender.process.start(one(mender)) for mender in menders))
@@ -545,11 +561,10 @@ def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -
         copy: list[Any] = []
 
         async def gate(statement: Any) -> None:
-            if getattr(statement, "shape", None) and statement.shape.table.name == "timeline_work":
-                if isinstance(statement, Insert):
-                    copy.append(statement)
-                    mender.process.kill()
-                    await asyncio.sleep(1)
+            if isinstance(statement, Insert) and statement.shape.table.name == "timeline_work":
+                copy.append(statement)
+                mender.process.kill()
+                await asyncio.sleep(1)
 
         mender.store.gate = gate
         mender.begin()
@@ -774,29 +789,74 @@ async def resharded(queue: Queue, shards: int) -> None:
     await maker.process.start(make_lanes(maker.host, queue.settings, second))
 
 
-async def _late_in_an_ended_generation(queue: Queue, shards: int) -> Ward:
-    ward = await opened(queue)
-    client = queue.client("producer")
-    late = await indexed(client, stamped(client, b"late"))
-    await ward.work(30)
-    await resharded(queue, shards)
-    await asyncio.sleep(2 * MINUTE_S)
-    await land(queue, late)
-    return ward
-
-
 def test_a_late_row_waits_while_its_lane_may_still_be_read_and_then_goes_to_the_generation_of_now() -> None:
     async def scenario(queue: Queue) -> None:
-        ward = await _late_in_an_ended_generation(queue, 3)
+        ward = await opened(queue)
+        client = queue.client("producer")
+        late = await indexed(client, stamped(client, b"late"))
+        slow = Consumer(queue, "slow", ward.seen)
+        settle = asyncio.Event()
+        await ward.work(20)
+        await client.process.start(queue.put(queue.client("another"), Message(b"slow")))
+
+        async def work_slowly() -> None:
+            engine = await slow.open()
+            (found,) = await engine.receive(1, visibility_us=HOUR_S * SECOND, wait_us=30 * SECOND)
+            await settle.wait()
+            await engine.settle([Ack(found.receipt)])
+
+        slow.process.start(work_slowly())
+        await asyncio.sleep(30)
+        await resharded(queue, 3)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, late)
         done = await ward.repair()
         assert (1, 0) == (done.waiting, done.put_anew)
-        assert done.oldest_owed_us is not None
-        await retired(queue, 1)
+        assert (late.part + 1) * REPAIRED.part_us < (done.oldest_owed_us or 0)
+        settle.set()
+        await asyncio.sleep(MINUTE_S)
+        slow.process.kill()
         done = await ward.repair()
         assert (0, 1, None) == (done.waiting, done.put_anew, done.oldest_owed_us)
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_pass_closes_lanes_of_ended_generations_that_nobody_works() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        due_us = client.process.clock.wall_us() + HOUR_S * SECOND
+        await client.process.start(queue.put(client, Message(b"in an hour", due_us=due_us)))
+        await ward.work(20)
+        await resharded(queue, 3)
+        await asyncio.sleep(MINUTE_S)
+        assert 1 == (await ward.repair()).lanes_retired
+        assert 0 == (await ward.repair()).lanes_retired
+        await asyncio.sleep(HOUR_S)
+        assert 0 == (await ward.repair()).late, "what was moved is known to have been"
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"in an hour"] == ward.payloads()
+        assert [] == ward.seen.early
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_lane_with_messages_to_be_handed_out_is_left_to_who_hands_out() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"waits")))
+        await asyncio.sleep(5)
+        await resharded(queue, 3)
+        done = await ward.repair()
+        assert (PassEnd.DONE, 0) == (done.end, done.lanes_retired)
+        await ward.work(40)
+        assert [b"waits"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
@@ -818,6 +878,9 @@ def test_late_messages_of_groups_part_by_the_shards_of_now() -> None:
         await ward.work(40)
         await ward.repair_to_the_end()
         assert [b"%02d" % each for each in range(24)] == ward.payloads()
+        for index in range(24):
+            found = await told_of(queue, id_text(Place(late.place, index).to_bytes()))
+            assert (Fate.SETTLED, 2) == (found.fate, len(found.places))
         orders: dict[str, list[bytes]] = {}
         for _, each in ward.seen.deliveries:
             orders.setdefault(each.group or "", []).append(each.payload)
@@ -863,9 +926,14 @@ class Keeper:
 
 def test_a_generation_leaves_the_catalogue_after_the_last_look_at_its_last_lane() -> None:
     async def scenario(queue: Queue) -> None:
-        ward = await _late_in_an_ended_generation(queue, 2)
+        ward = await opened(queue)
+        client = queue.client("producer")
+        late = await indexed(client, stamped(client, b"late"))
+        await ward.work(30)
+        await resharded(queue, 2)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, late)
         keeper = Keeper()
-        await retired(queue, 1)
         for wait_s in (0, 20 * MINUTE_S, 5 * HOUR_S):
             await asyncio.sleep(wait_s)
             assert () == (await ward.repair(keeper=keeper)).generations_left

@@ -245,7 +245,8 @@ class TimelineQueue:
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
         """One pass over what is owed; at once where another process is at it. `keeper` is the way to the catalogue,
         for who has one: without it nothing of it is brought on."""
-        repairer = Repairer(self.host, self.settings, self.producer.sender, keeper)
+        sender, graves = self.producer.sender, self.dead_letters
+        repairer = Repairer(self.host, self.settings, sender, dead_letters=graves, keeper=keeper)
         return await repairer.run(within_us=within_us)
 
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:

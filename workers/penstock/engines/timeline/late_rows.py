@@ -74,7 +74,7 @@ class _Late:
 
 
 class LateRows:
-    """Late rows of one queue, for one pass of repair."""
+    """Late rows of one queue. Which generations there are is asked of the sender, whose knowledge is kept fresh."""
 
     def __init__(self, host: Host, settings: TimelineSettings, terms: LookTerms, sender: Sender) -> None:
         self._host = host
@@ -155,7 +155,7 @@ class LateRows:
         """A new place, due as before or now; None while it has to wait."""
         now_us = self._sender.now_fresh_us()
         due_us = max(*late.run.due_us, self._soon_us(now_us))
-        generation = generation_at(self._settings.generations, due_us)
+        generation = generation_at(self._sender.settings.generations, due_us)
         where = where_to(generation=late.lane.generation, writable=generation.number, is_retired=late.lane.is_retired)
         if where is Where.NOWHERE:
             return None
@@ -173,7 +173,7 @@ class LateRows:
     def _is_writable(self, place: RowPlace, now_us: int) -> bool:
         """Whether a put for that place, or for now where its moment is over, would go to its generation."""
         due_us = max(moment_us_of(place.due), self._soon_us(now_us))
-        return generation_at(self._settings.generations, due_us).number == place.generation
+        return generation_at(self._sender.settings.generations, due_us).number == place.generation
 
     async def _fix(self, late: _Late, target: RowPlace, *, seen: bytes | None) -> bool:
         """One place by LWT, kept as long as what lies there."""
@@ -225,7 +225,7 @@ class LateRows:
 
     def _generation(self, number: int) -> Generation | None:
         """None where it has left the catalogue."""
-        return next((each for each in self._settings.generations if each.number == number), None)
+        return next((each for each in self._sender.settings.generations if each.number == number), None)
 
     def _table(self, place: RowPlace) -> Table:
         return self._settings.tables.later if place.lies_later else self._settings.tables.work

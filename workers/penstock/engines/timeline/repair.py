@@ -12,7 +12,7 @@ position is read before its rows, and these before the record of what was passed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from penstock.engines.contract import PassEnd, Repaired
 from penstock.engines.decide_lease import LaneState, Tenure, ends_tenure
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
+from penstock.engines.timeline.closing import FreeLane, close_free_lane
+from penstock.engines.timeline.decide_closing import is_over
 from penstock.engines.timeline.decide_repair import (
     EVERYTHING,
     LAST_LOOK,
@@ -29,7 +31,8 @@ from penstock.engines.timeline.decide_repair import (
     cursors_moved,
     next_stretch,
 )
-from penstock.engines.timeline.lane_rows import lane_key, make_lanes
+from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.engines.timeline.lane_taking import lane_of
 from penstock.engines.timeline.late_rows import LateRows, PassedLane
 from penstock.engines.timeline.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
 from penstock.engines.timeline.part_list import parts_from
@@ -51,6 +54,8 @@ PASS_US = 240 * SECOND_US
 LANES_AT_ONCE = 4
 ROWS_AT_ONCE = 8
 SLICE_ROWS = 1000
+CLOSING_US = 60 * SECOND_US
+"""How long one lane is closed in one pass: longer than what falls due soon is waited for."""
 ALL_FAILURES_MAX = 2
 """After so many looks at ALL that failed, a pass tries no more of them: the others would wait as long in vain."""
 CURSOR_KEPT_S = 90 * 86_400
@@ -73,11 +78,18 @@ class Repairer:
     """Passes over one queue, by one process."""
 
     def __init__(
-        self, host: Host, settings: TimelineSettings, sender: Sender, keeper: GenerationKeeper | None = None
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        sender: Sender,
+        *,
+        dead_letters: Sender | None = None,
+        keeper: GenerationKeeper | None = None,
     ) -> None:
         self._host = host
         self._settings = settings
         self._sender = sender
+        self._dead_letters = dead_letters
         self._keeper = keeper
 
     async def run(self, *, within_us: int = PASS_US) -> Repaired:
@@ -86,12 +98,13 @@ class Repairer:
         async with self._leading() as leader:
             if leader is None:
                 return Repaired(PassEnd.BUSY)
-            return await _Pass(self._host, self._settings, self._sender, leader, deadline_us).run(self._keeper)
+            this = Pass(self._host, self._settings, self._sender, leader, deadline_us=deadline_us)
+            return await this.run(dead_letters=self._dead_letters, keeper=self._keeper)
 
     @asynccontextmanager
-    async def _leading(self) -> AsyncIterator[_Leader | None]:
+    async def _leading(self) -> AsyncIterator[Leader | None]:
         settings = self._settings
-        lane = Lane(self._host, settings.tables.lanes, lane_key(settings, REPAIR_LANE.number, 0), settings.lease)
+        lane = lane_of(self._host, settings, (REPAIR_LANE.number, 0))
         seen = await lane.look()
         if seen is None:
             await make_lanes(self._host, settings, REPAIR_LANE)
@@ -100,7 +113,7 @@ class Repairer:
         if seen is None or tenure is None:
             yield None
             return
-        leader = _Leader(self._host, lane, seen, tenure)
+        leader = Leader(self._host, lane, seen, tenure)
         touching = asyncio.get_running_loop().create_task(leader.keep_touching())
         try:
             yield leader
@@ -109,7 +122,7 @@ class Repairer:
         await leader.give_back()
 
 
-class _Leader:
+class Leader:
     """One tenure of the repair lane. Nothing is unsafe without it: it saves two processes the same work."""
 
     def __init__(self, host: Host, lane: Lane, seen: LaneState, tenure: Tenure) -> None:
@@ -150,14 +163,15 @@ class _Waits(Exception):
     """A part holds rows that can not be put anew yet."""
 
 
-class _Pass:
-    """One pass, and what it knows."""
+class Pass:
+    """One pass, and what it knows. It needs no lease to be safe: `leader` tells whether it is worth going on."""
 
     def __init__(
-        self, host: Host, settings: TimelineSettings, sender: Sender, leader: _Leader, deadline_us: int
+        self, host: Host, settings: TimelineSettings, sender: Sender, leader: Leader, *, deadline_us: int
     ) -> None:
         self._host = host
         self._settings = settings
+        self._sender = sender
         self._leader = leader
         self._deadline_us = deadline_us
         tables = settings.tables
@@ -178,7 +192,7 @@ class _Pass:
         self._is_stopped = False
         self.report = PassReport()
 
-    async def run(self, keeper: GenerationKeeper | None) -> Repaired:
+    async def run(self, *, dead_letters: Sender | None, keeper: GenerationKeeper | None) -> Repaired:
         """All of it, in order."""
         if keeper is not None:
             try:
@@ -187,7 +201,8 @@ class _Pass:
                 self.report.failed(error)
         names = [(each, shard) for each in self._settings.generations for shard in range(each.shards)]
         self._host.chance.shuffle(names)  # so that a pass whose time is always up comes to all of them
-        await asyncio.gather(*(self._repair_lane(*name) for name in names))
+        await asyncio.gather(*(self._for_a_lane(self._close_lane(*name, dead_letters)) for name in names))
+        await asyncio.gather(*(self._for_a_lane(self._look_at_lane(*name)) for name in names))
         if keeper is not None:
             await self._leave_generations(keeper)
         return self.report.value(PassEnd.STOPPED if self._is_stopped else PassEnd.DONE)
@@ -199,18 +214,42 @@ class _Pass:
 
     # ---- lanes
 
-    async def _repair_lane(self, generation: Generation, shard: int) -> None:
+    async def _for_a_lane(self, work: Coroutine[Any, Any, None]) -> None:
+        """Some lanes at a time; what goes wrong with one leaves the others alone."""
         async with self._lanes_at_once:
             try:
-                await self._look_at_lane(generation, shard)
+                await work
             except PenstockError as error:
                 self.report.failed(error)
 
+    async def _close_lane(self, generation: Generation, shard: int, dead_letters: Sender | None) -> None:
+        """A lane of an ended generation that nobody holds is closed, where nothing is left to be handed out."""
+        now_us = self._host.now_us()
+        if not is_over(generation, now_us=now_us, skew_us=self._settings.skew_us) or not self._goes_on():
+            return
+        name = generation.number, shard
+        seen = await lane_of(self._host, self._settings, name).look()
+        if seen is None or seen.is_retired or seen.lock is not None:
+            return
+        closing = close_free_lane(
+            self._host,
+            self._settings,
+            name,
+            generation=generation,
+            sender=self._sender,
+            dead_letters=dead_letters,
+        )
+        try:
+            within_us = min(CLOSING_US, max(self._deadline_us - now_us, 0))
+            if await asyncio.wait_for(closing, within_us / SECOND_US) is FreeLane.RETIRED:
+                self.report.lanes_retired += 1
+        except TimeoutError:
+            return  # the next pass goes on with it, or its next owner
+
     async def _look_at_lane(self, generation: Generation, shard: int) -> None:
         settings = self._settings
-        key = lane_key(settings, generation.number, shard)
         now_us = self._host.now_us()
-        seen = await Lane(self._host, settings.tables.lanes, key, settings.lease).look()
+        seen = await lane_of(self._host, settings, (generation.number, shard)).look()
         if seen is None:
             return
         lane = PassedLane(generation.number, shard, seen.is_retired, seen.purged_before_us)

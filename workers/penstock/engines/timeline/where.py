@@ -7,7 +7,7 @@ message that moves meanwhile may be met between two places, and is then found by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.engines.contract import Fate, Whereabouts
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun, unpack
 from penstock.engines.settled import RowFacts
+from penstock.engines.timeline.decide_flush import shard_of_group
 from penstock.engines.timeline.layout import PLACE_BYTES, SECOND_US, Place, RowPlace, id_bytes, id_text
 from penstock.engines.timeline.looking import Held, LaneView, look_at_lane, read_facts, read_passed
 from penstock.engines.timeline.reading import family_of, row_key
@@ -89,7 +90,11 @@ class Finder:
         if row is not None and row.run is not None:
             run = unpack(row.run)
             first = Place.from_bytes(run.replaces).row if run.replaces is not None else place.row
+            if run.message_id is not None and stored in run.message_id:
+                place = Place(place.row, list(run.message_id).index(stored))
             return _Met(place, run, row, first) if place.index < len(run) else None
+        if row is not None and row.moved is not None:  # its family has a place, though this row never landed
+            return await self._meet(Place(Place.from_bytes(row.moved).row, place.index), stored)
         return await self._twin_of(place, stored)
 
     async def _twin_of(self, place: Place, stored: bytes) -> _Met | None:
@@ -127,7 +132,7 @@ class Finder:
         if met.row.cancelled is not None:
             return _with(told, Fate.CANCELLED), None
         if met.row.moved is not None:
-            return told, Place.from_bytes(met.row.moved)
+            return told, self._moved_to(met)
         place = met.place.row
         view = await look_at_lane(self._host, self._settings, self._held, place.generation, place.shard)
         if view is None:
@@ -143,6 +148,15 @@ class Finder:
             to, is_dead = Place.from_bytes(moved.place[:PLACE_BYTES]), len(moved.place) > PLACE_BYTES
             return await self._follow(told, met, to, of_row, is_dead=is_dead)
         return await self._judge_here(met, told, view, of_row, part), None
+
+    def _moved_to(self, met: _Met) -> Place:
+        """Where its row went: as it is, but for its groups, which part where the number of shards changes."""
+        row = Place.from_bytes(met.row.moved).row
+        of_row = next((each for each in self._settings.generations if each.number == row.generation), None)
+        group = met.run.group[met.index] if met.run.group is not None else b""
+        if group and of_row is not None and row.generation != met.place.row.generation:
+            row = replace(row, shard=shard_of_group(group, of_row.shards))
+        return Place(row, met.index)
 
     async def _follow(
         self, told: Whereabouts, met: _Met, to: Place, of_row: RowFacts, *, is_dead: bool
