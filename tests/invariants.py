@@ -120,7 +120,7 @@ class Ledger:
         self.tales: dict[str, Tale] = {}
         self.purges: list[Purge] = []
         self._by_receipt: dict[str, Tale] = {}
-        self._turn = 0
+        self._turn = self._forgotten = 0
 
     # ---- told by producers
 
@@ -157,6 +157,10 @@ class Ledger:
             raise
         self.acknowledged(puts, ids)
         return ids
+
+    def forget_keys(self) -> None:
+        """The window of all once keys so far is over: they may make another message each."""
+        self._forgotten = self._turn
 
     # ---- told by consumers
 
@@ -395,10 +399,10 @@ class Ledger:
                     yield self._violation(rule, later, "settled, and an earlier one came after that", earlier)
 
     def _made_once(self, keys: dict[bytes, tuple[str | None, str]]) -> Iterator[Violation]:
-        """Within one run, which is shorter than any onceWindow."""
+        """Within a run that is shorter than onceWindow, or since `forget_keys` was told that one was over."""
         made: dict[tuple[str | None, str], set[str]] = {}
         for put in self.puts:
-            if put.message.once is not None and put.message_id is not None:
+            if put.message.once is not None and put.message_id is not None and put.turn > self._forgotten:
                 made.setdefault((put.message.once_scope, put.message.once), set()).add(put.message_id)
         for tale in self.tales.values():
             for hand in tale.hands[:1]:
@@ -414,7 +418,7 @@ class Ledger:
         return {
             put.message.payload: (put.message.once_scope, put.message.once)
             for put in self.puts
-            if put.message.once is not None
+            if put.message.once is not None and put.turn > self._forgotten
         }
 
     # ---- what became of a message

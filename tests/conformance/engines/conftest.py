@@ -1,26 +1,30 @@
 """The conformance suite of engines: each case runs on each engine, on the simulated and on a real store.
 
-On the real one a case is mostly waiting, so all of them run beside each other on one loop, a few at a time: the first
-that is asked for begins them all, and each is told its own end.
+On the real one a case is mostly waiting, so all of them run beside each other on one loop, a few at a time, in a
+thread of its own: leases have to be kept while the runner prints. The first that is asked for begins them all, and
+each is told its own end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.conformance.engines.grounds import Ground, RealGround, SimulatedGround
 from tests.conformance.engines.kinds import KINDS
 
+T = TypeVar("T")
+
 HERE = Path(__file__).parent
 KEYSPACE = "penstock_engines"
-AT_ONCE = 8
+AT_ONCE = 6
 WORLDS = ("simulated", "real")
 CASE_S_MAX = 90.0
 
@@ -42,15 +46,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A case is a coroutine; where it runs knows how."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    real: RealCases | None = pyfuncitem.funcargs.get("_real")
     ground: Ground | None = pyfuncitem.funcargs["ground"]
     if isinstance(ground, SimulatedGround):
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         ground.simulation.run(ground.run_case(pyfuncitem.obj(**arguments)))
     else:
-        real = pyfuncitem._request.getfixturevalue("_real_cases")
-        real.end_of(pyfuncitem)
+        cases: RealCases = pyfuncitem._request.getfixturevalue("_real_cases")
+        cases.end_of(pyfuncitem)
     return True
 
 
@@ -69,67 +72,71 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground | None]:
 @pytest.fixture(scope="package")
 def _real_cases(cassandra: Any) -> Iterator[RealCases]:
     """One server, one loop, and all the cases that were asked for."""
-    with asyncio.Runner() as runner:
-        cases = RealCases(runner)
-        runner.run(cases.connect({**cassandra.environment(), "KEYSPACE": KEYSPACE}))
-        yield cases
-        runner.run(cases.close())
+    cases = RealCases()
+    cases.run(cases.connect({**cassandra.environment(), "KEYSPACE": KEYSPACE}))
+    yield cases
+    cases.run(cases.close())
+    cases.end()
 
 
 class RealCases:
     """The cases on the real server, begun together."""
 
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
+    def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="real cases", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """On the loop of the cases, from outside of it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def connect(self, told: dict[str, str]) -> None:
-        """Make the tables, and compare the clock."""
+        """Make the tables."""
         from penstock.store.cassandra import CassandraStore
         from penstock.store.cassandra_schema import CassandraSchema
         from penstock.store.cassandra_settings import read_settings
-        from penstock.store.cassandra_times import CassandraTimes
-        from penstock.store.clocks import Clock
         from penstock.store.schema import ensure
         from penstock.store.table import Keyspace
 
         self._store = await CassandraStore.connect(read_settings(told), must_exist=False)
         tables = [table for kind in KINDS.values() for table in kind.tables()]
         await ensure(CassandraSchema(self._store), Keyspace(KEYSPACE, ((self._store.data_center, 1),)), tables)
-        self._clock = Clock(CassandraTimes(self._store))
-        await self._clock.__aenter__()
 
     async def close(self) -> None:
         """End what is still under way."""
-        for task in self._tasks.values():
-            task.cancel()
-        await self._clock.__aexit__(None, None, None)
+        for task in asyncio.all_tasks():
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.sleep(0)
         await self._store.close()
+
+    def end(self) -> None:
+        """Stop the loop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def end_of(self, item: pytest.Function) -> None:
         """How a case ended."""
-        if not self._tasks:
-            self._begin(item.session)
-        self._runner.run(_wait_for(self._tasks[item.nodeid]))
+        self.run(self._end_of(item))
 
-    def _begin(self, session: pytest.Session) -> None:
-        gate = asyncio.Semaphore(AT_ONCE)
-        loop = self._runner.get_loop()
-        for item in session.items:
-            if isinstance(item, pytest.Function) and item.path.parent == HERE and "-real]" in item.nodeid:
-                self._tasks[item.nodeid] = loop.create_task(self._run(item, gate))
+    async def _end_of(self, item: pytest.Function) -> None:
+        if not self._tasks:
+            gate = asyncio.Semaphore(AT_ONCE)
+            for each in item.session.items:
+                if isinstance(each, pytest.Function) and each.path.parent == HERE and "-real" in each.nodeid:
+                    self._tasks[each.nodeid] = asyncio.get_running_loop().create_task(self._run(each, gate))
+        await self._tasks[item.nodeid]
 
     async def _run(self, item: pytest.Function, gate: asyncio.Semaphore) -> None:
         arguments = dict(item.callspec.params)
         kind, _ = arguments.pop("ground")
         async with gate:
-            ground = RealGround(KINDS[kind], self._store, self._clock)
+            ground = RealGround(KINDS[kind], self._store)
             try:
                 async with asyncio.timeout(CASE_S_MAX):
                     await ground.run_case(item.obj(ground=ground, **arguments))
             finally:
                 ground.end()
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await task

@@ -12,7 +12,7 @@ import itertools
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -21,6 +21,7 @@ from penstock.engines.contract import (
     Ack,
     Cancelled,
     Delivery,
+    Engine,
     Message,
     Peeked,
     Settle,
@@ -30,7 +31,6 @@ from penstock.engines.contract import (
 )
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.store.clocks import Clock
 from penstock.store.positions import Positions
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.store.statements import Scan
@@ -184,7 +184,8 @@ class Member:
             opened.refresh()
 
     @property
-    def _engine(self) -> Any:
+    def engine(self) -> Engine:
+        """As its process has it."""
         assert self._opened is not None
         return self._opened.engine
 
@@ -214,7 +215,7 @@ class Member:
 
     async def put(self, *messages: Message) -> list[str]:
         """Put them in one call."""
-        return await self.place.run(self.queue.ledger.put(self._engine.put, messages, self.name))
+        return await self.place.run(self.queue.ledger.put(self.engine.put, messages, self.name))
 
     async def put_one(self, payload: bytes = b"x", **options: Any) -> str:
         """Put one message."""
@@ -223,7 +224,7 @@ class Member:
     async def cancel(self, message_id: str) -> Cancelled:
         """Cancel it."""
         self.queue.ledger.cancelling(message_id)
-        answer: Cancelled = await self.place.run(self._engine.cancel(message_id))
+        answer: Cancelled = await self.place.run(self.engine.cancel(message_id))
         self.queue.ledger.cancel_answered(message_id, answer)
         return answer
 
@@ -231,7 +232,7 @@ class Member:
         """Deliver it at another moment."""
         put = self.queue.ledger.tale(message_id).put
         self.queue.ledger.cancelling(message_id)
-        answer, new_id = await self.place.run(self._engine.reschedule(message_id, due_us))
+        answer, new_id = await self.place.run(self.engine.reschedule(message_id, due_us))
         if new_id is not None:
             message = Message(b"") if put is None else replace(put.message, due_us=due_us)
             self.queue.ledger.acknowledged(self.queue.ledger.trying([message], self.name), [new_id])
@@ -241,7 +242,7 @@ class Member:
     async def purge(self) -> int:
         """Purge the queue."""
         purge = self.queue.ledger.purging()
-        before_us: int = await self.place.run(self._engine.purge())
+        before_us: int = await self.place.run(self.engine.purge())
         self.queue.ledger.purged(purge, before_us)
         return before_us
 
@@ -254,7 +255,7 @@ class Member:
         visibility_us = None if visibility_s is None else round(visibility_s * SECOND_US)
         wait_us = round(wait_s * SECOND_US)
         found: list[Delivery] = await self.place.run(
-            self._engine.receive(limit, visibility_us=visibility_us, wait_us=wait_us)
+            self.engine.receive(limit, visibility_us=visibility_us, wait_us=wait_us)
         )
         self.queue.ledger.delivered(
             self.name,
@@ -281,7 +282,7 @@ class Member:
 
     async def settle(self, *settles: Settle) -> list[Settled]:
         """One call."""
-        return await self.place.run(self.queue.ledger.settle(self._engine.settle, settles, self.name))
+        return await self.place.run(self.queue.ledger.settle(self.engine.settle, settles, self.name))
 
     async def ack(self, *found: Delivery) -> list[Settled]:
         """Acknowledge them in one call."""
@@ -289,26 +290,26 @@ class Member:
 
     async def settle_unseen(self, settle: Settle) -> Settled:
         """A settle whose receipt the ledger can not know."""
-        (answer,) = await self.place.run(self._engine.settle([settle]))
+        (answer,) = await self.place.run(self.engine.settle([settle]))
         return answer  # type: ignore[no-any-return]
 
     # ---- looking
 
     async def peek(self, limit: int = 100, *, from_us: int | None = None) -> list[Peeked]:
         """Look without taking."""
-        return await self.place.run(self._engine.peek(limit, from_us=from_us))
+        return await self.place.run(self.engine.peek(limit, from_us=from_us))
 
     async def stats(self) -> Stats:
         """What it holds."""
-        return await self.place.run(self._engine.stats())
+        return await self.place.run(self.engine.stats())
 
     async def where(self, message_id: str) -> Whereabouts:
         """Where a message lies."""
-        return await self.place.run(self._engine.where(message_id))
+        return await self.place.run(self.engine.where(message_id))
 
     async def repair(self) -> None:
         """One pass over what is owed."""
-        await self.place.run(self._engine.repair())
+        await self.place.run(self.engine.repair())
 
 
 # ---- in the simulation
@@ -370,19 +371,19 @@ class SimulatedPlace(Place):
 
 
 class RealGround(Ground):
-    """A real server, in real time. All members share this process and its connections."""
+    """A real server, in real time. All members share this process, its connections and the machine's clock, which is
+    the server's too."""
 
     kind_of_world = "real"
 
-    def __init__(self, kind: Kind, store: Store, clock: Clock) -> None:
+    def __init__(self, kind: Kind, store: Store) -> None:
         super().__init__(kind)
         self._store = store
-        self._clock = clock
         self._places: list[RealPlace] = []
 
     def place(self, name: str) -> Place:
         """A host of its own."""
-        self._places.append(RealPlace(name, self._store, self._clock))
+        self._places.append(RealPlace(name, self._store, self.now_us))
         return self._places[-1]
 
     async def advance(self, seconds: float) -> None:
@@ -402,12 +403,10 @@ class RealGround(Ground):
 class RealPlace(Place):
     """A member of this process, with a store that ends with it."""
 
-    def __init__(self, name: str, store: Store, clock: Clock) -> None:
+    def __init__(self, name: str, store: Store, now_us: Callable[[], int]) -> None:
         self._store = MortalStore(store)
         self._loops: list[asyncio.Task[None]] = []
-        self.host = Host(
-            name, self._store, clock.require, uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
-        )
+        self.host = Host(name, self._store, now_us, uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Here."""

@@ -102,7 +102,7 @@ async def test_a_message_that_kills_its_process_is_charged_and_no_other(ground: 
     assert poison == dead.message_id
 
 
-@pytest.mark.parametrize("delay_s", [0, 6])
+@pytest.mark.parametrize("delay_s", [0, 8])
 async def test_a_dead_letter_is_one_however_its_owner_ends(ground: Ground, delay_s: int) -> None:
     queue = await ground.queue(lanes=1, dead_letters=True, max_receives=2, visibility_s=30)
     first = await queue.member("first")
@@ -113,7 +113,7 @@ async def test_a_dead_letter_is_one_however_its_owner_ends(ground: Ground, delay
     second = await queue.member("second")
     assert queue.graves is not None
     digger = await queue.graves.member("digger")
-    assert [] == await second.receive(wait_s=8)
+    assert [] == await second.receive(wait_s=queue.terms.lease_s + 3)
     dead = await digger.one()
     assert message_id == dead.message_id
     await digger.ack(dead)

@@ -1,0 +1,120 @@
+"""Groups: their messages come one after the other in the order of their puts, whatever happens, and hold no other."""
+
+from __future__ import annotations
+
+from penstock.engines.contract import Ack, Message, Nack
+from tests.conformance.engines.grounds import Ground, Member, texts
+from tests.conformance.engines.terms import SECOND_US
+
+
+async def numbered(member: Member, count: int, group: str = "g") -> list[str]:
+    """Messages of a group, in one call; their texts."""
+    await member.put(*(Message(f"{group}{number}".encode(), group=group) for number in range(count)))
+    return [f"{group}{number}" for number in range(count)]
+
+
+async def test_of_a_group_one_is_given_at_a_time_in_order(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    member = await queue.member()
+    put = await numbered(member, 6)
+    found: list[str] = []
+    for _ in put:
+        given = await member.one()
+        assert [] == await member.receive(wait_s=0.2)
+        found += texts([given])
+        await member.ack(given)
+    assert put == found
+
+
+async def test_puts_of_one_process_one_after_the_other_are_in_order(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    member = await queue.member()
+    for number in range(8):
+        await member.put_one(b"%d" % number, group="g")
+    found: list[str] = []
+    for _ in range(8):
+        given = await member.one()
+        found += texts([given])
+        await member.ack(given)
+    assert list("01234567") == found
+
+
+async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_other_group(ground: Ground) -> None:
+    queue = await ground.queue(lanes=1, visibility_s=30)
+    member = await queue.member()
+    await numbered(member, 2, "slow")
+    first = await member.one()
+    begun_us = member.now_us()
+    await member.settle(Nack(first.receipt, delay_us=3 * SECOND_US))
+    others = await numbered(member, 3, "quick")
+    found: list[str] = []
+    for _ in others:
+        given = await member.one()
+        found += texts([given])
+        await member.ack(given)
+    assert (others, True) == (found, member.now_us() < begun_us + 3 * SECOND_US)
+    again = await member.one()
+    assert (["slow0"], 2) == (texts([again]), again.attempt)
+    assert member.now_us() >= begun_us + 3 * SECOND_US
+    await member.ack(again)
+    last = await member.one()
+    assert ["slow1"] == texts([last])
+    await member.ack(last)
+
+
+async def test_groups_go_beside_each_other(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    member = await queue.member()
+    for group in "abcde":
+        await numbered(member, 2, group)
+    found = await member.take(5)
+    assert ["a0", "b0", "c0", "d0", "e0"] == sorted(texts(found))
+    await member.ack(*found)
+    rest = await member.take(5)
+    assert ["a1", "b1", "c1", "d1", "e1"] == sorted(texts(rest))
+
+
+async def test_a_group_stays_in_order_when_its_owner_dies(ground: Ground) -> None:
+    queue = await ground.queue()
+    first = await queue.member("first")
+    put = await numbered(first, 6)
+    found: list[str] = []
+    for _ in range(2):
+        given = await first.one()
+        found += texts([given])
+        await first.ack(given)
+    await first.one()
+    first.kill()
+    second = await queue.member("second")
+    while len(found) < 6:
+        given = await second.one()
+        found += texts([given])
+        await second.ack(given)
+    assert put == found
+
+
+async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    first = await queue.member("first")
+    put = await numbered(first, 3)
+    begun_us = first.now_us()
+    await first.settle(Nack((await first.one()).receipt, delay_us=4 * SECOND_US))
+    await first.close()
+    second = await queue.member("second")
+    found: list[str] = []
+    for number in range(3):
+        given = await second.one()
+        assert number or (given.attempt, True) == (2, second.now_us() >= begun_us + 4 * SECOND_US)
+        found += texts([given])
+        await second.ack(given)
+    assert put == found
+
+
+async def test_a_dead_letter_frees_its_group(ground: Ground) -> None:
+    queue = await ground.queue(dead_letters=True, max_receives=1, visibility_s=30)
+    member = await queue.member()
+    await numbered(member, 2)
+    await member.settle(Nack((await member.one()).receipt))
+    given = await member.one()
+    assert ["g1"] == texts([given])
+    await member.settle(Ack(given.receipt))

@@ -1,0 +1,56 @@
+"""Purge: what was there at the call is settled, and nothing that is put after it."""
+
+from __future__ import annotations
+
+from penstock.engines.contract import Message, Settled
+from tests.conformance.engines.grounds import Ground
+
+
+async def test_what_was_there_is_gone_and_what_is_put_after_comes(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    member = await queue.member()
+    await member.put(*(Message(b"before") for _ in range(20)))
+    open_ones = await member.receive(5)
+    before_us = await member.purge()
+    assert before_us <= member.now_us()
+    after = await member.put_one(b"after")
+    given = await member.one()
+    assert after == given.message_id
+    assert {Settled.STALE} == set(await member.ack(*open_ones))
+    assert [Settled.DONE] == await member.ack(given)
+    assert [] == await member.receive(wait_s=1)
+
+
+async def test_what_is_due_later_is_purged_too(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    await member.put(Message(b"soon", due_us=member.in_us(2)), Message(b"far", due_us=member.in_us(3_000)))
+    await member.purge()
+    after = await member.put_one(b"after", due_us=member.in_us(3))
+    assert [after] == [each.message_id for each in await member.peek()]
+    given = await member.one()
+    assert after == given.message_id
+    await member.ack(given)
+
+
+async def test_a_purge_by_one_process_holds_for_all(ground: Ground) -> None:
+    queue = await ground.queue(visibility_s=30)
+    producer, consumer = await queue.member("producer"), await queue.member("consumer")
+    await producer.put(*(Message(b"%d" % number) for number in range(30)))
+    assert await consumer.receive(3)
+    await producer.purge()
+    assert [] == await consumer.receive(wait_s=2)
+    assert [] == await producer.peek()
+
+
+async def test_a_queue_without_consumers_is_purged_for_who_comes_later(ground: Ground) -> None:
+    queue = await ground.queue()
+    producer = await queue.member("producer")
+    await producer.put(Message(b"a"), Message(b"b"))
+    await producer.purge()
+    kept = await producer.put_one(b"c")
+    consumer = await queue.member("consumer")
+    given = await consumer.one()
+    assert kept == given.message_id
+    await consumer.ack(given)
+    assert [] == await consumer.receive(wait_s=1)
