@@ -542,7 +542,8 @@ class Books:
         if state is None:
             return None
         hidden = dict(state.hidden) | {index: flight.until_us for index, flight in state.flights.items()}
-        return RowStand(state.durable | state.accepted, dict(state.tried), hidden, frozenset(state.moving))
+        tried = dict(state.tried) | {index: flight.attempt for index, flight in state.flights.items()}
+        return RowStand(state.durable | state.accepted, tried, hidden, frozenset(state.moving))
 
     def hidden_at(self, now_us: int) -> int:
         """How many messages are not in flight, and are not handed out before a later moment or while they move."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import groupby
 
 from penstock.engines.contract import (
     Cancelled,
@@ -116,8 +117,18 @@ class TimelineQueue:
             if alone is not None:
                 return await alone
         if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
-            return list(await self._once.put(messages))
+            return await self._put_mixed(messages)
         return await self.producer.put(messages)
+
+    async def _put_mixed(self, messages: Sequence[Message]) -> list[str]:
+        """Runs with and without once keys, one after the other, so that groups stay in order."""
+        for message in messages:
+            self.producer.check(message)
+        ids: list[str] = []
+        for has_key, run in groupby(messages, lambda message: message.once is not None):
+            put = self._once.put if has_key else self.producer.put
+            ids += await put(list(run))
+        return ids
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised."""

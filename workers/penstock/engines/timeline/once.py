@@ -168,10 +168,11 @@ class OncePuts:
 
     # ---- writing
 
-    async def _write(self, claims: Sequence[tuple[_Wanted, Claim]]) -> None:
-        """Make the messages of claims durable, each at its place or in a twin that names it; then note it."""
+    async def _write(self, claims: Sequence[tuple[_Wanted, Claim]], *, counted: bool = True) -> None:
+        """Make the messages of claims durable, each at its place or in a twin that names it; then note it. Who
+        finishes for another does not count them: the other does, or has."""
         copies = [(Place.from_bytes(claim.place), self._copy(one, claim)) for one, claim in claims]
-        await self._sender.write_copies(copies, late_is_found=False)
+        await self._sender.write_copies(copies, late_is_found=False, counted=counted)
         await self._note_written(claims)
 
     def _copy(self, one: _Wanted, claim: Claim) -> Copy:
@@ -226,7 +227,7 @@ class OncePuts:
             else:
                 await self._finish_by_looking(one, claim, place)
         if at_place:
-            await self._write(at_place)
+            await self._write(at_place, counted=False)
 
     def _owns(self, generation: int, due_us: int) -> bool:
         return generation_at(self._sender.settings.generations, due_us).number == generation

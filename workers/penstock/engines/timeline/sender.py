@@ -183,6 +183,7 @@ class Sender:
         given_up: Callable[[StampedRow, PenstockError], None],
         joint: bool = False,
         late_is_found: bool = False,
+        counted: bool = True,
     ) -> None:
         """Send rows until the fate of each was told. `joint`: they hold groups, and are acknowledged together.
 
@@ -198,7 +199,7 @@ class Sender:
                     await self._round(flight)
             else:
                 await self._round(flight)
-            flight.tell(self._count)
+            flight.tell(self._count if counted else _not_counted)
 
     def _stamp_anew(self, flight: _Flight) -> None:
         try:
@@ -362,7 +363,7 @@ class Sender:
         await self.write_copies([(place, copy)], late_is_found=late_is_found)
 
     async def write_copies(
-        self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True
+        self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True, counted: bool = True
     ) -> list[tuple[Place, Copy]]:
         """Several at once; raises the first error there was. Those that are durable, but where the lane's owner may
         not meet them any more, since their generation ended: they are left to be found, or put elsewhere."""
@@ -378,6 +379,7 @@ class Sender:
             given_up=lambda row, error: errors.append(error),
             joint=any(copy.group is not None for _, copy in copies),
             late_is_found=late_is_found,
+            counted=counted,
         )
         if errors:
             raise errors[0]
@@ -453,6 +455,10 @@ class Sender:
 
 def _sent(row: StampedRow) -> Sent:
     return Sent(row.place.generation, row.due_us, row.sent_us, row.known)
+
+
+def _not_counted(rows: Sequence[StampedRow]) -> None:
+    """Somebody else counts them."""
 
 
 class _Flight:
