@@ -100,6 +100,7 @@ class Closing:
         self._nothing_ahead = False
         self._twins_due_us: int | None = None
         self._batch_rows = BATCH_ROWS_MAX
+        self._refused = False
         self._passing = Passing(host, sender.settings, generation=generation.number, shard=shard, writer=host.uuid())
 
     async def run(self) -> None:
@@ -178,13 +179,14 @@ class Closing:
         return await self._source.reading.read_part(part, max(before, self._done_up_to), top, PART_BYTES)
 
     async def _see_to(self, rows: Sequence[LaneRow]) -> bool:
-        """Move or finish rows, in order; False where somebody else was at it, and they have to be read again."""
+        """Move or finish rows, in order; False where they have to be read again."""
         work = self._sorted(rows)
         if work.finish:
             work.finish = await self._not_finished(work.finish)
         places = [self._fix_place(row) for row in work.move]
+        self._refused = False
         if not await self._mark(work.move, places):
-            self._batch_rows = 1
+            self._batch_rows = 1 if self._refused else BATCH_ROWS_MAX
             return False
         self._batch_rows = BATCH_ROWS_MAX
         places += [Place.from_bytes(row.moved[0]) for row in work.finish]
@@ -223,7 +225,8 @@ class Closing:
         return place
 
     async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:
-        """Show in each row where it goes; False where a row showed another place already."""
+        """Show in each row where it goes; False where a row showed another place already, or the time for it is
+        over: then some are marked, and all have to be read again."""
         marks = list(zip(rows, places, strict=True))
         by_partition = batches(
             (((row.where, row.content.place.sub), (row, place)) for row, place in marks), self._batch_rows
@@ -244,9 +247,13 @@ class Closing:
 
     async def _mark_partition(self, of_one: Sequence[Sequence[tuple[LaneRow, Place]]]) -> bool:
         for batch in of_one:
+            first_due_us = moment_us_of(batch[0][0].content.place.due)
+            if self._lead.is_too_near(first_due_us, self._host.now_us()):
+                return False
             attempt = self._host.uuid()
             marks = [self._mark_statement(row.content.place, place, attempt) for row, place in batch]
             if not (await self._host.store.decide(BatchIf(marks), within_s=MARK_WITHIN_S)).applied:
+                self._refused = True
                 return False
         return True
 

@@ -66,10 +66,14 @@ class Lead:
         lead_us = max(LEAD_US_MIN, 2_000_000 * lease_ttl_s)
         return cls(lead_us, now_us + lead_us)
 
+    def is_too_near(self, due_us: int, now_us: int) -> bool:
+        """Whether a row can not be moved any more: its copy might be late, and a late one loses its turn."""
+        return due_us < now_us + self.lead_us // 2
+
     def given_way(self, next_due_us: int, now_us: int) -> Lead:
         """Moving has been overtaken by the time where the next to move is nearly due: then more is left here, twice
         as much each time, so that moving comes to an end however dense the rows lie."""
-        if next_due_us >= now_us + self.lead_us // 2:
+        if not self.is_too_near(next_due_us, now_us):
             return self
         lead_us = 2 * self.lead_us
         return Lead(lead_us, max(self.cutoff_us, now_us + lead_us))
