@@ -8,11 +8,13 @@ opens and closes nothing. A queue that is gone from the catalogue is told so, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 
 from penstock.client.directory import Directory, Found, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
 from penstock.client.ground import Ground
+from penstock.client.moments import SECOND_US
 from penstock.client.queue import Queue
 from penstock.errors import PenstockError, SpecError, Unavailable
 from penstock.store.catalogue_entry import Name
@@ -63,14 +65,12 @@ class Freshness:
         await self._ground.clock.until_trusted(within_s, queue.found.settings.skew_us)
         while not self._is_fresh(queue):
             left_s = max(deadline_s - loop.time(), 0.0)
-            try:
-                failure = await asyncio.wait_for(self.refresh(queue), left_s)
-            except TimeoutError:
-                failure = None
+            with contextlib.suppress(TimeoutError):  # the read itself goes on
+                await asyncio.wait_for(self.refresh(queue), left_s)
             if queue.ended is not None or self._is_fresh(queue):
                 return
             if loop.time() + RETRY_EVERY_S >= deadline_s:
-                raise self._unreadable(queue, failure)
+                raise self._unreadable(queue)
             await asyncio.sleep(RETRY_EVERY_S)
 
     async def refresh(self, queue: Queue) -> PenstockError | None:
@@ -107,6 +107,8 @@ class Freshness:
         except PenstockError as error:
             self._say(queue.name, f"the catalogue can not be read: {error}")
             return error
+        if self._said.pop(queue.name, None) is not None:
+            log.info("%s: the catalogue can be read again", queue.name)
         queue.bound.max_skew_us = found.settings.skew_us
         self._ground.clock.serve(queue.bound.max_skew_us)
         queue.found = found
@@ -118,9 +120,8 @@ class Freshness:
         try:
             dead = await self.find_dead_letters(found)
         except (Unavailable, SpecError) as error:
-            self._say(queue.name, f"the queue of its dead letters can not be read: {error}")
+            self._say(f"dead letters of {queue.name}", f"their queue can not be read: {error}")
             return error
-        self._said.pop(queue.name, None)
         if dead is None:
             queue.engine.dead_letters_changed(None, read_us=found.read_us)
         else:
@@ -132,10 +133,12 @@ class Freshness:
         now_us = self._ground.clock.now_us()
         return knowledge(queue.found.read_us).still_holds(max(now_us, queue.found.read_us))
 
-    def _unreadable(self, queue: Queue, failure: PenstockError | None) -> CatalogueUnreadable:
-        age_s = (self._ground.clock.now_us() - queue.found.read_us) // 1_000_000
-        last = failure.message if failure is not None else "no answer in time"
-        return CatalogueUnreadable(queue=queue.name, known_since_s=age_s, last=last, remedy="is Cassandra there?")
+    def _unreadable(self, queue: Queue) -> CatalogueUnreadable:
+        return CatalogueUnreadable(
+            queue=queue.name,
+            read_s_ago=(self._ground.clock.now_us() - queue.found.read_us) // SECOND_US,
+            last=self._said.get(queue.name, "no answer in time"),
+        )
 
     def _say(self, about: str, what: str) -> None:
         """Once, not every second."""

@@ -1,0 +1,178 @@
+"""People and programs around queues in the simulated world: who applies, and who uses the SDK, each a process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import yaml
+
+from penstock.api.parse import parse_resource
+from penstock.applying.apply import Applied, Applier
+from penstock.applying.wanted import Surroundings
+from penstock.client.connection import Penstock
+from penstock.client.ground import Ground
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.tables import dedicated_tables, shared_tables
+from penstock.store.catalogue import Catalogue
+from penstock.store.catalogue_tables import CATALOGUE_TABLES, ENTRIES
+from penstock.store.clocks import Clock
+from penstock.store.cql import table_options
+from penstock.store.drift import FoundTable, columns_of
+from penstock.store.positions import Positions
+from penstock.store.schema import FoundKeyspace
+from penstock.store.simulated import Cluster
+from penstock.store.simulated.store import SimulatedTime
+from penstock.store.store import Unknown
+from penstock.store.table import Table
+from penstock.testing.world import Process, World
+from tests.simulation.timeline_puts import GatedStore
+
+KEYSPACE = "penstock"
+QUEUE = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: {name}, namespace: shop}}
+spec: {spec}
+"""
+
+
+@dataclass
+class Schema:
+    """What a server says of its schema, as far as `penstock apply` asks. Common to all processes."""
+
+    keyspaces: set[str] = field(default_factory=set)
+    tables: dict[str, dict[str, Table]] = field(default_factory=dict)
+
+    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+        """One replica each in the one data centre there is."""
+        return FoundKeyspace(name, "NetworkTopologyStrategy", {"dc1": 3}) if name in self.keyspaces else None
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+        """Each as it was declared."""
+        return {name: _found(table) for name, table in self.tables.get(keyspace, {}).items()}
+
+    async def count_tables(self) -> int:
+        """Of all keyspaces."""
+        return sum(map(len, self.tables.values()))
+
+    async def nodes_in(self, data_center: str) -> int:
+        """A ring of three."""
+        return 3
+
+    async def change(self, cql: str) -> None:
+        """Told apart by their first words."""
+        words = cql.replace("(", " ").split()
+        if words[1] == "KEYSPACE":
+            self.keyspaces.add(words[5])
+            return
+        keyspace, _, name = words[5].partition(".")
+        self.tables.setdefault(keyspace, {})[name] = _declared(name)
+
+    async def agree(self, keyspace: str, tables: Collection[str]) -> None:
+        """At once."""
+
+
+def _declared(name: str) -> Table:
+    known: list[Any] = [*CATALOGUE_TABLES, *vars(shared_tables()).values()]
+    if name.startswith("q_"):
+        known += vars(dedicated_tables(UUID(name[2:34]))).values()
+    found: Table = next(table for table in known if table.name == name)
+    return found
+
+
+def _found(table: Table) -> FoundTable:
+    assert table_options(table)
+    return FoundTable(
+        table.name,
+        UUID(int=1),
+        tuple(columns_of(table).values()),
+        table.gc_grace_s,
+        table.default_ttl_s,
+        table.purpose,
+        dict(table.compaction),
+        dict(table.compression),
+    )
+
+
+@dataclass
+class Program:
+    """A process that uses the SDK, and what can be done to it."""
+
+    process: Process
+    store: GatedStore
+    connection: Penstock
+    reads_catalogue: bool = True
+
+    async def gate(self, statement: Any) -> None:
+        """Reads of the catalogue fail while they are to."""
+        if not self.reads_catalogue and statement.shape.table is ENTRIES:
+            raise Unknown("the catalogue is away in this test")
+
+
+@dataclass
+class Shop:
+    """A ring, its schema, and the people around it."""
+
+    world: World
+    cluster: Cluster
+    schema: Schema = field(default_factory=Schema)
+
+    def program(self, name: str) -> Program:
+        """A process of its own with a connection that is not opened yet."""
+        process = self.world.process(name)
+        store = GatedStore(self.cluster, process)
+
+        async def ground() -> Ground:
+            clock = Clock(store, source=SimulatedTime(process))
+            await clock.__aenter__()
+
+            async def close() -> None:
+                await clock.__aexit__(None, None, None)
+                await store.close()
+
+            return Ground(
+                name=name,
+                store_in=lambda keyspace: store,
+                keyspace=KEYSPACE,
+                data_center="dc1",
+                clock=clock,
+                last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
+                close=close,
+                new_uuid=process.uuid,
+                chance=process.chance,
+                positions=Positions(lambda: process.chance.getrandbits(56)),
+            )
+
+        program = Program(process, store, Penstock(ground))
+        store.gate = program.gate
+        return program
+
+    async def applied(self, process: Process, *texts: str) -> list[Applied]:
+        """`penstock apply`, to be run in a process."""
+        store = GatedStore(self.cluster, process)
+        async with Clock(store, source=SimulatedTime(process)) as clock:
+            catalogue = Catalogue(
+                store,
+                now_us=clock.require,
+                owner="cli/test",
+                new_uuid=process.uuid,
+                new_key=lambda: process.chance.randbytes(32),
+            )
+            applier = Applier(self.schema, catalogue, lambda _: store, Surroundings(KEYSPACE, "dc1", 3))
+            await applier.prepare()
+            return await applier.apply([parse_resource(yaml.safe_load(text)) for text in texts])
+
+    async def apply(self, *texts: str) -> list[Applied]:
+        """The same, by a person of its own."""
+        process = self.world.process(f"person-{self.world.now_s()}")
+        done = await process.start(self.applied(process, *texts))
+        assert [] == [each.notes for each in done if each.refused]
+        return done
+
+
+def queue_text(spec: str = "{shards: 3}", name: str = "emails") -> str:
+    """A resource as a person writes it."""
+    return QUEUE.format(name=name, spec=spec)

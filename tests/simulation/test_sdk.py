@@ -1,0 +1,326 @@
+"""The SDK in the simulated world: what it knows grows old, its queues change, its process stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
+from penstock.client.freshness import CatalogueUnreadable
+from penstock.client.message import Message
+from penstock.client.queue import Queue
+from penstock.engines.lane import Lane
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.errors import PenstockError
+from penstock.store.catalogue import Catalogue
+from penstock.store.catalogue_entry import Name, State
+from penstock.store.catalogue_tables import ENTRIES
+from penstock.store.consistency import Consistency
+from penstock.store.simulated import Cluster, SimulatedStore
+from penstock.testing.world import World
+from tests.simulation.sdk_world import Program, Shop, queue_text
+
+T = TypeVar("T")
+EMAILS = Name("Queue", "shop", "emails")
+
+
+def simulate(scenario: Callable[[Shop], Coroutine[Any, Any, T]], seed: int = 1) -> T:
+    """Run a scenario in a world of its own."""
+    with World(seed) as world:
+        return world.run(scenario(Shop(world, Cluster(world))))
+
+
+async def opened(program: Program, name: str = "shop/emails") -> Queue:
+    """The queue as that process has it."""
+    await program.process.start(program.connection.open())
+    return await program.process.start(program.connection.queue(name))
+
+
+async def refused(work: Awaitable[object]) -> PenstockError | None:
+    """What it is refused with."""
+    try:
+        await work
+    except PenstockError as error:
+        return error
+    return None
+
+
+async def receive_all(program: Program, queue: Queue, seen: list[Message], *, until: int) -> None:
+    """Receive and acknowledge, in the process."""
+    while len(seen) < until:
+        for message in await queue.receive(50, wait=5):
+            seen.append(message)
+            await message.ack()
+
+
+# ---- what is known of the catalogue
+
+
+def test_who_can_not_read_the_catalogue_for_a_minute_refuses_to_put_with_the_reason_and_goes_on_afterwards() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("producer")
+        queue = await opened(program)
+        program.reads_catalogue = False
+        await shop.world.sleep(30)
+        await program.process.start(queue.put("still known"))
+        await shop.world.sleep(50)
+        error = await program.process.start(refused(queue.put("not known any more")))
+        assert isinstance(error, CatalogueUnreadable)
+        assert "queue=shop/emails" in str(error)
+        assert "the catalogue is away in this test" in str(error)
+        assert 1 == len(str(error).splitlines())
+        waiting = program.process.start(queue.put("waits a moment, and goes on"))
+        await shop.world.sleep(4)
+        assert not waiting.done()
+        program.reads_catalogue = True
+        assert await waiting
+        assert shop.world.now_s() < 100
+
+    simulate(scenario)
+
+
+def test_the_catalogue_is_read_four_times_a_minute_and_no_more_by_a_queue_that_is_busy() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("producer")
+        queue = await opened(program)
+        program.store.sent.clear()
+        began_s = shop.world.now_s()
+        while shop.world.now_s() < began_s + 120:
+            await program.process.start(queue.put("x"))
+            await shop.world.sleep(0.5)
+        reads = [each for each in program.store.sent if each.shape.table is ENTRIES]
+        assert 7 <= len(reads) <= 9
+
+    simulate(scenario)
+
+
+def test_a_process_that_stood_still_for_longer_than_its_knowledge_is_good_goes_on_and_keeps_no_lane() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program, other = shop.program("first"), shop.program("second")
+        queue, others = await opened(program), await opened(other)
+        seen: list[Message] = []
+        receiving = program.process.start(receive_all(program, queue, seen, until=3))
+        await program.process.start(queue.put("before"))
+        await shop.world.sleep(10)
+        program.process.pause(for_s=90)
+        takers: list[Message] = []
+        other.process.start(receive_all(other, others, takers, until=1000))
+        await shop.world.sleep(91)
+        assert await program.process.start(queue.put("after")), "by itself: the clock is compared, the catalogue read"
+        await shop.world.sleep(15)
+        assert ["after", "before"] == sorted(each.text() for each in [*seen, *takers])
+        receiving.cancel()
+
+    simulate(scenario)
+
+
+def test_a_short_pause_costs_no_lane() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("consumer")
+        queue = await opened(program)
+        seen: list[Message] = []
+        program.process.start(receive_all(program, queue, seen, until=1000))
+        await shop.world.sleep(15)
+        held = {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        assert 3 == len(held)
+        for _ in range(5):
+            program.process.pause(for_s=2)
+            await shop.world.sleep(6)
+        assert held == {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+
+    simulate(scenario)
+
+
+# ---- queues that change under one's hands
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_more_shards_while_programs_put_and_receive_lose_nothing(seed: int) -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 2}"))
+        producer, consumer = shop.program("producer"), shop.program("consumer")
+        queue, received = await opened(producer), await opened(consumer)
+        ids: list[str] = []
+        seen: list[Message] = []
+
+        async def put_on() -> None:
+            while shop.world.now_s() < 90:
+                ids.append(await queue.put(str(len(ids))))
+                await asyncio.sleep(0.5)
+
+        putting = producer.process.start(put_on())
+        consumer.process.start(receive_all(consumer, received, seen, until=10_000))
+        await shop.world.sleep(5)
+        await shop.apply(queue_text("{shards: 5}"))
+        await putting
+        await shop.world.sleep(5)
+        assert sorted(ids) == sorted(each.id for each in seen)
+        assert {1, 2} == {each.number for each in queue.engine.settings.generations}
+        assert {(2, shard) for shard in range(5)} <= set(received.engine.lanes.held)
+        (again,) = await shop.apply(queue_text("{shards: 5}"))
+        assert again.entry is not None
+        assert (2, 5) == (again.entry.generations.current.number, again.entry.generations.current.shards)
+
+    simulate(scenario, seed)
+
+
+def test_a_queue_of_dead_letters_that_is_made_later_takes_what_fails_too_often_from_then_on() -> None:
+    spec = "{shards: 1, maxReceives: 2, deadLetter: emails-dead}"
+
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text(spec))
+        program = shop.program("consumer")
+        queue = await opened(program)
+        await program.process.start(queue.put("broken"))
+        attempts: list[int] = []
+
+        async def fail() -> None:
+            for message in await queue.receive(1, wait=1):
+                attempts.append(message.attempt)
+                await message.nack(reason="it is broken")
+
+        while len(attempts) < 4:
+            await program.process.start(fail())
+        assert [1, 2, 3, 4] == attempts, "as long as there is no such queue it stays"
+        await shop.apply(queue_text("{shards: 2}", name="emails-dead"))
+        await shop.world.sleep(20)
+        await program.process.start(fail())
+        dead = await program.process.start(program.connection.queue("shop/emails-dead"))
+        (letter,) = await program.process.start(dead.receive(1, wait=30))
+        assert ("broken", "received too often") == (letter.text(), letter.attributes["penstock.dead.reason"])
+
+    simulate(scenario)
+
+
+def test_what_is_changed_in_the_catalogue_is_in_force_for_open_queues_and_lanes_that_are_held() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 1, visibilityTimeout: 60s}"))
+        program = shop.program("consumer")
+        queue = await opened(program)
+        assert [] == await program.process.start(queue.receive(1, wait=5))
+        await shop.apply(queue_text("{shards: 1, visibilityTimeout: 2s, maxMessageSize: 1Ki}"))
+        await program.process.start(program.connection.refresh())
+        error = await program.process.start(refused(queue.put(b"x" * 2000)))
+        assert error is not None and "too large" in str(error)
+        await program.process.start(queue.put("x"))
+        got = [await program.process.start(queue.receive(1, wait=10)) for _ in range(2)]
+        assert [1, 2] == [each.attempt for (each,) in got]
+
+    simulate(scenario)
+
+
+def test_a_queue_that_was_deleted_or_made_again_tells_whoever_still_uses_it() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(queue_text())
+        assert made.entry is not None
+        program = shop.program("consumer")
+        queue = await opened(program)
+        await program.process.start(queue.put("x"))
+        person = shop.world.process("person")
+        catalogue = Catalogue(SimulatedStore(shop.cluster, person), now_us=person.clock.wall_us, owner="cli/test")
+        await person.start(catalogue.set_state(made.entry, State.DELETING))
+        await shop.world.sleep(16)
+        assert isinstance(await program.process.start(refused(queue.put("y"))), QueueDeleted)
+        await person.start(catalogue.set_state(made.entry, State.GONE))
+        await shop.apply(queue_text())
+        again = await program.process.start(program.connection.queue("shop/emails"))
+        assert again is not queue
+        assert await program.process.start(again.put("z"))
+
+    simulate(scenario)
+
+
+def test_a_queue_that_was_made_again_at_once_is_another_to_whoever_had_it_open() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(queue_text())
+        assert made.entry is not None
+        program = shop.program("consumer")
+        queue = await opened(program)
+        person = shop.world.process("person")
+        catalogue = Catalogue(SimulatedStore(shop.cluster, person), now_us=person.clock.wall_us, owner="cli/test")
+        for state in (State.DELETING, State.GONE):
+            await person.start(catalogue.set_state(made.entry, state))
+        await shop.apply(queue_text())
+        await shop.world.sleep(16)
+        error = await program.process.start(refused(queue.receive(1)))
+        assert isinstance(error, QueueMadeAgain)
+        assert "open it anew" in str(error)
+
+    simulate(scenario)
+
+
+def test_a_connection_that_is_closed_gives_every_lane_back_at_once() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        first, second = shop.program("first"), shop.program("second")
+        queue = await opened(first)
+        await first.process.start(queue.receive(1, wait=8))
+        assert 3 == len(queue.engine.lanes.held)
+        await first.process.start(first.connection.close())
+        others = await opened(second)
+        await second.process.start(others.receive(1, wait=3))
+        assert 3 == len(others.engine.lanes.held)
+
+    simulate(scenario)
+
+
+# ---- applied step by step
+
+
+def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_there() -> None:
+    """Also to whoever looks while it is under way; and the next apply does the rest."""
+
+    def strike(step: int) -> int:
+        async def scenario(shop: Shop) -> int:
+            process = shop.world.process("struck")
+            process.kill_before_step(step)
+            process.start(both(shop, process))
+            await shop.world.sleep(5)
+            taken = process.steps
+            await look(shop)
+            await shop.apply(queue_text("{shards: 2}"))
+            await shop.apply(queue_text("{shards: 4}"))
+            assert (1, 4) == await look(shop)
+            return 0 if taken >= step else taken
+
+        return simulate(scenario, step)
+
+    async def both(shop: Shop, process: Any) -> None:
+        await shop.applied(process, queue_text("{shards: 2}"))
+        await shop.applied(process, queue_text("{shards: 4}"))
+
+    async def look(shop: Shop) -> tuple[int, int] | None:
+        """Every generation that the catalogue shows of an active entry has all its lanes."""
+        process = shop.world.process(f"looker-{shop.world.now_s()}")
+        program = shop.program(f"program-{shop.world.now_s()}")
+        store = SimulatedStore(shop.cluster, process)
+        catalogue = Catalogue(store, now_us=process.clock.wall_us)
+        known = await process.start(catalogue.find(EMAILS, consistency=Consistency.SERIAL))
+        if known is None or known.entry.state is not State.ACTIVE:
+            if known is not None:
+                await program.process.start(program.connection.open())
+                error = await program.process.start(refused(program.connection.queue("shop/emails")))
+                assert isinstance(error, QueueNotReady)
+            return None
+        queue = await opened(program)
+        settings = queue.engine.settings
+        for number, shards in [(0, 1), *((each.number, each.shards) for each in settings.generations)]:
+            for shard in range(shards):
+                key = lane_key(settings, number, shard)
+                lane = Lane(queue.engine.host, settings.tables.lanes, key, settings.lease)
+                assert await program.process.start(lane.look()) is not None, (number, shard)
+        found = known.entry.generations
+        return found.current.number, (found.next or found.current).shards
+
+    step, whole = 1, 0
+    while not whole:
+        whole = strike(step)
+        step += 11
+    assert whole > 50
