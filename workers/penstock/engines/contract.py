@@ -212,6 +212,32 @@ class Stats:
     complete: bool = True
 
 
+class PassEnd(Enum):
+    """How a pass of repair ended."""
+
+    DONE = "done"
+    BUSY = "another process repairs this queue"
+    STOPPED = "its time was up, or its lease; the next pass goes on from there"
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What one pass of repair did, and what it left. `late`: messages' rows that nobody had met where they lay;
+    `oldest_owed_us`: since when a look has been due that could not be taken; None where none is, as far as this pass
+    saw."""
+
+    end: PassEnd
+    looked: int = 0
+    late: int = 0
+    put_anew: int = 0
+    waiting: int = 0
+    lanes_retired: int = 0
+    generations_left: tuple[int, ...] = ()
+    waits_for_all: bool = False
+    oldest_owed_us: int | None = None
+    problems: tuple[str, ...] = ()
+
+
 class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
@@ -252,6 +278,6 @@ class Engine(Protocol):
         """Settle what is there now, and nothing put after; the moment up to which."""
         ...
 
-    async def repair(self) -> None:
+    async def repair(self) -> Repaired:
         """One pass over what is owed: late rows put anew, far ones moved, lanes retired."""
         ...
