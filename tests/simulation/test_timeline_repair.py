@@ -471,7 +471,8 @@ async def _is_killed_at(queue: Queue, *, number: int, is_sent: bool) -> bool:
     return True
 
 
-def test_two_repairers_at_once_make_one_message() -> None:
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_two_repairers_at_once_make_one_message(is_ended: bool) -> None:
     class Always:
         def holds(self) -> bool:
             return True
@@ -481,6 +482,9 @@ def test_two_repairers_at_once_make_one_message() -> None:
         client = queue.client("producer")
         rows = [await indexed(client, stamped(client, b"%d" % each)) for each in range(10)]
         await ward.work(20)
+        if is_ended:
+            await resharded(queue, 8)
+            await retired(queue, 1)
         await asyncio.sleep(2 * MINUTE_S)
         for row in rows:
             await land(queue, row)
@@ -574,6 +578,10 @@ def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -
         await sender.store.write(copy[0])
         for statement in index_rows(sender, _row_of(copy[0])):
             await sender.store.write(statement)
+        await asyncio.sleep(2 * MINUTE_S)
+        assert 1 == (await ward.repair()).put_anew
+        await ward.work(20)
+        assert [b"late"] == ward.payloads()
         await ward.repair_to_the_end()
         assert [b"late"] == ward.payloads()
 
