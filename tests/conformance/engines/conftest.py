@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 HERE = Path(__file__).parent
 KEYSPACE = "penstock_engines"
-AT_ONCE = 6
+AT_ONCE = 10
 WORLDS = ("simulated", "real")
 CASE_S_MAX = 90.0
 
