@@ -14,15 +14,19 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Cancelled, Message, Settled
+from penstock.engines.contract import Ack, Cancelled, Message, PassEnd, Settled
 from penstock.engines.host import Host
+from penstock.engines.packed import PackedRun
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, day_of, id_text
+from penstock.engines.timeline.row_writes import day_statement, index_statement
 from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.tables import ALL, shared_tables
 from penstock.store.cassandra import CassandraStore
@@ -46,7 +50,7 @@ def settings_of(queue: uuid.UUID) -> TimelineSettings:
 
 
 @asynccontextmanager
-async def opened(told: dict[str, str], queue: uuid.UUID) -> AsyncIterator[TimelineQueue]:
+async def opened(told: dict[str, str], queue: uuid.UUID, **changes: Any) -> AsyncIterator[TimelineQueue]:
     """The queue, as one process has it."""
     store = await CassandraStore.connect(read_settings(told))
     try:
@@ -54,7 +58,8 @@ async def opened(told: dict[str, str], queue: uuid.UUID) -> AsyncIterator[Timeli
             host = Host(
                 "test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
             )
-            engine = TimelineQueue(host, settings_of(queue), read_us=clock.require())
+            settings = replace(settings_of(queue), **changes)
+            engine = TimelineQueue(host, settings, read_us=clock.require())
             await make_lanes(host, engine.settings, engine.settings.generations[0])
             try:
                 yield engine
@@ -114,6 +119,35 @@ def test_a_delayed_message_comes_at_its_moment_and_a_cancelled_one_never(told: d
             assert engine.host.now_us() - due_us < 1_500_000
             assert [Settled.DONE] == await engine.settle([Ack(given.receipt)])
             assert [] == await engine.receive(10, wait_us=2 * SECOND)
+
+    asyncio.run(work())
+
+
+def test_rows_that_land_below_the_position_are_put_anew_once(told: dict[str, str]) -> None:
+    async def work() -> None:
+        short = {"part_us": 2 * SECOND, "late_write_us": SECOND, "generations": (Generation(1, 1),)}
+        async with opened(told, uuid.uuid4(), **short) as engine:
+            sender, now_us = engine.producer.sender, engine.host.now_us()
+            await engine.put([Message(b"in time")])
+            place = sender.place_row(1, 0, now_us + SECOND, now_us=now_us, size_bytes=9)
+            late = sender.stamp(PackedRun([now_us] * 3, [now_us] * 3, [b"a", b"b", b"c"]), place, now_us=now_us)
+            for statement in (
+                index_statement(engine.settings, late.index_key, now_us=now_us, last_expiry_s=2**31 - 2),
+                day_statement(
+                    engine.settings, 1, day_of(late.part, 2 * SECOND), now_us=now_us, last_expiry_s=2**31 - 2
+                ),
+            ):
+                await engine.host.store.write(statement)
+            assert 1 == len(await drain(engine, quiet_s=7.0))
+            await engine.host.store.write(late.statement)
+            done = await engine.repair()
+            assert (PassEnd.DONE, 1, 1, (), None) == (
+                *(done.end, done.late, done.put_anew, done.problems, done.oldest_owed_us),
+            )
+            assert [id_text(Place(place, index).to_bytes()) for index in range(3)] == await drain(engine, quiet_s=7.0)
+            again = await engine.repair()
+            assert (PassEnd.DONE, 0, ()) == (again.end, again.put_anew, again.problems)
+            assert again.looked > 0
 
     asyncio.run(work())
 
