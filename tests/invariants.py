@@ -246,6 +246,11 @@ class Ledger:
             if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale)
         }
 
+    def need_not_come(self, message_id: str) -> bool:
+        """Whether a message that lies somewhere was met, or may be left there: by id, acknowledged or not."""
+        tale = self.tale(message_id)
+        return bool(tale.hands) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
+
     def times(self, message_id: str) -> int:
         """How often it was delivered."""
         return len(self.tale(message_id).hands)

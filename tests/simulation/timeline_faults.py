@@ -26,6 +26,8 @@ KINDS = (
     "commit-ack",
 )
 LATE_S = (0.5, 3.0, 12.0, 40.0)
+VERY_LATE_S = (*LATE_S, 1_000.0, 10_000.0)
+"""For lives that look again after hours."""
 
 
 class Storm:
@@ -46,8 +48,8 @@ class Storm:
             "lost messages": self._lose,
             "late messages": self._delay,
             "held hints": self._hold_hints,
-            "paused consumers": lambda: self._pause(life.consumers),
-            "killed consumers": lambda: self._kill(life.consumers),
+            "paused consumers": lambda: self._pause({**life.consumers, **life.helpers}),
+            "killed consumers": lambda: self._kill({**life.consumers, **life.helpers}),
             "paused producers": lambda: self._pause(life.producers),
             "killed producers": lambda: self._kill(life.producers),
             "stepped clocks": self._step_clock,
@@ -62,14 +64,15 @@ class Storm:
                 self._chance.choice(self._acts)()
 
     def mend(self) -> None:
-        """End all faults: of links, replicas, hints and processes."""
+        """End all faults: of links, replicas and processes; and of hints, but where a life waits for them."""
         self._network.calm()
-        self._cluster.release_hints()
+        if not self._life.plan.has("late"):
+            self._cluster.release_hints()
         for name, node in self._cluster.nodes.items():
             self._cluster.go_on(name)
             if node.process.state is State.DEAD:
                 self._cluster.restart(name)
-        for member in (*self._life.consumers.values(), *self._life.producers.values()):
+        for member in self._life.members():
             member.process.resume()
 
     def _replica(self) -> str:
@@ -122,7 +125,8 @@ class Storm:
         target = self._replica() if self._chance.random() < 0.5 else None
         self._network.delay(
             self._chance.choice(KINDS),
-            by_s=self._chance.choice(LATE_S) * self._chance.uniform(0.5, 1.5),
+            by_s=self._chance.choice(VERY_LATE_S if self._life.plan.has("late") else LATE_S)
+            * self._chance.uniform(0.5, 1.5),
             target=target,
             count=self._chance.randint(1, 4),
         )

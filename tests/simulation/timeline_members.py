@@ -14,7 +14,18 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from uuid import UUID
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settle, Settled
+from penstock.engines.contract import (
+    Ack,
+    Cancelled,
+    Delivery,
+    Extend,
+    Message,
+    Nack,
+    PassEnd,
+    Repaired,
+    Settle,
+    Settled,
+)
 from penstock.engines.decide_lease import LeaseTerms
 from penstock.engines.host import Host
 from penstock.engines.timeline.engine import TimelineQueue
@@ -32,7 +43,9 @@ from tests.simulation.timeline_puts import SECOND, SETTINGS
 
 SKEW_US_MAX = 200_000
 """Of one process against the truth: two of them are within the queue's bound of half a second."""
-REFRESH_S = 20.0
+REFRESH_S = 40.0
+READ_S = 3.0
+LATE_WRITE_S = 5
 FAR_US = 400 * 86_400 * SECOND
 
 
@@ -48,6 +61,7 @@ def settings_of(plan: Plan) -> TimelineSettings:
         receipt_key=b"secret",
         max_receives=plan.max_receives,
         dead_letter="dead" if plan.has("dead letters") else None,
+        late_write_us=LATE_WRITE_S * SECOND,
     )
 
 
@@ -69,12 +83,17 @@ class Life:
     """Ids that a cancel could be tried on."""
     producers: dict[str, Member] = field(default_factory=dict)
     consumers: dict[str, Member] = field(default_factory=dict)
+    helpers: dict[str, Member] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own."""
 
     def chance(self, purpose: str) -> Random:
         """A stream of its own."""
         return self.world.chance(purpose)
+
+    def members(self) -> list[Member]:
+        """All who were at work last."""
+        return [*self.producers.values(), *self.consumers.values(), *self.helpers.values()]
 
     def poison_of(self, payload: bytes) -> int:
         """How many processes a message kills."""
@@ -126,16 +145,21 @@ class Member:
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead)
-        self.process.start(self._keep_fresh(settings))
+        self.process.start(self._keep_fresh(self.engine))
         return self.engine
 
-    async def _keep_fresh(self, settings: TimelineSettings) -> None:
-        while self.engine is not None:
-            await asyncio.sleep(REFRESH_S)
+    async def _keep_fresh(self, engine: TimelineQueue) -> None:
+        """Read the catalogue now and then: what comes back was true when the read began."""
+        own = self.life.chance(f"reads of {self.who}")
+        while True:
+            await asyncio.sleep(own.uniform(1, REFRESH_S))
             try:
-                self.engine.settings_changed(settings, read_us=self.now_us(), dead_letters=self.dead)
+                read_us = self.now_us()
             except PenstockError:
                 continue
+            settings = self.life.settings if engine.settings.queue == self.life.settings.queue else engine.settings
+            await asyncio.sleep(own.uniform(0, READ_S) * own.random())
+            engine.settings_changed(settings, read_us=read_us, dead_letters=self.dead)
 
     @property
     def is_running(self) -> bool:
@@ -380,7 +404,45 @@ class Putter(Member):
         self.life.ledger.purged(purge, before_us)
 
 
+class Mender(Member):
+    """Repairs, again and again."""
+
+    def start(self) -> None:
+        """Begin."""
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        own = self.life.chance(f"passes of {self.who}")
+        engine = await self.open(self.life.settings)
+        while True:
+            await asyncio.sleep(own.uniform(1, 10))
+            await self.repair(engine)
+
+    async def repair_all(self) -> None:
+        """Passes until nothing is owed."""
+        engine = await self.open(self.life.settings)
+        for _ in range(PASSES_MAX):
+            done = await self.repair(engine)
+            if done is not None and done.end is PassEnd.DONE and done.oldest_owed_us is None and not done.problems:
+                return
+            await asyncio.sleep(2)
+        raise AssertionError(f"repair does not come to an end: {done}")
+
+    async def repair(self, engine: TimelineQueue) -> Repaired | None:
+        """One pass."""
+        try:
+            done = await engine.repair()
+        except PenstockError as error:
+            self.process.note("can not repair", error.message)
+            return None
+        self.process.note(
+            "has repaired", done.end.value, ("looked", done.looked), ("late", done.late), *done.problems
+        )
+        return done
+
+
 DELAY_S = 12
+PASSES_MAX = 30
 ONCE_KEYS = 5
 
 

@@ -26,8 +26,14 @@ FEATURES = {
     "far": 0.2,
     "bursts": 0.3,
     "clocks": 0.3,
+    "repair": 0.4,
+    "late": 0.15,
+    "resharding": 0.06,
 }
 """What a life may do, and how often it does."""
+
+NEEDS = {"late": "repair"}
+"""What makes no sense without something else: what lands after hours is found by repair alone."""
 
 FAULTS = {
     "stopped replicas": 0.5,
@@ -57,6 +63,8 @@ class Plan:
     storm_s: float
     fault_every_s: float
     shards: int
+    reshards_at_s: float
+    shards_then: int
     part_s: int
     ttl_s: int
     visibility_s: float
@@ -89,24 +97,29 @@ def plan_of(seed: int) -> Plan:
     """The life that a seed stands for."""
     chance = Random(f"{seed} plan")
     features = frozenset(name for name, odds in FEATURES.items() if chance.random() < odds)
+    features |= {NEEDS[name] for name in features if name in NEEDS}
     faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
     if "clocks" not in features:
         faults -= {"stepped clocks"}
     if chance.random() < CALM_LIVES:
         faults = frozenset()
     storm_s = chance.choices((chance.uniform(2, 8), chance.uniform(8, 20), chance.uniform(20, 50)), (5, 4, 1))[0]
+    if "resharding" in features:
+        storm_s = chance.uniform(60, 90)
     return Plan(
         seed=seed,
         features=features,
         faults=faults,
         storm_s=storm_s,
+        reshards_at_s=chance.uniform(0, 15),
+        shards_then=chance.choice((1, 2, 3, 5)),
         fault_every_s=chance.choice((0.7, 2.0, 5.0)),
         shards=chance.choice((1, 2, 2, 3, 4)),
         part_s=chance.choice((2, 5, 10)),
         ttl_s=chance.choice((5, 8, 10)),
         visibility_s=chance.choice((2.0, 5.0, 15.0)),
         max_receives=chance.choice((1, 2, 3, 5)),
-        retention_s=chance.choice((60, 3600, 3600)),
+        retention_s=30 * 86_400 if "late" in features else chance.choice((60, 3600, 3600)),
         producers=chance.randint(1, 3),
         put_every_s=chance.choice((0.2, 0.5, 1.0)),
         batch_max=chance.choice((1, 4, 10)),

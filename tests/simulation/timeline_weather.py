@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.simulated import Cluster
 from penstock.testing.world import EPOCH_S, State, World
 from tests.invariants import Ledger
-from tests.simulation.disks import Disks
+from tests.simulation.disks import Disks, StoredRow
 from tests.simulation.timeline_faults import Storm
 from tests.simulation.timeline_members import (
     DELAY_S,
@@ -26,12 +28,14 @@ from tests.simulation.timeline_members import (
     Digger,
     Life,
     Member,
+    Mender,
     Putter,
     dead_queue,
     settings_of,
 )
 from tests.simulation.timeline_plan import Plan, plan_of
 from tests.simulation.timeline_puts import SECOND
+from tests.simulation.timeline_workers import Catalogue
 
 NOISE = frozenset({"asks", "hears", "keeps a hint", "applied a hint", "keeps no hint", "drops a hint"})
 """What the history of a life leaves out, unless every statement is asked for."""
@@ -76,26 +80,72 @@ async def _life(world: World, plan: Plan) -> str | None:
     await _make_lanes(life, settings, "maker")
     if dead is not None:
         await _make_lanes(life, dead, "maker of graves")
+    keeping = [asyncio.get_running_loop().create_task(each) for each in _keepers(life)]
     storm = Storm(life)
-    keepers = [
-        *(_keep(life, life.consumers, Consumer, f"consumer-{number}") for number in range(plan.consumers)),
-        *(_keep(life, life.producers, Putter, f"producer-{number}") for number in range(plan.producers)),
-    ]
-    if dead is not None:
-        keepers.append(_keep(life, {}, Digger, "digger"))
-    keeping = [asyncio.get_running_loop().create_task(each) for each in keepers]
-    await storm.rage(world.now_s() + plan.storm_s)
-    life.calm = True
-    storm.mend()
-    world.history.note("world", "it is calm now")
-    calm_us = ledger.now_us()
     try:
+        await storm.rage(world.now_s() + plan.storm_s)
+        life.calm = True
+        storm.mend()
+        world.history.note("world", "it is calm now")
+        calm_us = ledger.now_us()
         await _until_drained(life)
     finally:
         life.over = True
         for task in keeping:
             task.cancel()
+    if plan.has("late"):
+        await _aftermath(life)
     return _judged(life, calm_us)
+
+
+def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
+    for number in range(life.plan.consumers):
+        yield _keep(life, life.consumers, Consumer, f"consumer-{number}")
+    for number in range(life.plan.producers):
+        yield _keep(life, life.producers, Putter, f"producer-{number}")
+    if life.dead is not None:
+        yield _keep(life, life.helpers, Digger, "digger")
+    if life.plan.has("repair"):
+        yield _keep(life, life.helpers, Mender, "mender")
+    if life.plan.has("resharding"):
+        yield _reshard(life)
+
+
+async def _reshard(life: Life) -> None:
+    """As the operator does: the second of its two writes may come long after the first."""
+    chance = life.chance("operator")
+    await asyncio.sleep(life.plan.reshards_at_s)
+    life.world.history.note("operator", "reshards", ("to", life.plan.shards_then))
+    if life.plan.shards_then != life.plan.shards:
+        await Catalogue(life).reshard(life.plan.shards_then, sure_after_s=chance.choice((0.1, chance.uniform(0, 20))))
+
+
+async def _aftermath(life: Life) -> None:
+    """Hours and days go by with nobody at work; then repair looks again, and somebody receives."""
+    for member in life.members():
+        member.end()
+    for number, wait_s in enumerate(LOOKS_AGAIN_S):
+        await asyncio.sleep(wait_s)
+        life.world.history.note("world", "looks again", ("after_s", wait_s))
+        consumer, mender = Consumer(life, f"late consumer-{number}"), Mender(life, f"late mender-{number}")
+        consumer.dead = life.dead
+        digger = Digger(life, f"late digger-{number}") if life.dead is not None else None
+        at_work = [each for each in (consumer, mender, digger) if each is not None]
+        for each in (consumer, digger):
+            if each is not None:
+                each.start()
+        done = mender.process.start(mender.repair_all())
+        await done
+        await _until_drained(life)
+        for member in at_work:
+            if member.engine is not None:
+                await member.process.start(member.engine.close())
+            member.end()
+        life.cluster.release_hints()
+        await asyncio.sleep(15)
+
+
+LOOKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
 
 
 async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None:
@@ -110,7 +160,7 @@ async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None
     maker.end()
 
 
-async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer] | type[Putter], name: str) -> None:
+async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender], name: str) -> None:
     """What Kubernetes does: whoever has ended is begun again after a while; a hand-over is asked for now and then."""
     chance = life.chance(f"keeper of {name}")
     while not life.over:
@@ -165,3 +215,13 @@ def _judged(life: Life, calm_us: int) -> str | None:
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
     found = [*map(str, life.ledger.violations(there=there)), *life.broken]
     return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+
+
+def _unmet(life: Life, disks: Disks) -> Iterator[tuple[StoredRow, list[str]]]:
+    """Rows of messages that nobody was given, though repair has looked at everything for the last time."""
+    there = {row.place for row in disks.undrained(2**62)}
+    for row in disks.rows():
+        if not row.cancelled and not row.moved and row.place not in there:
+            ids = [each for each in row.ids if not life.ledger.need_not_come(each)]
+            if ids:
+                yield row, ids

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from penstock.engines.contract import Ack, Delivery, Message, Settled
 from penstock.engines.decide_lease import LeaseTerms
@@ -19,7 +20,7 @@ from penstock.expiry import others_may_act_after
 from penstock.store.decide_generation import Generation as CatalogueGeneration
 from penstock.store.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
 from penstock.store.positions import Positions, moment_us_of
-from penstock.testing.world import Process
+from penstock.testing.world import Process, World
 from tests.simulation.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 
 WORKED = replace(
@@ -173,10 +174,17 @@ def check_seen(queue: Queue, seen: Seen) -> None:
     assert set() == set(queue.acknowledged) - seen.tried, "passed, and never settled"
 
 
+class Changing(Protocol):
+    """What has settings that a catalogue may change."""
+
+    world: World
+    settings: TimelineSettings
+
+
 class Catalogue:
     """The generations of a queue, changed as the operator does: what every process reads of them, when it does."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Changing) -> None:
         self.queue = queue
         self.generations = first(queue.settings.generations[0].shards)
         self.process = queue.world.process("operator")
