@@ -1,8 +1,7 @@
 """A process that runs suspects: messages of which one may have killed its process. Started by `suspects.py`.
 
-It runs one message at a time, so that when it dies it is known of which. It talks over one socket: a frame is a
-length and a pickle, of values of this package alone, between a process and the child it started itself. It ends when
-the socket does, and on Linux when its parent does, whatever runs.
+It runs one message at a time, so that when it dies it is known of which. It talks over one socket (`frames.py`). It
+ends when the socket does, and on Linux when its parent does, whatever runs.
 """
 
 from __future__ import annotations
@@ -12,64 +11,23 @@ import contextlib
 import ctypes
 import io
 import os
-import pickle
 import signal
 import socket
-import struct
 import sys
 import threading
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from penstock.engines.contract import Delivery
 from penstock.runtime.context import Context
 from penstock.runtime.decide_retry import Verdict
 from penstock.runtime.flight import Flight
+from penstock.runtime.frames import HEAD, Extension, Granted, Work, from_frame, to_frame
 from penstock.runtime.handlers import load_handler
 from penstock.runtime.performing import PythonPerformer
 from penstock.telemetry.logs import log_fields, log_to
 from penstock.telemetry.tracing import current_trace, read_trace
 
-HEAD = struct.Struct("<I")
-FRAME_BYTES_MAX = 256 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True)
-class Work:
-    """From the worker: handle this."""
-
-    delivery: Delivery
-    queue: str
-    deadline_s: float | None
-    """In seconds since 1970."""
-
-
-@dataclass(frozen=True)
-class Extension:
-    """From the child: so long more. Answered with whether it was granted."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Granted:
-    """The answer."""
-
-    yes: bool
-    deadline_s: float | None
-
-
-def to_frame(value: object) -> bytes:
-    """As it goes over the socket."""
-    told = pickle.dumps(value)
-    return HEAD.pack(len(told)) + told
-
-
-def from_frame(told: bytes) -> Any:
-    """What the other side sent; it is a part of ourselves."""
-    return pickle.loads(told)  # noqa: S301  between a process and its own child, over a socket that nobody else has
 
 
 class Channel:

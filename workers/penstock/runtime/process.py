@@ -212,6 +212,7 @@ class WorkerProcess:
             signal.signal(number, on_signal)
 
     def _end(self) -> None:
+        log.warning("worker is told to end", extra={"queue": self.options.queue})
         self._ending.set()
         if self._worker is not None:
             self._worker.end()

@@ -20,9 +20,9 @@ from random import Random
 from typing import Any
 
 from penstock.errors import Surroundings
-from penstock.runtime.child import HEAD, Extension, Granted, Work, from_frame, to_frame
 from penstock.runtime.decide_retry import Again, Backoff, Verdict, delay_after
 from penstock.runtime.flight import Flight
+from penstock.runtime.frames import HEAD, Extension, Granted, Work, from_frame, to_frame
 from penstock.telemetry.logs import log_fields
 
 log = logging.getLogger("penstock.worker")
@@ -48,6 +48,11 @@ class ChildPerformer:
         self._child: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child, if there is one."""
+        return None if self._child is None else self._child.pid
 
     async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
         """Handle one."""

@@ -87,6 +87,7 @@ class Worker:
         self.hands.on_overdue = self._on_overdue
         self.hands.on_lost = self._on_lost
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
+        self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
         self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, 1)
         self._capacity = self._slots.capacity + terms.prefetch
