@@ -322,7 +322,8 @@ class Ledger:
 
     def _early(self, tale: Tale) -> Iterator[Violation]:
         for hand in tale.hands:
-            asked_us = tale.put.message.due_us if tale.put is not None else None
+            is_it = tale.put is not None and tale.put.message.payload == hand.delivery.payload  # not so by a once key
+            asked_us = tale.put.message.due_us if tale.put is not None and is_it else None
             if hand.is_early or (asked_us is not None and hand.delivery.due_us < asked_us):
                 yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
         for word in tale.words:
