@@ -21,8 +21,8 @@ from penstock.client.message import Message, Received, reason_of
 from penstock.client.moments import Span
 from penstock.client.outgoing import Put
 from penstock.client.payloads import Payload
-from penstock.client.queue import ITERATION_WAIT_S, LIMIT, WAIT_S, ConnectionClosed, Queue
-from penstock.engines.contract import Attributes, Settle, Settled
+from penstock.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from penstock.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
 
 
 class SyncPenstock:
@@ -156,6 +156,22 @@ class SyncQueue:
     ) -> tuple[bool, str | None]:
         """As `Queue.reschedule`."""
         return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
+
+    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """As `Queue.peek`."""
+        return self._background.run(self.queue.peek(limit, since=since))
+
+    def stats(self) -> Stats:
+        """As `Queue.stats`."""
+        return self._background.run(self.queue.stats())
+
+    def where(self, message_id: str) -> Whereabouts:
+        """As `Queue.where`."""
+        return self._background.run(self.queue.where(message_id))
+
+    def repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """As `Queue.repair`."""
+        return self._background.run(self.queue.repair(within=within))
 
     def purge(self) -> datetime:
         """As `Queue.purge`."""

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from penstock.client.directory import Directory, Found
 from penstock.client.freshness import Freshness
+from penstock.client.generations import CatalogueGenerations
 from penstock.client.ground import Bound, Ground, open_ground, process_name
 from penstock.client.moments import Span, span_us
 from penstock.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, Queue, require_process
@@ -167,6 +168,11 @@ class Penstock:
             dead_letter_host=None if dead is None else ground.host_of(dead.entry.place.keyspace, bound),
         )
         return Queue(found, engine, self, bound)
+
+    def generations_of(self, queue: Queue) -> CatalogueGenerations:
+        """What repair does to the catalogue."""
+        catalogue = self._known().ground.catalogue()
+        return CatalogueGenerations(catalogue, queue.entry, lambda: queue.found.settings.skew_us)
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Return when the clock and what is known of the queue are fit; else raise the reason why not."""

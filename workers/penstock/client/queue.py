@@ -20,9 +20,20 @@ from penstock.client.message import Message
 from penstock.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from penstock.client.outgoing import Put, message_of
 from penstock.client.payloads import Payload
-from penstock.engines.contract import Ack, Attributes, Cancelled, Settle, Settled
+from penstock.engines.contract import (
+    Ack,
+    Attributes,
+    Cancelled,
+    Peeked,
+    Repaired,
+    Settle,
+    Settled,
+    Stats,
+    Whereabouts,
+)
 from penstock.engines.contract import Message as Sent
 from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.repair import PASS_US, GenerationKeeper
 from penstock.engines.timeline.sender import KnowledgeTooOld
 from penstock.errors import PenstockError, Refused, SpecError
 from penstock.store.catalogue_entry import Entry
@@ -35,6 +46,7 @@ log = logging.getLogger("penstock.client")
 PATIENCE_S = 10.0
 WAIT_S = 10.0
 CLOSE_WITHIN_S = 15.0
+REPAIR_S = PASS_US / SECOND_US
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
@@ -61,6 +73,10 @@ class Upkeep(Protocol):
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Have the clock and the catalogue looked at now, and return when both are fit; else raise the reason."""
+        ...
+
+    def generations_of(self, queue: Queue) -> GenerationKeeper:
+        """The way to the queue's generations in the catalogue."""
         ...
 
     def now_us(self) -> int:
@@ -178,8 +194,7 @@ class Queue:
         """Up to `limit` messages, waiting at most `wait` for the first. From the first call on this process shares
         the queue's lanes; closing the connection gives them back.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-            raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+        limit = _checked_limit(limit)
         wait_us = span_us(wait, "wait")
         visibility_us = None if visibility is None else span_us(visibility, "visibility")
         loop = asyncio.get_running_loop()
@@ -190,6 +205,7 @@ class Queue:
             try:
                 given = await self.engine.receive(limit, visibility_us=visibility_us, wait_us=left_us)
             except ClockNotTrusted:
+                self._require_usable()
                 await self._upkeep.freshen(self, max(deadline_s - loop.time(), 1.0))
                 continue
             if not given:
@@ -213,7 +229,31 @@ class Queue:
         """These are done; how each ended, in order."""
         return await self.settle([Ack(message.receipt) for message in messages])
 
+    # ---- looking
+
+    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """Live messages by the moment they are due, also later ones, without taking them: from the oldest that is not
+        settled on, or from a moment."""
+        limit = _checked_limit(limit)
+        from_us = None if since is None else moment_us(since, "since")
+        return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
+
+    async def stats(self) -> Stats:
+        """What the queue holds: due, in hands, due later; and each of its lanes."""
+        return await self._tried(self.engine.stats)
+
+    async def where(self, message_id: str) -> Whereabouts:
+        """What became of a message, and where it lies."""
+        return await self._tried(lambda: self.engine.where(message_id))
+
     # ---- the whole queue
+
+    async def repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """One pass of repair: late writes put anew, generations brought on and left. Harmless twice; where another
+        process is at it, it says so at once."""
+        within_us = span_us(within, "within")
+        keeper = self._upkeep.generations_of(self)
+        return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
 
     async def purge(self) -> datetime:
         """Settle all that is in the queue now; the moment before which it was put."""
@@ -248,6 +288,12 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name})"
+
+
+def _checked_limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+    return limit
 
 
 def require_process(pid: int) -> None:

@@ -73,6 +73,7 @@ class TimelineQueue:
         one at a time."""
         self._changed = asyncio.Event()
         self._turn = 0
+        self._closed = False
 
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
@@ -102,7 +103,9 @@ class TimelineQueue:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Write what waits, give the lanes back."""
+        """Write what waits, give the lanes back. Who waits for messages waits no longer."""
+        self._closed = True
+        self._tell_change()
         await self.producer.close()
         await self.lanes.close()
         if self.dead_letters is not None:
@@ -154,7 +157,7 @@ class TimelineQueue:
             self._changed.clear()
             found = await self._receive_now(limit, visibility_us)
             left_s = deadline_s - loop.time()
-            if found or left_s <= 0:
+            if found or left_s <= 0 or self._closed:
                 return found
             within_s = min(left_s, self._until_next_timer_s())
             try:
