@@ -23,6 +23,7 @@ from penstock.engines.timeline.decide_flush import (
     WRITE_ROWS_MAX,
     FlushTerms,
     Letter,
+    RowPlan,
     generation_at,
     plan_grouped,
     plan_single,
@@ -54,6 +55,17 @@ def letters(draw: st.DrawFn, *, grouped: bool) -> list[Letter]:
     return [Letter(bytes(draw(SIZES)), draw(DUE), b"", draw(groups), number, 0) for number in range(count)]
 
 
+def rows_of(waiting: list[Letter], terms: FlushTerms = TERMS) -> list[RowPlan]:
+    """All rows of messages without a group."""
+    plans = plan_single(waiting, terms)
+    alone = [
+        RowPlan(generation, shard, due_us, (letter,))
+        for (generation, shard), letters in plans.alone.items()
+        for letter, due_us in letters
+    ]
+    return [*plans.shared, *alone]
+
+
 def numbers(plans: Any) -> list[int]:
     """Which messages rows hold, in order."""
     return [letter.call for plan in plans for letter in plan.letters]
@@ -61,7 +73,7 @@ def numbers(plans: Any) -> list[int]:
 
 @given(letters(grouped=False))
 def test_every_message_is_in_one_row_and_none_is_due_early(waiting: list[Letter]) -> None:
-    plans = plan_single(waiting, TERMS)
+    plans = rows_of(waiting)
     assert list(range(len(waiting))) == sorted(numbers(plans))
     for plan in plans:
         assert all(letter.due_us is None or letter.due_us <= plan.due_us for letter in plan.letters)
@@ -69,7 +81,7 @@ def test_every_message_is_in_one_row_and_none_is_due_early(waiting: list[Letter]
 
 @given(letters(grouped=False))
 def test_what_is_due_at_once_shares_rows_within_bounds_and_what_is_due_later_is_alone(waiting: list[Letter]) -> None:
-    for plan in plan_single(waiting, TERMS):
+    for plan in rows_of(waiting):
         if plan.due_us > READY:
             assert 1 == len(plan.letters)
         assert len(plan.letters) <= ROW_MESSAGES_MAX
@@ -78,14 +90,14 @@ def test_what_is_due_at_once_shares_rows_within_bounds_and_what_is_due_later_is_
 
 def test_a_row_is_filled_to_its_bound_and_the_next_goes_to_the_next_shard() -> None:
     waiting = [Letter(b"m", None, b"", None, number, 0) for number in range(2 * ROW_MESSAGES_MAX + 1)]
-    plans = plan_single(waiting, TERMS)
+    plans = rows_of(waiting)
     assert [ROW_MESSAGES_MAX, ROW_MESSAGES_MAX, 1] == [len(plan.letters) for plan in plans]
     assert [11 % 4, 12 % 4, 13 % 4] == [plan.shard for plan in plans]
 
 
 @given(letters(grouped=False))
 def test_the_generation_is_that_of_the_due_moment(waiting: list[Letter]) -> None:
-    for plan in plan_single(waiting, TERMS):
+    for plan in rows_of(waiting):
         assert (2 if plan.due_us >= READY + 5_000 else 1) == plan.generation
         assert plan.shard < (7 if plan.generation == 2 else 4)
 
@@ -131,7 +143,7 @@ def test_shard_by_second_is_the_due_second() -> None:
     terms = FlushTerms((Generation(1, 6),), READY, turn=3, by_second=True)
     seconds = [Letter(b"", READY + 1_000_000 * number, b"", None, number, 0) for number in range(8)]
     assert [(READY // 1_000_000 + number) % 6 for number in range(8)] == [
-        plan.shard for plan in plan_single(seconds, terms)
+        plan.shard for plan in sorted(rows_of(seconds, terms), key=lambda plan: plan.due_us)
     ]
 
 

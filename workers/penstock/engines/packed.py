@@ -32,7 +32,9 @@ _ENTRY = struct.Struct("<HHII")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct("<q")
 _START = struct.Struct("<BBH")
-_SINGLE = struct.Struct("<IHHIIHHIIHHIIqqii")
+_ALONE = struct.Struct("<IIHHIIHHIIHHIIqqii")
+"""The length of the body, its directory of three columns, and all columns up to the payload itself."""
+_ALONE_BYTES = _ALONE.size - _COUNT.size
 _PLAIN, _LZ4 = 0, 1
 _CONSTANT, _NUMBERS, _BYTES, _ROW = 1, 2, 3, 4
 _DUE, _PUT, _ATTEMPT, _PAYLOAD, _ATTRIBUTES, _GROUP, _ID, _REPLACES = range(1, 9)
@@ -64,11 +66,13 @@ def pack(run: PackedRun) -> bytes:
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
         raise SpecError("a row holds from 1 to 65,535 messages", messages=count)
-    return _sealed(count, _single_body(run) if _is_single(run) else _body(_columns(run)))
+    if _is_alone(run):
+        return pack_alone(run.payload[0], due_us=run.due_us[0], put_us=run.put_us[0])
+    return _sealed(count, _body(_columns(run)))
 
 
-def _is_single(run: PackedRun) -> bool:
-    """Whether it is one message and nothing else: what is due later is alone in its row, and there are many such."""
+def _is_alone(run: PackedRun) -> bool:
+    """Whether it is one message and nothing else."""
     return (
         len(run.payload) == 1
         and run.attempt is None
@@ -79,15 +83,22 @@ def _is_single(run: PackedRun) -> bool:
     )
 
 
-def _single_body(run: PackedRun) -> bytes:
-    """The same bytes as `_body` makes of it, at once."""
-    payload = run.payload[0]
+def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
+    """The cell that holds one message and nothing else: what is due later is alone in its row, and there are many
+    such. The same bytes as of the columns one by one, at once."""
     length = len(payload)
-    start = _SINGLE.pack(
-        *(3, _DUE, _CONSTANT, 40, 8, _PUT, _CONSTANT, 48, 8, _PAYLOAD, _BYTES, 56, 8 + length),
-        *(run.due_us[0], run.put_us[0], 0, length),
-    )
-    return start + payload + bytes(-length % 8)
+    padding = -length % 8
+    columns = 3, _DUE, _CONSTANT, 40, 8, _PUT, _CONSTANT, 48, 8, _PAYLOAD, _BYTES, 56, 8 + length
+    body_length = _ALONE_BYTES + length + padding
+    stored = _ALONE.pack(body_length, *columns, due_us, put_us, 0, length) + payload + _PADDINGS[padding]
+    if body_length >= COMPRESS_FROM_BYTES:
+        return _sealed(1, stored[_COUNT.size :])
+    return _ALONE_START + _COUNT.pack(zlib.crc32(stored, _ALONE_CHECKED)) + stored
+
+
+_PADDINGS = tuple(bytes(length) for length in range(8))
+_ALONE_START = _START.pack(VERSION, _PLAIN, 1)
+_ALONE_CHECKED = zlib.crc32(_ALONE_START)
 
 
 def _columns(run: PackedRun) -> list[tuple[int, int, bytes]]:

@@ -28,7 +28,8 @@ class _Facts:
 
 def time_of(value: uuid.UUID) -> int:
     """The 60-bit time of a version 1 uuid: steps of 100 ns since 1582."""
-    return value.time
+    number = value.int
+    return (number >> 64 & 0x0FFF) << 48 | (number >> 80 & 0xFFFF) << 32 | number >> 96
 
 
 _LOW_HALF = 2**64 - 1
@@ -40,7 +41,7 @@ def time_order(value: uuid.UUID) -> int:
 
     One number: turning the sign bit of each byte puts signed bytes in the order of unsigned ones.
     """
-    return value.time << 64 | (value.int & _LOW_HALF) ^ _SIGNS
+    return time_of(value) << 64 | (value.int & _LOW_HALF) ^ _SIGNS
 
 
 def _uuid_order(value: uuid.UUID) -> tuple[int, Any]:

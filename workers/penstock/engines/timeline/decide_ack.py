@@ -81,13 +81,20 @@ def judge(row: Sent, answer: Answer, *, current: Known, now_us: int, give_up_us:
     return Fate.RESTAMP
 
 
-def all_acknowledged(rows: Sequence[tuple[int, int, Known]], *, sent_us: int, now_us: int, skew_us: int) -> bool:
-    """Whether durable rows, each told by its generation, due moment and knowledge, are all acknowledged: the usual
+def all_acknowledged(
+    generations: Sequence[int],
+    dues_us: Sequence[int],
+    knowledge: Sequence[Known],
+    *,
+    sent_us: int,
+    now_us: int,
+    skew_us: int,
+) -> bool:
+    """Whether durable rows, told by their generations, due moments and knowledge, are all acknowledged: the usual
     case, decided at once. A generation owns one stretch of time, so the first and the last row speak for the rest."""
-    generation, _, known = rows[0]
-    if any(row[0] != generation or row[2] is not known for row in rows):
+    generation, known = generations[0], knowledge[0]
+    if generations.count(generation) != len(generations) or any([each is not known for each in knowledge]):  # noqa: C419 - a third of the time
         return False
-    ends = min(rows, key=_due_us), max(rows, key=_due_us)
     return all(
         Fate.ACKNOWLEDGED
         is judge(
@@ -98,12 +105,8 @@ def all_acknowledged(rows: Sequence[tuple[int, int, Known]], *, sent_us: int, no
             give_up_us=now_us,
             skew_us=skew_us,
         )
-        for _, due_us, _ in ends
+        for due_us in {min(dues_us), max(dues_us)}
     )
-
-
-def _due_us(row: tuple[int, int, Known]) -> int:
-    return row[1]
 
 
 def may_twin(generation: int, due_us: int, *, current: Known, now_us: int) -> bool:

@@ -9,7 +9,7 @@ in the order in which they were put, unless their due moments say otherwise; eve
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import accumulate
@@ -77,6 +77,15 @@ class RowPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SinglePlans:
+    """What becomes of messages without a group: rows that some share, and for each generation and shard those that
+    get rows of their own, each with its due moment."""
+
+    shared: Sequence[RowPlan]
+    alone: Mapping[tuple[int, int], Sequence[tuple[Letter, int]]]
+
+
+@dataclass(frozen=True, slots=True)
 class FlushTerms:
     """What holds for one flush: `ready_us` is the due moment of what is due at once, `turn` whose turn it is."""
 
@@ -107,19 +116,23 @@ def shard_in_turn(terms: FlushTerms, shards: int, due_us: int, turns: int = 0) -
     return (due_us // SECOND_US if terms.by_second else terms.turn + turns) % shards
 
 
-def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> list[RowPlan]:
+def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
     """Rows for messages without a group: shared by what is due at once, one for each that is due later."""
     ready, later = _parted(letters, terms.ready_us)
-    plans = []
+    shared = []
     generation = generation_at(terms.generations, terms.ready_us)
     for turns, run in enumerate(_runs(ready)):
         shard = shard_in_turn(terms, generation.shards, terms.ready_us, turns)
-        plans.append(RowPlan(generation.number, shard, terms.ready_us, run))
-    for letter, due_us in later:
-        generation = generation_at(terms.generations, due_us)
-        shard = shard_in_turn(terms, generation.shards, due_us)
-        plans.append(RowPlan(generation.number, shard, due_us, (letter,)))
-    return plans
+        shared.append(RowPlan(generation.number, shard, terms.ready_us, run))
+    alone: dict[tuple[int, int], list[tuple[Letter, int]]] = {}
+    known_us, where = -1, (0, 0)
+    for each in later:
+        due_us = each[1]
+        if due_us != known_us:  # most often many are due at one moment
+            generation = generation_at(terms.generations, due_us)
+            known_us, where = due_us, (generation.number, shard_in_turn(terms, generation.shards, due_us))
+        alone.setdefault(where, []).append(each)
+    return SinglePlans(shared, alone)
 
 
 def plan_grouped(letters: Sequence[Letter], terms: FlushTerms) -> list[list[RowPlan]]:

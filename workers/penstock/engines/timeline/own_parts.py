@@ -70,6 +70,15 @@ class OwnParts:
         mine.size_bytes += size_bytes
         return mine.sub + (LATER_SUBS_FROM if later else 0)
 
+    def sub_for_all(self, generation: int, part: int, *, later: bool, rows: int, size_bytes: int) -> int | None:
+        """The sub for so many rows that have this size together; None if no one sub has room for all of them."""
+        mine = self._of(generation, part, later)
+        if mine.rows + rows > SUB_ROWS_MAX or mine.size_bytes + size_bytes > SUB_BYTES_MAX:
+            return None
+        mine.rows += rows
+        mine.size_bytes += size_bytes
+        return mine.sub + (LATER_SUBS_FROM if later else 0)
+
     def acknowledged(self, generation: int, part: int, *, later: bool, messages: int, size_bytes: int) -> None:
         """Count messages that are durable."""
         count = self._of(generation, part, later).count

@@ -22,33 +22,41 @@ from penstock.engines.timeline.decide_ack import (
     Answer,
     Fate,
     Known,
-    Sent,
     all_acknowledged,
     judge,
     may_twin,
     with_tail,
 )
-from penstock.engines.timeline.decide_flush import generation_at, shard_of_group, share_writes
+from penstock.engines.timeline.decide_flush import (
+    ROW_BYTES_MAX,
+    WRITE_ROWS_MAX,
+    Letter,
+    generation_at,
+    shard_of_group,
+    share_writes,
+)
 from penstock.engines.timeline.decide_lag import Lag
-from penstock.engines.timeline.layout import DAYS, LATER_SUBS_FROM, SECOND_US, Place, RowPlace, day_of
-from penstock.engines.timeline.own_parts import Count, IndexKey, OwnParts
-from penstock.engines.timeline.row_writes import (
+from penstock.engines.timeline.flight import Flight, sent_of
+from penstock.engines.timeline.layout import DAYS, SECOND_US, Place, RowPlace, day_of
+from penstock.engines.timeline.own_parts import IndexKey, OwnParts
+from penstock.engines.timeline.put_counts import PutCounts
+from penstock.engines.timeline.row_writes import day_statement, index_statement
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.engines.timeline.stamped import (
+    Partition,
     StampedRow,
-    count_statement,
-    day_statement,
-    index_statement,
+    StampTerms,
+    index_key_of,
     one_write,
     stamped,
+    stamped_alone,
 )
-from penstock.engines.timeline.settings import TimelineSettings
 from penstock.errors import PenstockError, Unavailable
 from penstock.store.decide_generation import knowledge
 from penstock.store.statements import Insert, Write
 from penstock.store.store import Unknown
 
 RESTAMPS_MAX = 2
-COUNT_EVERY_S = 1.0
-COUNTS_AT_ONCE_MAX = 64
 WINDOW_US_MIN = 1_000
 
 
@@ -93,14 +101,11 @@ class Sender:
         self.known = Known(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
         self.parts = OwnParts(host.uuid)
+        self._counts = PutCounts(host, self.parts, lambda: self.settings)
         self._turn = host.chance.randrange(1 << 16)
         self._ready_us = 0
-        self.twins_due_us = 0
-        """The latest moment for which a row was stamped anew."""
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
         self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
-        self._counting: asyncio.Task[None] | None = None
-        self._closing = False
 
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
         """What a read of the catalogue told, and when that read began. Told at every read: it keeps knowledge fresh;
@@ -150,27 +155,42 @@ class Sender:
         first: RowPlace | None = None,
     ) -> StampedRow:
         """A row at its place, ready to be sent."""
-        return stamped(
-            self.settings,
-            place,
-            run,
-            owners=owners,
-            first=first,
-            now_us=now_us,
-            timestamp_us=now_us if timestamp_us is None else timestamp_us,
-            last_expiry_s=self.host.last_expiry_s,
-            known=self.known,
-        )
+        stamp_us = now_us if timestamp_us is None else timestamp_us
+        return stamped(self._stamp_terms(now_us), place, run, timestamp_us=stamp_us, owners=owners, named=first)
+
+    def stamp_alone(
+        self, generation: int, shard: int, letters: Sequence[tuple[Letter, int]], *, now_us: int
+    ) -> list[StampedRow]:
+        """Messages that are due later, each given with its moment, in rows of their own."""
+        settings = self.settings
+        by_part: dict[tuple[int, bool], list[tuple[Letter, int]]] = {}
+        for each in letters:
+            due_us = each[1]
+            by_part.setdefault((due_us // settings.part_us, due_us - now_us > settings.retention_us), []).append(each)
+        terms, at = self._stamp_terms(now_us), self.host.positions.at
+        rows: list[StampedRow] = []
+        for (part, later), of_part in by_part.items():
+            size = sum([letter.size for letter, _ in of_part])
+            sub = self.parts.sub_for_all(generation, part, later=later, rows=len(of_part), size_bytes=size)
+            if sub is not None:
+                rows += stamped_alone(terms, Partition(generation, part, sub, shard), of_part, at)
+                continue
+            for each in of_part:
+                sub = self.parts.sub_for(generation, part, later=later, size_bytes=each[0].size)
+                rows += stamped_alone(terms, Partition(generation, part, sub, shard), [each], at)
+        return rows
+
+    def _stamp_terms(self, now_us: int) -> StampTerms:
+        return StampTerms(self.settings, now_us, self.host.last_expiry_s, self.known)
 
     def _twin(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
         first = row.first
-        self.twins_due_us = max(self.twins_due_us, ready_us)
-        given = row.run.message_id or [b""] * len(row.run)
+        run = row.run
+        given = run.message_id or [b""] * len(run)
         ids = [message_id or Place(first, index).to_bytes() for index, message_id in enumerate(given)]
-        run = replace(row.run, message_id=ids, replaces=Place(first, 0).to_bytes())
-        place = self.place_row(
-            row.place.generation, row.place.shard, ready_us, now_us=now_us, size_bytes=len(row.cell)
-        )
+        run = replace(run, message_id=ids, replaces=Place(first, 0).to_bytes())
+        at = row.partition
+        place = self.place_row(at.generation, at.shard, ready_us, now_us=now_us, size_bytes=len(row.cell))
         return self.stamp(run, place, now_us=now_us, owners=row.owners, first=first)
 
     # ---- sending
@@ -179,7 +199,7 @@ class Sender:
         self,
         rows: Sequence[StampedRow],
         *,
-        acknowledged: Callable[[StampedRow], None],
+        acknowledged: Callable[[Sequence[StampedRow]], None],
         given_up: Callable[[StampedRow, PenstockError], None],
         joint: bool = False,
         late_is_found: bool = False,
@@ -190,7 +210,7 @@ class Sender:
         `late_is_found`: what can have no twin any more is left to repair, which finds it once it is durable.
         """
         give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
-        flight = _Flight(list(rows), give_up_us, joint, late_is_found, acknowledged, given_up)
+        flight = Flight(list(rows), give_up_us, joint, late_is_found, acknowledged, given_up)
         flight.begin(self.host.now_us(), self.settings.skew_us)
         while flight.goes_on:
             if Fate.RESTAMP in flight.fates:
@@ -199,9 +219,9 @@ class Sender:
                     await self._round(flight)
             else:
                 await self._round(flight)
-            flight.tell(self._count if counted else _not_counted)
+            flight.tell(self._counts.add if counted else _not_counted)
 
-    def _stamp_anew(self, flight: _Flight) -> None:
+    def _stamp_anew(self, flight: Flight) -> None:
         try:
             now_us = self.now_fresh_us()
         except PenstockError as error:
@@ -212,11 +232,11 @@ class Sender:
             self.lag.was_too_short(max(sent_us), now_us)
         ready_us = self.ready_us(now_us)
         if flight.joint:
-            flight.fates = with_tail([_sent(row) for row in flight.rows], flight.fates, ready_us)
+            flight.fates = with_tail([sent_of(row) for row in flight.rows], flight.fates, ready_us)
         for place, (row, fate) in enumerate(flight.pairs()):
             if fate is not Fate.RESTAMP:
                 continue
-            if may_twin(row.place.generation, ready_us, current=self.known, now_us=now_us):
+            if may_twin(row.partition.generation, ready_us, current=self.known, now_us=now_us):
                 flight.rows[place] = self._twin(row, ready_us, now_us)
                 flight.rows[place].in_doubt = row.in_doubt
                 flight.fates[place] = Fate.AGAIN
@@ -226,7 +246,7 @@ class Sender:
             else:
                 flight.give_up(place, Unknown("the generation of a late write has ended", queue=self.settings.name))
 
-    async def _round(self, flight: _Flight) -> None:
+    async def _round(self, flight: Flight) -> None:
         """Send what has to be sent, hear the answers, and judge them."""
         places = [place for place, fate in enumerate(flight.fates) if fate is Fate.AGAIN]
         if not places:
@@ -246,7 +266,9 @@ class Sender:
             return
         self.lag.write_took(answered_us - now_us, answered_us)
         if not any(answers) and all_acknowledged(
-            [(row.place.generation, row.due_us, row.known) for row in rows],
+            [row.partition.generation for row in rows],
+            [row.due_us for row in rows],
+            [row.known for row in rows],
             sent_us=now_us,
             now_us=answered_us,
             skew_us=self.settings.skew_us,
@@ -257,7 +279,7 @@ class Sender:
         for place, row, answer in zip(places, rows, answers, strict=True):
             self._judge(flight, place, row, answer, answered_us)
 
-    def _judge(self, flight: _Flight, place: int, row: StampedRow, answer: PenstockError | None, now_us: int) -> None:
+    def _judge(self, flight: Flight, place: int, row: StampedRow, answer: PenstockError | None, now_us: int) -> None:
         if isinstance(answer, Unavailable) and not isinstance(answer, Unknown):
             ended = Answer.NOTHING
         else:
@@ -267,7 +289,7 @@ class Sender:
             flight.fates[place] = Fate.ACKNOWLEDGED
             return
         fate = judge(
-            _sent(row),
+            sent_of(row),
             ended,
             current=self.known,
             now_us=now_us,
@@ -282,17 +304,18 @@ class Sender:
         if fate is Fate.GIVEN_UP:
             flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
 
-    def _window_s(self, flight: _Flight, rows: Sequence[StampedRow], now_us: int) -> float:
+    def _window_s(self, flight: Flight, rows: Sequence[StampedRow], now_us: int) -> float:
         """How long to wait for the answers: until the first of the rows can not be acknowledged any more."""
-        ends_us = (row.due_us - self.settings.skew_us for row in rows if not row.late_is_found)
-        end_us = min((flight.give_up_us, *ends_us))
+        dues_us = [row.due_us for row in rows if not row.late_is_found]
+        end_us = min(flight.give_up_us, min(dues_us) - self.settings.skew_us) if dues_us else flight.give_up_us
         return max(end_us - now_us, WINDOW_US_MIN) / SECOND_US
 
     async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[PenstockError | None]:
         """Send rows and the index rows that they lack; for each row, what it came to."""
-        missing = list(self.parts.not_indexed(row.index_key for row in rows))
-        if len(rows) == 1 and not missing:
-            return [await self._write(rows[0].statement, within_s)]
+        partitions = dict.fromkeys([row.partition for row in rows])
+        missing = list(self.parts.not_indexed(map(index_key_of, partitions)))
+        if len(partitions) == 1 and not missing and _is_one_write(rows):
+            return [await self._write(one_write(rows), within_s)] * len(rows)
         indexing = [self._index(key, now_us) for key in missing]
         shares = share_writes([(row.partition, len(row.cell)) for row in rows])
         writing = [self._task(self._write(one_write([rows[at] for at in share]), within_s)) for share in shares]
@@ -344,6 +367,10 @@ class Sender:
     def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
 
+    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
+        """What was cancelled counts no more."""
+        self._counts.take_off(places)
+
     # ---- copies
 
     def fix_place(self, due_us: int, *, group: bytes | None = None, extra_us: int = 0, size_bytes: int = 0) -> Place:
@@ -375,7 +402,7 @@ class Sender:
         late: set[RowPlace] = set()
         await self.land(
             rows,
-            acknowledged=lambda row: late.add(row.first) if row.late_is_found else None,
+            acknowledged=lambda rows: late.update(row.first for row in rows if row.late_is_found),
             given_up=lambda row, error: errors.append(error),
             joint=any(copy.group is not None for _, copy in copies),
             late_is_found=late_is_found,
@@ -393,139 +420,21 @@ class Sender:
         errors: list[PenstockError] = []
         await self.land(
             [self.stamp(run, place, now_us=now_us, timestamp_us=max(run.put_us), first=first)],
-            acknowledged=lambda row: None,
+            acknowledged=lambda rows: None,
             given_up=lambda row, error: errors.append(error),
         )
         if errors:
             raise errors[0]
 
-    # ---- counts
-
-    def _count(self, rows: Sequence[StampedRow]) -> None:
-        totals: dict[tuple[int, int, bool], list[int]] = {}
-        for row in rows:
-            key = (row.place.generation, row.part, row.place.sub >= LATER_SUBS_FROM)
-            total = totals.setdefault(key, [0, 0])
-            total[0] += len(row.run.payload)
-            total[1] += len(row.cell)
-        for (generation, part, later), (messages, size_bytes) in totals.items():
-            self.parts.acknowledged(generation, part, later=later, messages=messages, size_bytes=size_bytes)
-        self._count_soon()
-
-    def _count_soon(self) -> None:
-        if self._counting is None and not self._closing:
-            self._counting = self._task(self._write_counts_later())
-
-    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
-        """What was cancelled counts no more: its reader passes it as nothing."""
-        for place in places:
-            part = place.part(self.settings.part_us)
-            self.parts.acknowledged(place.generation, part, later=place.lies_later, messages=-1, size_bytes=0)
-        self._count_soon()
-
-    async def _write_counts_later(self) -> None:
-        while self.parts.changed and not self._closing:
-            await asyncio.sleep(COUNT_EVERY_S)
-            await self._write_counts()
-        self._counting = None
-
-    async def _write_counts(self) -> None:
-        taken = self.parts.take_changed(COUNTS_AT_ONCE_MAX)
-        try:
-            now_us = self.host.now_us()
-        except PenstockError:
-            self.parts.give_back(taken)
-            return
-        written = await asyncio.gather(*[self._write_count(count, now_us) for count in taken])
-        self.parts.give_back(count for count, error in zip(taken, written, strict=True) if error is not None)
-
-    def _write_count(self, count: Count, now_us: int) -> Coroutine[Any, Any, Unavailable | None]:
-        statement = count_statement(self.settings, count, now_us=now_us, last_expiry_s=self.host.last_expiry_s)
-        return self._write(statement, self.host.store.within_s)
-
     async def close(self) -> None:
         """Write what is to be counted; what was sent is waited for by who sent it."""
-        self._closing = True
-        if self._counting is not None:
-            self._counting.cancel()
-            await asyncio.wait([self._counting])
-        for _ in range(1 + self.parts.changed // COUNTS_AT_ONCE_MAX):
-            await self._write_counts()
+        await self._counts.close()
 
 
-def _sent(row: StampedRow) -> Sent:
-    return Sent(row.place.generation, row.due_us, row.sent_us, row.known)
+def _is_one_write(rows: Sequence[StampedRow]) -> bool:
+    """Whether rows of one partition may go as one batch."""
+    return len(rows) == 1 or (len(rows) <= WRITE_ROWS_MAX and sum([len(row.cell) for row in rows]) <= ROW_BYTES_MAX)
 
 
 def _not_counted(rows: Sequence[StampedRow]) -> None:
     """Somebody else counts them."""
-
-
-class _Flight:
-    """Rows that are under way together, and what is known of each."""
-
-    def __init__(
-        self,
-        rows: list[StampedRow],
-        give_up_us: int,
-        joint: bool,
-        late_is_found: bool,
-        acknowledged: Callable[[StampedRow], None],
-        given_up: Callable[[StampedRow, PenstockError], None],
-    ) -> None:
-        self.rows = rows
-        self.give_up_us = give_up_us
-        self.joint = joint
-        self.late_is_found = late_is_found
-        self.fates = [Fate.AGAIN] * len(rows)
-        self._told = [False] * len(rows)
-        self._acknowledged = acknowledged
-        self._given_up = given_up
-
-    def begin(self, now_us: int, skew_us: int) -> None:
-        """A place that may have been passed already is not written to: its twin is."""
-        if min(row.due_us for row in self.rows) - skew_us > now_us:
-            return
-        for place, row in enumerate(self.rows):
-            row.sent_us = min(row.sent_us, now_us)
-            if not _sent(row).promise(skew_us).still_holds(now_us):
-                self.fates[place] = Fate.RESTAMP
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the fate of a row is open."""
-        return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
-
-    def pairs(self) -> list[tuple[StampedRow, Fate]]:
-        """Each row and its fate, as they are now."""
-        return list(zip(self.rows, self.fates, strict=True))
-
-    def tell(self, count: Callable[[Sequence[StampedRow]], None]) -> None:
-        """Tell what is acknowledged: each row at once, or all when the last is."""
-        if self.joint and self.goes_on:
-            return
-        told = []
-        for place, fate in enumerate(self.fates):
-            if fate is Fate.ACKNOWLEDGED and not self._told[place]:
-                self._told[place] = True
-                told.append(self.rows[place])
-        if told:
-            count(told)
-        for row in told:
-            self._acknowledged(row)
-
-    def give_up(self, place: int, error: PenstockError) -> None:
-        """The fate of this row will not be known; what was never in doubt keeps its own error."""
-        row = self.rows[place]
-        self.fates[place] = Fate.GIVEN_UP
-        if not self._told[place]:
-            self._told[place] = True
-            if row.in_doubt and not isinstance(error, Unknown):
-                error = Unknown("it may have been written, or may still be", last=error.message)
-            self._given_up(row, error)
-
-    def give_up_all(self, error: PenstockError) -> None:
-        """None of those that are still open."""
-        for place, fate in enumerate(self.fates):
-            if fate in (Fate.AGAIN, Fate.RESTAMP):
-                self.give_up(place, error)

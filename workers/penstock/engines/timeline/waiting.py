@@ -37,6 +37,13 @@ class Call:
         if not self._left and not self.future.done():
             self.future.set_result(self._ids)
 
+    def take_one(self, index: int, message_id: str) -> None:
+        """The id of one message."""
+        self._ids[index] = message_id
+        self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(self._ids)
+
     def fail(self, error: PenstockError) -> None:
         """One of its messages is not known to be durable."""
         fail(self.future, error)

@@ -1,0 +1,159 @@
+"""Rows that have a place: as they are sent, and whom they are for. Values in, rows out; no I/O.
+
+A row's statement is made once and sent as often as needed: it carries its own timestamp (rule R4). Its messages are
+packed once, too: who needs them again, for a twin, unpacks them, which is rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from penstock.engines.packed import PackedRun, pack, pack_alone, unpack
+from penstock.engines.timeline.decide_flush import Letter
+from penstock.engines.timeline.layout import LATER_SUBS_FROM, RowPlace
+from penstock.engines.timeline.own_parts import IndexKey
+from penstock.engines.timeline.row_writes import ttl_s_kept
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.store.positions import moment_us_of
+from penstock.store.shapes import insert_shape
+from penstock.store.statements import Batch, Insert, Write
+
+_COLUMNS = ("queue", "generation", "part", "sub", "shard", "due", "run")
+
+
+class Partition(NamedTuple):
+    """Where rows lie that can share a write."""
+
+    generation: int
+    part: int
+    sub: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class StampTerms:
+    """What holds for all rows that are stamped at one moment."""
+
+    settings: TimelineSettings
+    now_us: int
+    last_expiry_s: int
+    known: Any
+    """The knowledge of the generations by which they are stamped."""
+
+
+@dataclass(slots=True)
+class StampedRow:
+    """A row with its place, and who waits for it. `named` is the place of its family, where it is not its own."""
+
+    partition: Partition
+    due: UUID
+    due_us: int
+    count: int
+    cell: bytes
+    statement: Insert
+    owners: Sequence[Any]
+    named: RowPlace | None
+    sent_us: int
+    known: Any
+    tried: bool = False
+    in_doubt: bool = False
+    late_is_found: bool = False
+    """It can have no twin any more: being durable is enough, repair finds it."""
+
+    @property
+    def place(self) -> RowPlace:
+        """Where it lies."""
+        return RowPlace(self.partition.generation, self.partition.sub, self.partition.shard, self.due)
+
+    @property
+    def first(self) -> RowPlace:
+        """The place it was stamped with at first: its messages bear their ids by it."""
+        return self.named or self.place
+
+    @property
+    def run(self) -> PackedRun:
+        """Its messages."""
+        return unpack(self.cell)
+
+
+def index_key_of(partition: Partition) -> IndexKey:
+    """The row of the index that tells of it."""
+    return IndexKey(partition.generation, partition.part, partition.sub)
+
+
+def stamped(
+    terms: StampTerms,
+    place: RowPlace,
+    run: PackedRun,
+    *,
+    timestamp_us: int,
+    owners: Sequence[Any] = (),
+    named: RowPlace | None = None,
+) -> StampedRow:
+    """A row ready to be sent."""
+    due_us = moment_us_of(place.due)
+    partition = Partition(place.generation, due_us // terms.settings.part_us, place.sub, place.shard)
+    cell = pack(run)
+    ttl_s = ttl_s_kept(due_us, terms.settings, now_us=terms.now_us, last_expiry_s=terms.last_expiry_s)
+    statement = _statement_of(terms.settings, partition)(place.due, cell, timestamp_us, ttl_s)
+    return StampedRow(
+        partition, place.due, due_us, len(run), cell, statement, owners, named, terms.now_us, terms.known
+    )
+
+
+def stamped_alone(
+    terms: StampTerms, partition: Partition, letters: Sequence[tuple[Letter, int]], position_at: Callable[[int], UUID]
+) -> list[StampedRow]:
+    """Rows of one partition, each of one message that is due later, given with its due moment."""
+    settings, now_us, known = terms.settings, terms.now_us, terms.known
+    statement_of = _statement_of(settings, partition)
+    rows = []
+    ttl_of_us = ttl_s = -1
+    for letter, due_us in letters:
+        if due_us != ttl_of_us:
+            ttl_s = ttl_s_kept(due_us, settings, now_us=now_us, last_expiry_s=terms.last_expiry_s)
+            ttl_of_us = due_us
+        due = position_at(due_us)
+        if letter.attributes or letter.group is not None:
+            cell = pack(run_of((letter,), now_us))
+        else:
+            cell = pack_alone(letter.payload, due_us=due_us, put_us=now_us)
+        statement = statement_of(due, cell, now_us, ttl_s)
+        rows.append(StampedRow(partition, due, due_us, 1, cell, statement, (letter,), None, now_us, known))
+    return rows
+
+
+def _statement_of(settings: TimelineSettings, partition: Partition) -> Callable[[UUID, bytes, int, int], Insert]:
+    """Makes the writes of rows of one partition."""
+    table = settings.tables.later if partition.sub >= LATER_SUBS_FROM else settings.tables.work
+    shape = insert_shape(table, _COLUMNS, False)
+    lead = (settings.queue, *partition)
+    of = Insert.of
+
+    def statement(due: UUID, cell: bytes, timestamp_us: int, ttl_s: int) -> Insert:
+        return of(shape, (*lead, due, cell), timestamp_us=timestamp_us, ttl_s=ttl_s)
+
+    return statement
+
+
+def one_write(rows: Sequence[StampedRow]) -> Write:
+    """The rows as one request."""
+    return rows[0].statement if len(rows) == 1 else Batch([row.statement for row in rows])
+
+
+def run_of(letters: Sequence[Letter], now_us: int) -> PackedRun:
+    """What is stored of letters that share a row."""
+    return PackedRun(
+        due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
+        put_us=[now_us] * len(letters),
+        payload=[letter.payload for letter in letters],
+        attributes=_column([letter.attributes for letter in letters]),
+        group=_column([letter.group or b"" for letter in letters]),
+    )
+
+
+def _column(values: Sequence[bytes]) -> Sequence[bytes] | None:
+    return values if any(values) else None
