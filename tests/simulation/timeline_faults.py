@@ -156,12 +156,20 @@ class Storm:
     def _step_clock(self) -> None:
         """Of a process or a replica, and set right again after a while."""
         if self._chance.random() < 0.3:
-            clock = self._cluster.nodes[self._replica()].process.clock
+            process = self._cluster.nodes[self._replica()].process
+            by_s = NODE_STEP_S
         else:
             member = self._member({**self._life.consumers, **self._life.producers})
             if member is None:
                 return
-            clock = member.process.clock
-        step_s = self._chance.choice((-1, 1)) * self._chance.choice((0.15, 0.4, 2.0, 30.0))
-        clock.step(step_s)
-        self._outside(1, 10, lambda: clock.step(-step_s))
+            process = member.process
+            by_s = self._chance.choice((0.15, 0.4, 2.0, 30.0))
+        clock = process.clock
+        by_s *= self._chance.choice((-1, 1))
+        process.note("its clock is set", ("by_s", by_s))
+        clock.step(by_s)
+        self._outside(1, 10, lambda: clock.step(-by_s))
+
+
+NODE_STEP_S = 0.1
+"""A node that is off by more is told at the next check, which may be a minute later: nothing is promised till then."""
