@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -300,10 +301,9 @@ class Dispatcher:
         next_us = self.books.next_timer_us
         if next_us < NEVER_US:
             at_most_s = min(at_most_s, max(next_us - self.host.now_us(), 0) / 1_000_000 + 0.001)
-        try:
-            await asyncio.wait_for(self._changed.wait(), at_most_s)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._changed.wait()
 
     async def _wait_for_moves(self) -> None:
         """Until a copy is wanted. Visibilities end also while nobody receives, and may ask for one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from penstock.engines.contract import (
@@ -160,10 +161,9 @@ class TimelineQueue:
             if found or left_s <= 0 or self._closed:
                 return found
             within_s = min(left_s, self._until_next_timer_s())
-            try:
-                await asyncio.wait_for(self._changed.wait(), within_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._changed.wait()
 
     async def _receive_now(self, limit: int, visibility_us: int) -> list[Delivery]:
         """What the lanes give, each in turn first, so that none waits behind a busy one."""
