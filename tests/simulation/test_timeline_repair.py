@@ -14,14 +14,13 @@ import pytest
 from penstock.engines.contract import Ack, Cancelled, Fate, Message, PassEnd, Repaired, Whereabouts
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
-from penstock.engines.packed import PackedRun
+from penstock.engines.packed import PackedRun, pack
 from penstock.engines.timeline.decide_repair import EVERYTHING, LOOKS
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key, make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, RowPlace, day_of, id_text
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, Place, RowPlace, day_of, id_text
 from penstock.engines.timeline.passed import encode_passed
 from penstock.engines.timeline.repair import REPAIR_LANE, Pass, Repairer
-from penstock.engines.timeline.row_writes import StampedRow, day_statement, index_statement
 from penstock.engines.timeline.settings import Generation
 from penstock.store.consistency import Consistency
 from penstock.store.positions import Positions, last_at
@@ -116,24 +115,53 @@ async def opened(queue: Queue) -> Ward:
     return Ward(queue)
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row as a producer stamped it."""
+
+    place: RowPlace
+    run: PackedRun
+    statement: Insert
+    ttl_s: int
+
+    @property
+    def part(self) -> int:
+        """Where it lies."""
+        return self.place.part(REPAIRED.part_us)
+
+
 def stamped(
     client: Client,
     *payloads: bytes,
     due_in_s: float = 1.0,
-    generation: int = 1,
     groups: list[bytes] | None = None,
-    twin_of: StampedRow | None = None,
-) -> StampedRow:
-    """A row as a producer stamps it, not sent."""
-    sender, now_us = client.producer.sender, client.process.clock.wall_us()
-    place = sender.place_row(generation, 0, now_us + round(due_in_s * SECOND), now_us=now_us, size_bytes=10)
+    twin_of: Row | None = None,
+) -> Row:
+    """A row of the first generation, not sent."""
+    now_us = client.process.clock.wall_us()
+    count = len(payloads)
+    run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
     if twin_of is not None:
         ids = [Place(twin_of.place, index).to_bytes() for index in range(len(twin_of.run))]
         run = replace(twin_of.run, message_id=ids, replaces=Place(twin_of.place, 0).to_bytes())
-        return sender.stamp(run, place, now_us=now_us, first=twin_of.place)
-    count = len(payloads)
-    run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
-    return sender.stamp(run, place, now_us=now_us)
+    return _row(client, run, now_us + round(due_in_s * SECOND))
+
+
+def _row(client: Client, run: PackedRun, due_us: int) -> Row:
+    now_us = client.process.clock.wall_us()
+    place = RowPlace(1, 0, 0, client.host.positions.at(due_us))
+    ttl_s = (due_us - now_us + REPAIRED.retention_us) // SECOND
+    values = {
+        "queue": QUEUE,
+        "generation": 1,
+        "part": place.part(REPAIRED.part_us),
+        "sub": 0,
+        "shard": 0,
+        "due": place.due,
+        "run": pack(run),
+    }
+    statement = Insert(REPAIRED.tables.work, values, timestamp_us=now_us, ttl_s=ttl_s)
+    return Row(place, run, statement, ttl_s)
 
 
 async def told_of(queue: Queue, message_id: str) -> Whereabouts:
@@ -146,33 +174,38 @@ async def told_of(queue: Queue, message_id: str) -> Whereabouts:
     return await asker.process.start(ask())
 
 
-def index_rows(client: Client, row: StampedRow) -> list[Insert]:
-    """The index row of a row, and that of its day."""
-    settings, now_us = client.producer.sender.settings, client.process.clock.wall_us()
-    day = day_of(row.part, settings.part_us)
+def index_rows(client: Client, place: RowPlace) -> list[Insert]:
+    """The index row of a part, and that of its day."""
+    now_us, part = client.process.clock.wall_us(), place.part(REPAIRED.part_us)
+    rows = [(day_of(part, REPAIRED.part_us), part), (DAYS, day_of(part, REPAIRED.part_us))]
     return [
-        index_statement(settings, row.index_key, now_us=now_us, last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S),
-        day_statement(settings, row.place.generation, day, now_us=now_us, last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S),
+        Insert(
+            REPAIRED.tables.parts,
+            {"queue": QUEUE, "generation": place.generation, "day": day, "part": each, "sub": 0, "put_us": now_us},
+            timestamp_us=REPAIRED.retention_us,
+            ttl_s=2 * REPAIRED.retention_us // SECOND,
+        )
+        for day, each in rows
     ]
 
 
-async def indexed(client: Client, row: StampedRow) -> StampedRow:
+async def indexed(client: Client, row: Row) -> Row:
     """Its index rows are durable; it is not."""
-    for statement in index_rows(client, row):
+    for statement in index_rows(client, row.place):
         await client.store.write(statement)
     return row
 
 
-async def land(queue: Queue, row: StampedRow) -> None:
+async def land(queue: Queue, row: Row) -> None:
     """What a producer sent long ago reaches the replicas, with the timestamp and the time to live of then."""
     hinter = queue.client(f"hinter-{queue.world.now_s()}")
-    left_s = (row.statement.ttl_s or 0) - round(queue.world.now_s())
     values = dict(zip(row.statement.shape.names, row.statement.values, strict=True))
-    table = row.statement.shape.table
-    await hinter.store.write(Insert(table, values, timestamp_us=row.statement.timestamp_us, ttl_s=left_s))
+    left_s = row.ttl_s - round(queue.world.now_s())
+    table, timestamp_us = row.statement.shape.table, row.statement.timestamp_us
+    await hinter.store.write(Insert(table, values, timestamp_us=timestamp_us, ttl_s=left_s))
 
 
-async def passed_by(ward: Ward, row: StampedRow | None = None) -> None:
+async def passed_by(ward: Ward, row: Row | None = None) -> None:
     """A worker whose position goes beyond all that is due by now."""
     await ward.work(20)
 
@@ -208,7 +241,7 @@ def test_attack_A4_a_logged_batch_is_replayed_after_hours_index_row_and_all() ->
         ward = await opened(queue)
         client = queue.client("outbox")
         row = stamped(client, b"outbox")
-        batch = Batch([row.statement, *index_rows(client, row)], logged=True)
+        batch = Batch([row.statement, *index_rows(client, row.place)], logged=True)
         queue.cluster.hold_batchlog()
         queue.world.network.lose("write", count=12)
         client.store.exclude(frozenset({"n2", "n3"}))
@@ -416,12 +449,11 @@ def test_what_is_cancelled_after_it_was_moved_is_cancelled_where_it_went() -> No
     simulate(scenario, settings=REPAIRED)
 
 
-def _alone_at(client: Client, payload: bytes, in_s: float) -> StampedRow:
-    """A row of one message that is due later, in the first generation."""
-    sender, now_us = client.producer.sender, client.process.clock.wall_us()
+def _alone_at(client: Client, payload: bytes, in_s: float) -> Row:
+    """A row of one message that is due later."""
+    now_us = client.process.clock.wall_us()
     due_us = now_us + round(in_s * SECOND)
-    place = sender.place_row(1, 0, due_us, now_us=now_us, size_bytes=10)
-    return sender.stamp(PackedRun([due_us], [now_us], [payload]), place, now_us=now_us)
+    return _row(client, PackedRun([due_us], [now_us], [payload]), due_us)
 
 
 # ---- crashes and rivals
@@ -576,7 +608,7 @@ def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -
         await ward.work(20)
         sender = queue.client("the wire")
         await sender.store.write(copy[0])
-        for statement in index_rows(sender, _row_of(copy[0])):
+        for statement in index_rows(sender, _place_of(copy[0])):
             await sender.store.write(statement)
         await asyncio.sleep(2 * MINUTE_S)
         assert 1 == (await ward.repair()).put_anew
@@ -588,15 +620,9 @@ def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -
     simulate(scenario, settings=REPAIRED)
 
 
-def _row_of(statement: Insert) -> Any:
+def _place_of(statement: Insert) -> RowPlace:
     values = dict(zip(statement.shape.names, statement.values, strict=True))
-
-    class Row:
-        part = values["part"]
-        place = RowPlace(values["generation"], values["sub"], values["shard"], values["due"])
-        index_key = type("Key", (), {k: values[k] for k in ("generation", "part", "sub")})
-
-    return Row
+    return RowPlace(values["generation"], values["sub"], values["shard"], values["due"])
 
 
 # ---- when looks are taken
@@ -761,6 +787,42 @@ async def _parts(queue: Queue, client: Client) -> list[int]:
         key = {"queue": QUEUE, "generation": 1, "day": each}
         found += [row.part for row in await client.store.read(Select(REPAIRED.tables.parts, key, ("part",)))]
     return found
+
+
+def test_what_was_passed_is_known_though_the_retention_was_lowered() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"once")))
+        queue.settings = replace(REPAIRED, retention_us=HOUR_S * SECOND)
+        await ward.work(20)
+        queue.settings = REPAIRED
+        await asyncio.sleep(10 * DAY_S + HOUR_S)
+        done = await ward.repair()
+        assert (1, 0, ()) == (done.looked, done.late, done.problems)
+        await ward.work(20)
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_part_that_nobody_looked_at_until_its_record_may_be_gone_is_told_and_left() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"once")))
+        queue.settings = replace(REPAIRED, retention_us=HOUR_S * SECOND)
+        await ward.work(20)
+        queue.settings = REPAIRED
+        await asyncio.sleep(18 * DAY_S)
+        done = await ward.repair()
+        assert (0, 0, None) == (done.looked, done.late, done.oldest_owed_us)
+        assert ["what was late there" in each for each in done.problems] == [True]
+        assert () == (await ward.repair()).problems, "once"
+        await ward.work(20)
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
 
 
 # ---- generations

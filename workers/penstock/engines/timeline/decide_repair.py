@@ -19,6 +19,9 @@ MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
 SHORT_OUTAGE_US = 15 * MINUTE_US
 LONG_OUTAGE_US = 4 * HOUR_US
+RECORD_US = 7 * 24 * HOUR_US
+"""For so long after the last look is due the record of passed rows is kept, whatever the retention: rows outlive it
+where the retention was lowered, and would all look late."""
 LOOKS = (1, 2, 3, 4)
 LAST_LOOK = 4
 """At all replicas: nothing lands after it."""
@@ -62,6 +65,16 @@ class LookTerms:
         if sure_us is not None and sure_us + self.skew_us <= counted_us:
             return EVERYTHING
         return max(0, counted_us // self.part_us)
+
+    @property
+    def record_us(self) -> int:
+        """How long the record of what was passed is kept at least, from its writing on."""
+        return self.delays_us[-1] + RECORD_US
+
+    def told_from(self, now_us: int) -> int:
+        """The first part of which it is sure that the record tells what was passed: it was passed after its end, and
+        recorded then."""
+        return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
     def is_looked_at_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
         """Whether the last look at a part is certainly still to come, by whatever clock a repairer goes."""

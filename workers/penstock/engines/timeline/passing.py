@@ -52,7 +52,7 @@ class Passing:
             values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
             values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
             values["up_to"] = position_at(rows[-1].order)
-            ttl_s = kept_s(self.settings, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            ttl_s = passed_kept_s(self.settings, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
             by_part[part] = [Insert(self.settings.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
@@ -77,6 +77,15 @@ def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s:
     end_us = (part + 1) * settings.part_us + settings.retention_us + HOUR_US
     ttl_s = max(end_us - now_us, HOUR_US) // SECOND_US
     return min(ttl_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+def passed_kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
+    """How long it is kept what was passed: as long as any row of the part, and until repair's last look is over, also
+    where the retention was lowered since the rows were put."""
+    wanted_s = max(
+        kept_s(settings, part, now_us=now_us, last_expiry_s=last_expiry_s), settings.look_terms.record_us // SECOND_US
+    )
+    return min(wanted_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
 
 
 async def write_by_part(host: Host, by_part: dict[int, list[Plain]]) -> None:

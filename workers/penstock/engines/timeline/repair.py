@@ -26,7 +26,6 @@ from penstock.engines.timeline.decide_repair import (
     EVERYTHING,
     LAST_LOOK,
     LOOKS,
-    LookTerms,
     Stretch,
     cursors_moved,
     next_stretch,
@@ -155,6 +154,11 @@ class Leader:
         await self._lane.release(self._tenure, last=self._seen.last, reach=self._seen.reach)
 
 
+class TooOldToLook(Unavailable):
+    """Parts were not looked at for so long that what was passed there may not be known any more; what was late there
+    is left."""
+
+
 class _Stopped(Exception):
     """The time of a pass is up, or its lease."""
 
@@ -174,15 +178,7 @@ class Pass:
         self._sender = sender
         self._leader = leader
         self._deadline_us = deadline_us
-        tables = settings.tables
-        grace_s = max(table.gc_grace_s for table in (tables.work, tables.later, tables.parts))
-        self._terms = LookTerms.of(
-            part_us=settings.part_us,
-            skew_us=settings.skew_us,
-            late_write_us=settings.late_write_us,
-            hint_window_us=settings.hint_window_us,
-            gc_grace_us=grace_s * SECOND_US,
-        )
+        self._terms = settings.look_terms
         self._late_rows = LateRows(host, settings, self._terms, sender)
         self._lanes_at_once = asyncio.Semaphore(LANES_AT_ONCE)
         self._rows_at_once = asyncio.Semaphore(ROWS_AT_ONCE)
@@ -255,7 +251,7 @@ class Pass:
         lane = PassedLane(generation.number, shard, seen.is_retired, seen.purged_before_us)
         passed_below = EVERYTHING if seen.is_retired else moment_us_of(seen.last) // settings.part_us
         cursors = await self._read_cursors(lane)
-        strongest = 0
+        strongest = await self._let_lapse(lane, cursors, min(self._terms.told_from(now_us), passed_below))
         for look in reversed(LOOKS):
             due_below = self._terms.due_below(look, generation.sure_us, now_us)
             stretch = next_stretch(look, cursors, due_below=due_below, passed_below=passed_below, strongest=strongest)
@@ -264,6 +260,18 @@ class Pass:
             strongest = max(strongest, cursors.get(look, 0))
         if seen.is_retired and cursors.get(LAST_LOOK) == EVERYTHING:
             self._finished[generation.number] = self._finished.get(generation.number, 0) + 1
+
+    async def _let_lapse(self, lane: PassedLane, cursors: dict[int, int], end: int) -> int:
+        """Parts below `end` are too old to be looked at: what was passed there may not be known any more, and all of
+        it would be taken for late. Where there are such that had not all their looks, it is told."""
+        start = min(cursors.get(look, 0) for look in LOOKS)
+        if start < end:
+            async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
+                if part < end:
+                    self.report.failed(TooOldToLook(generation=lane.generation, shard=lane.shard))
+                break
+            await self._move_cursors(lane, LAST_LOOK, end, cursors)
+        return end
 
     async def _take_stretch(
         self, lane: PassedLane, stretch: Stretch, cursors: dict[int, int], sure_us: int | None

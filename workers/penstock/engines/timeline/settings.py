@@ -7,6 +7,7 @@ from enum import Enum
 from uuid import UUID
 
 from penstock.engines.decide_lease import LeaseTerms
+from penstock.engines.timeline.decide_repair import LookTerms
 from penstock.engines.timeline.tables import TimelineTables
 
 DEFAULT_LEASE = LeaseTerms(ttl_s=10, touch_us=2_000_000, skew_us=500_000)
@@ -57,3 +58,15 @@ class TimelineSettings:
     lease: LeaseTerms = DEFAULT_LEASE
     dead_letter: str | None = None
     receipt_key: bytes = b""
+
+    @property
+    def look_terms(self) -> LookTerms:
+        """When repair looks at parts again."""
+        tables = (self.tables.work, self.tables.later, self.tables.parts)
+        return LookTerms.of(
+            part_us=self.part_us,
+            skew_us=self.skew_us,
+            late_write_us=self.late_write_us,
+            hint_window_us=self.hint_window_us,
+            gc_grace_us=max(table.gc_grace_s for table in tables) * 1_000_000,
+        )
