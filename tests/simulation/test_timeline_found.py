@@ -1,0 +1,210 @@
+"""What lives of the simulation found, each made as small as it goes: the schedule stands in its docstring."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Settled
+from penstock.engines.lane import Lane
+from penstock.engines.packed import PackedRun, pack
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.layout import Place, RowPlace
+from penstock.store.positions import moment_us_of
+from penstock.store.statements import Insert, UpdateIf
+from tests.simulation.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
+from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
+
+ONE_LANE = replace(WORKED, generations=(replace(WORKED.generations[0], shards=1),), part_us=2 * SECOND)
+SHORT = replace(ONE_LANE, retention_us=20 * SECOND)
+
+
+async def opened(consumer: Consumer, store: GatedStore | None = None) -> TimelineQueue:
+    """The queue as a consumer's process has it."""
+    if store is not None:
+        consumer.host = replace(consumer.host, store=store)
+    return await consumer.process.start(consumer.open())
+
+
+async def received(consumer: Consumer, engine: TimelineQueue, *, for_s: int = 10, ack: bool = True) -> list[Delivery]:
+    """What comes within a while, settled."""
+    found = []
+
+    async def work() -> None:
+        for _ in range(for_s):
+            for each in await engine.receive(20, wait_us=SECOND, visibility_us=60 * SECOND):
+                found.append(each)
+                if ack:
+                    await engine.settle([Ack(each.receipt)])
+
+    await consumer.process.start(work())
+    return found
+
+
+def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too() -> None:
+    """The owner has read the rows of one part and waits for those of the next; a purge is told to it by its touch;
+    then both parts go into its books, the first as it was before the purge."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 30, every_s=0.2)
+        consumer = Consumer(queue, "owner", Seen())
+        store = GatedStore(queue.cluster, consumer.process)
+        purged = asyncio.Event()
+        reads = 0
+
+        async def gate(statement: Any) -> None:
+            nonlocal reads
+            if getattr(statement, "shape", None) and statement.shape.table.name == "timeline_work":
+                reads += 1
+                if reads == 2:
+                    await purged.wait()
+
+        store.gate = gate
+        engine = await opened(consumer, store)
+        purger = Consumer(queue, "purger", Seen())
+        purging = await opened(purger)
+        receiving = consumer.process.start(received(consumer, engine))
+        await asyncio.sleep(0.5)
+        before = purger.process.start(purging.purge())
+        await before
+        purged.set()
+        return [each.payload for each in await receiving]
+
+    assert [] == simulate(scenario, settings=ONE_LANE)
+
+
+def test_a_lane_that_was_looked_at_before_a_purge_is_not_taken_as_it_was_then() -> None:
+    """A looks at a free lane; a purge finds no owner and returns; A takes the lane, and knows of no purge."""
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        taker, purger = queue.client("taker"), Consumer(queue, "purger", Seen())
+        key = lane_key(queue.settings, 1, 0)
+        lane = Lane(taker.host, queue.settings.tables.lanes, key, queue.settings.lease)
+        seen = await taker.process.start(lane.look())
+        assert seen is not None
+        purging = await opened(purger)
+        await purger.process.start(purging.purge())
+        assert await taker.process.start(lane.take(seen)) is None
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> None:
+    """The LWT of the purge never arrives, and is not found afterwards; nobody owns the lane, so nobody tells."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 3)
+        purger = Consumer(queue, "purger", Seen())
+        store = GatedStore(queue.cluster, purger.process)
+        lost = 0
+
+        async def gate(statement: Any) -> None:
+            nonlocal lost
+            if isinstance(statement, UpdateIf) and not lost:
+                lost += 1
+                queue.world.network.lose("request", source="purger")
+
+        store.gate = gate
+        purging = await opened(purger, store)
+        await asyncio.sleep(2)
+        await purger.process.start(purging.purge())
+        assert 1 == lost
+        consumer = Consumer(queue, "worker", Seen())
+        return [each.payload for each in await received(consumer, await opened(consumer))]
+
+    assert [] == simulate(scenario, settings=ONE_LANE)
+
+
+def row_and_twin(client: Client, payload: bytes, *, apart_s: float) -> list[Insert]:
+    """A row that is due in a second, and the twin that was stamped so much later."""
+    now_us = client.process.clock.wall_us()
+    run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
+    first = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND))
+    name = Place(first, 0).to_bytes()
+    twin = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND + round(apart_s * SECOND)))
+    return [
+        _insert(first, run, now_us),
+        _insert(twin, replace(run, message_id=[name], replaces=name), now_us),
+    ]
+
+
+def _insert(place: RowPlace, run: PackedRun, now_us: int) -> Insert:
+    key = {"queue": QUEUE, "generation": 1, "part": place.part(SHORT.part_us), "sub": 0, "shard": 0}
+    ttl_s = -(-(moment_us_of(place.due) - now_us + SHORT.retention_us) // SECOND)
+    values = {**key, "due": place.due, "run": pack(run)}
+    return Insert(SHORT.tables.work, values, timestamp_us=now_us, ttl_s=ttl_s)
+
+
+def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> None:
+    """The first row of a family is settled while another message holds the position; the owner dies; the first row
+    expires, its twin, which is due later, does not yet; the next owner reads from the position on."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"holds")))
+        await asyncio.sleep(1)
+        for each in row_and_twin(client, b"once", apart_s=4):
+            await client.store.write(each)
+        consumer = Consumer(queue, "owner", Seen())
+        engine = await opened(consumer)
+        found = await received(consumer, engine, for_s=8, ack=False)
+        by_payload = {each.payload: each for each in found}
+        assert {b"holds", b"once"} == set(by_payload)
+        settles = [Ack(by_payload[b"once"].receipt), Extend(by_payload[b"holds"].receipt, 60 * SECOND)]
+        assert {Settled.DONE} == set(await consumer.process.start(engine.settle(settles)))
+        consumer.process.kill()
+        await asyncio.sleep(
+            22.5 - queue.world.now_s()
+        )  # the first row is gone by now, and its part from the old index
+        other = Consumer(queue, "other", Seen())
+        return [each.payload for each in await received(other, await opened(other))]
+
+    assert b"once" not in simulate(scenario, settings=SHORT)
+
+
+@pytest.mark.parametrize("from_s", [24.0, 24.3, 24.6, 24.9, 25.2, 25.5, 25.8])
+def test_the_mark_of_a_cancel_outlives_the_message(from_s: float) -> None:
+    """A message is cancelled, and its lane stands still until just before it expires: of row and mark, both with
+    times to live in whole seconds of other clocks, the mark must not go first."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        client, canceller = queue.client("producer", ahead_us=240_000), queue.client("canceller", ahead_us=-240_000)
+        due_us = client.process.clock.wall_us() + 5 * SECOND
+        ids = await client.process.start(queue.put(client, Message(b"gone", due_us=due_us)))
+        assert ids is not None
+        await asyncio.sleep(0.9)
+        assert Cancelled.CANCELLED is await canceller.process.start(canceller.cancels.cancel(ids[0]))
+        await asyncio.sleep(from_s - queue.world.now_s())
+        consumer = Consumer(queue, "owner", Seen())
+        return [each.payload for each in await received(consumer, await opened(consumer), for_s=4)]
+
+    assert [] == simulate(scenario, settings=SHORT)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
+    """A change wakes a receive, and in the same moment its caller goes away (or a tenure's loops are ended)."""
+
+    async def scenario(queue: Queue) -> bool:
+        await lanes_ready(queue)
+        consumer = Consumer(queue, "worker", Seen())
+        engine = await opened(consumer)
+        receiving = consumer.process.start(engine.receive(1, wait_us=60 * SECOND))
+        await asyncio.sleep(3.1)
+        engine._tell_change()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        receiving.cancel()
+        await asyncio.wait([receiving], timeout=5)
+        return receiving.cancelled()
+
+    assert simulate(scenario, settings=ONE_LANE)
