@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -23,6 +24,8 @@ RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store
 
 HOLDS_HERE: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
+    "no node": lambda: shutil.which("node") is None,
+    "no go": lambda: shutil.which("go") is None,
     "not Debian": lambda: not is_debian(),
 }
 """When a declared skip is true of this machine; a skip whose condition does not hold is a failure."""

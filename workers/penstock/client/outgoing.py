@@ -10,6 +10,7 @@ from penstock.client.moments import Span, moment_us, span_us
 from penstock.client.payloads import CONTENT_TYPE, Payload, encode_payload
 from penstock.engines.contract import Attributes, Message
 from penstock.errors import SpecError
+from penstock.telemetry.tracing import with_trace
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Put:
 
 
 def message_of(put: Put, now_us: int) -> Message:
-    """As engines take it. `now_us` is what a delay counts from."""
+    """As engines take it. `now_us` is what a delay counts from. What is put by a handler carries its trace on."""
     payload, form = encode_payload(put.payload)
-    attributes = _checked(put.attributes)
+    attributes = with_trace(_checked(put.attributes))
     if form is not None and CONTENT_TYPE not in attributes:
         attributes = {**attributes, CONTENT_TYPE: form}
     if put.once_scope is not None and put.once is None:

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 import logging
+import math
 import time
 from collections.abc import Sequence
 from random import Random
@@ -85,9 +86,10 @@ class HttpPerformer:
                 tries += 1
                 if tries == TELL_AFTER:
                     log.warning("the handler can not be reached", extra={"url": self._url, "error": str(error)})
-                flight.deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+                flight.deadline_s = math.inf  # it has not begun
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
                     return [Again(0, "", charged=False)]
+                flight.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 return [self._failed(flight, error)]
 

@@ -1,0 +1,3 @@
+module example.org/penstock-handler
+
+go 1.21

@@ -1,0 +1,91 @@
+// A handler of messages in Go, of the standard library alone. Run it beside a worker:
+//
+//	PORT=8080 go run . &
+//	penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
+//
+// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
+// header Penstock-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+)
+
+type mail struct {
+	To string `json:"to"`
+}
+
+type message struct {
+	id         string
+	attempt    int
+	trace      string
+	attributes map[string]any
+}
+
+var errGreylisted = errors.New("greylisted")
+
+// A handler may get a message twice: in earnest this stands in your database.
+var seen sync.Map
+
+func send(to mail, about message) error {
+	if _, twice := seen.Load(about.id); twice {
+		return nil
+	}
+	if to.To == "busy@example.org" && about.attempt == 1 {
+		return errGreylisted
+	}
+	seen.Store(about.id, true)
+	told, _ := json.Marshal(map[string]any{
+		"sent": to.To, "id": about.id, "attempt": about.attempt, "trace": about.trace, "attributes": about.attributes,
+	})
+	fmt.Println(string(told))
+	return nil
+}
+
+func work(response http.ResponseWriter, request *http.Request) {
+	about := message{
+		id:         request.Header.Get("Penstock-Message-Id"),
+		trace:      request.Header.Get("Traceparent"),
+		attributes: map[string]any{},
+	}
+	about.attempt, _ = strconv.Atoi(request.Header.Get("Penstock-Attempt"))
+	_ = json.Unmarshal([]byte(request.Header.Get("Penstock-Attributes")), &about.attributes)
+
+	var to mail
+	if err := json.NewDecoder(request.Body).Decode(&to); err != nil {
+		response.Header().Set("Penstock-Reject", "not JSON")
+		http.Error(response, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	switch err := send(to, about); {
+	case err == nil:
+		response.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, errGreylisted):
+		response.Header().Set("Retry-After", "1")
+		http.Error(response, err.Error(), http.StatusServiceUnavailable)
+	default:
+		http.Error(response, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+func main() {
+	port := os.Getenv("PORT")
+	if port == "" {
+		port = "8080"
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("{\"listening\": %d}\n", listener.Addr().(*net.TCPAddr).Port)
+	http.HandleFunc("/work", work)
+	log.Fatal(http.Serve(listener, nil))
+}

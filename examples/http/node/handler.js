@@ -1,0 +1,52 @@
+// A handler of messages in Node, without any library. Run it beside a worker:
+//
+//   PORT=8080 node handler.js &
+//   penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
+//
+// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
+// header Penstock-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+
+"use strict";
+
+const http = require("node:http");
+
+const seen = new Set(); // a handler may get a message twice: in earnest this stands in your database
+
+async function send(mail, message) {
+  if (seen.has(message.id)) return;
+  if (mail.to === "busy@example.org" && message.attempt === 1) throw Object.assign(new Error("greylisted"), { after: 1 });
+  seen.add(message.id);
+  console.log(JSON.stringify({ sent: mail.to, id: message.id, attempt: message.attempt, trace: message.trace, attributes: message.attributes }));
+}
+
+const server = http.createServer(async (request, response) => {
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const message = {
+    id: request.headers["penstock-message-id"],
+    attempt: Number(request.headers["penstock-attempt"]),
+    epoch: Number(request.headers["penstock-epoch"]),
+    trace: request.headers.traceparent,
+    attributes: JSON.parse(request.headers["penstock-attributes"] ?? "{}"),
+  };
+  let mail;
+  try {
+    mail = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+  } catch (error) {
+    response.writeHead(422, { "Penstock-Reject": "not JSON" }).end(String(error.message));
+    return;
+  }
+  try {
+    await send(mail, message);
+    response.writeHead(204).end();
+  } catch (error) {
+    if (error.after !== undefined) response.writeHead(503, { "Retry-After": String(error.after) }).end(error.message);
+    else response.writeHead(500).end(error.stack);
+  }
+});
+
+server.listen(Number(process.env.PORT ?? 8080), "127.0.0.1", () => {
+  console.log(JSON.stringify({ listening: server.address().port }));
+});
+
+process.on("SIGTERM", () => server.close(() => process.exit(0)));

@@ -1,0 +1,228 @@
+"""What the worker runtime decides: retries, answers, rates, beats, health, endings. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import SpecError
+from penstock.runtime.decide_beats import beat_every_s, decide_beats
+from penstock.runtime.decide_drain import Ending, Step
+from penstock.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from penstock.runtime.decide_rate import TokenBucket
+from penstock.runtime.decide_response import Response, judge_response, retry_after_s
+from penstock.runtime.decide_retry import (
+    DONE,
+    REJECT,
+    Again,
+    Backoff,
+    Never,
+    Reject,
+    Retry,
+    RetryPolicy,
+    Verdict,
+    bounded_reason,
+    delay_after,
+    judge_failure,
+)
+
+SECOND = 1_000_000
+
+# ---- retries
+
+
+@given(
+    attempt=st.integers(1, 10_000), chance=st.floats(0, 1), first_s=st.floats(0, 100), cap_s=st.floats(100, 86_400)
+)
+def test_a_delay_is_never_above_its_bound_nor_the_cap(
+    attempt: int, chance: float, first_s: float, cap_s: float
+) -> None:
+    backoff = Backoff(first_s, 2.0, cap_s)
+    assert 0 <= delay_after(backoff, attempt, chance) <= round(cap_s * SECOND)
+    assert backoff.bound_s(attempt) <= backoff.bound_s(attempt + 1)
+
+
+def test_the_bound_doubles_until_the_cap() -> None:
+    assert [1, 2, 4, 8, 10, 10] == [Backoff(1, 2, 10).bound_s(attempt) for attempt in range(1, 7)]
+
+
+@pytest.mark.parametrize("wrong", [(-1, 2, 5), (5, 2, 1), (1, 0.5, 5), (1, 2, math.inf), (math.nan, 2, 5)])
+def test_a_backoff_that_can_not_be_is_refused(wrong: tuple[float, float, float]) -> None:
+    with pytest.raises(SpecError):
+        Backoff(*wrong)
+
+
+def judged(error: BaseException, attempt: int = 1) -> Verdict:
+    """With everything drawn at its bound."""
+    policy = RetryPolicy(
+        Backoff(1, 2, 100), {LookupError: Backoff(50, 1, 50), KeyError: REJECT, ConnectionError: Backoff(0, 1, 0)}
+    )
+    return judge_failure(policy, error, attempt=attempt, chance=1.0, told="why")
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ValueError(), Again(4 * SECOND, "why")),
+        (IndexError(), Again(50 * SECOND, "why")),
+        (KeyError(), Never("why", 4 * SECOND)),
+        (BrokenPipeError(), Again(0, "why")),
+        (Retry(after=3), Again(3 * SECOND, "why")),
+        (Retry(after=timedelta(minutes=2)), Again(120 * SECOND, "why")),
+        (Retry(), Again(4 * SECOND, "why")),
+        (Reject("no"), Never("why", 4 * SECOND)),
+        (SystemExit(3), Again(4 * SECOND, "why")),
+    ],
+)
+def test_the_most_specific_entry_of_the_table_counts(error: BaseException, verdict: Verdict) -> None:
+    assert verdict == judged(error, attempt=3)
+
+
+def test_a_time_to_wait_is_not_negative() -> None:
+    with pytest.raises(SpecError):
+        Retry(after=-1)
+
+
+@given(first=st.text(max_size=300), rest=st.text(max_size=3_000), bytes_max=st.integers(50, 2_000))
+def test_a_reason_is_bounded_and_ends_as_what_it_tells(first: str, rest: str, bytes_max: int) -> None:
+    told = bounded_reason(first, rest, bytes_max=bytes_max)
+    assert len(told.encode(errors="replace")) <= bytes_max
+    if len(first.encode()) + len(rest.encode()) + 1 <= bytes_max:
+        assert told == (f"{first}\n{rest}" if rest else first)
+
+
+def test_of_a_long_traceback_the_end_is_kept() -> None:
+    told = bounded_reason("ValueError: x", "\n".join(f"line {number}" for number in range(5_000)))
+    assert told.startswith("ValueError: x\n[...]\n") and told.endswith("line 4999")
+    assert 4_000 < len(told) <= 4_096
+
+
+# ---- answers over HTTP
+
+
+def answered(status: int, **more: str) -> Verdict:
+    """With everything drawn at its bound, at half past noon on a day in 2026."""
+    response = Response(status, **more)
+    now_s = 1_794_918_600.0  # Tue, 17 Nov 2026 12:30:00 GMT
+    return judge_response(response, attempt=2, chance=1.0, now_s=now_s, backoff=Backoff(1, 2, 100))
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_2xx_is_done_whatever_the_headers_say(status: int) -> None:
+    assert DONE == answered(status, reject="no", retry_after="7")
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "delay_s"),
+    [
+        (429, "7", 7),
+        (503, " 7 ", 7),
+        (503, "Tue, 17 Nov 2026 12:31:00 GMT", 60),
+        (503, "Tue, 17 Nov 2026 12:29:00 GMT", 0),
+        (503, "99999999", 86_400),
+        (503, "-7", 2),
+        (503, "soon", 2),
+        (503, "\u0667", 2),
+        (503, None, 2),
+        (500, "7", 2),
+        (301, "7", 2),
+        (404, None, 2),
+    ],
+)
+def test_429_and_503_say_when_and_anything_else_is_a_failure(
+    status: int, retry_after: str | None, delay_s: float
+) -> None:
+    verdict = answered(status, **({"retry_after": retry_after} if retry_after is not None else {}))
+    assert Again(round(delay_s * SECOND), f"the handler answered {status}") == verdict
+
+
+def test_a_handler_may_reject() -> None:
+    assert Never("rejected: gone\nbody", 2 * SECOND) == answered(410, reject="gone", body="body")
+
+
+@given(st.text(max_size=40))
+def test_no_retry_after_breaks_anything(told: str) -> None:
+    found = retry_after_s(told, 0.0)
+    assert found is None or 0 <= found <= 86_400
+
+
+# ---- the rate
+
+
+@given(
+    per_s=st.floats(0.01, 1_000),
+    steps=st.lists(st.tuples(st.integers(0, 50), st.floats(0, 3)), max_size=60),
+)
+def test_never_more_than_the_rate_and_one_second_of_it_at_once(per_s: float, steps: list[tuple[int, float]]) -> None:
+    bucket = TokenBucket(per_s)
+    now_s = given_out = 0.0
+    for wanted, passes_s in steps:
+        now_s += passes_s
+        given_out += bucket.take(wanted, now_s)
+        assert given_out <= bucket.most + per_s * now_s + 0.001 * len(steps)
+
+
+def test_what_was_not_used_is_there_again_and_after_the_wait_one_may_go() -> None:
+    bucket = TokenBucket(5.0)
+    assert 5 == bucket.take(9, 10.0)
+    assert 0 == bucket.take(1, 10.0)
+    assert bucket.wait_s() == pytest.approx(0.2)
+    assert 1 == bucket.take(9, 10.0 + bucket.wait_s())
+    bucket.give_back(1)
+    assert 1 == bucket.take(9, 10.2)
+
+
+# ---- beats
+
+
+@dataclass
+class Hand:
+    """A message in hand."""
+
+    until_s: float
+    deadline_s: float = math.inf
+    lost: bool = False
+    overdue: bool = False
+
+
+def test_what_is_past_its_half_is_extended_and_what_is_past_its_end_is_lost() -> None:
+    hands = [Hand(106), Hand(104), Hand(100), Hand(99), Hand(108, 100), Hand(104, lost=True), Hand(99, overdue=True)]
+    beats = decide_beats(hands, now_s=100.0, visibility_s=8.0)
+    assert ([1], [2, 3], [4]) == (beats.extend, beats.lost, beats.overdue)
+
+
+@given(st.floats(0.1, 7 * 86_400))
+def test_an_extension_can_be_tried_several_times_before_the_end(visibility_s: float) -> None:
+    assert beat_every_s(visibility_s) <= max(visibility_s / 8, 0.05)
+
+
+# ---- endings and health
+
+
+def test_it_works_finishes_gives_back_and_a_second_word_ends_it_at_once() -> None:
+    ending = Ending(grace_s=10)
+    assert Step.WORK is ending.step(open_messages=5, now_s=0)
+    told = ending.tell(100)
+    assert Step.FINISH is told.step(open_messages=5, now_s=109)
+    assert Step.GIVE_BACK is told.step(open_messages=0, now_s=101)
+    assert Step.GIVE_BACK is told.step(open_messages=5, now_s=110)
+    assert Step.END_AT_ONCE is told.tell(101).step(open_messages=5, now_s=101)
+    assert 100 == told.tell(105).told_at_s
+
+
+def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
+    fine = Seen(turned_ago_s=1, slots=4, stuck=3, is_receiving=True, is_ending=False)
+    assert (None, None) == (why_not_alive(fine), why_not_ready(fine))
+    stuck = Seen(turned_ago_s=1, slots=4, stuck=4, is_receiving=True, is_ending=False)
+    assert "all 4 handlers run past their timeout and can not be stopped" == why_not_alive(stuck)
+    still = Seen(turned_ago_s=31, slots=4, stuck=0, is_receiving=True, is_ending=False)
+    assert "the receiving loop has not turned for 31 s" == why_not_alive(still) == why_not_ready(still)
+    ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
+    assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
+    early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)
+    assert (None, "the worker does not receive yet") == (why_not_alive(early), why_not_ready(early))

@@ -1,0 +1,174 @@
+"""A user's function as a handler: what its annotations and its decorator say, and what is a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from penstock.engines.contract import Delivery
+from penstock.errors import SpecError
+from penstock.runtime import Context, RetryPolicy, handler
+from penstock.runtime.handlers import Handler, HandlerUnusable, load_handler, understand
+from penstock.runtime.payloads import PayloadInvalid
+
+
+def delivery(payload: bytes) -> Delivery:
+    """A delivery of this."""
+    return Delivery("m1", payload, {}, None, 1, 0, 0, 1, 0, "r")
+
+
+class Mail(BaseModel):
+    """A model."""
+
+    to: str
+
+
+@dataclass
+class Point:
+    """A dataclass."""
+
+    x: int
+
+
+def plain(payload): ...  # type: ignore[no-untyped-def]
+def as_bytes(payload: bytes) -> None: ...
+def as_text(payload: str) -> None: ...
+def as_dict(payload: dict[str, int]) -> None: ...
+def as_model(payload: Mail) -> None: ...
+def as_dataclass(payload: Point) -> None: ...
+def as_delivery(payload: Delivery) -> None: ...
+def as_number(payload: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "payload", "expected"),
+    [
+        (plain, b"\xff", b"\xff"),
+        (as_bytes, b"\xff", b"\xff"),
+        (as_text, "Zoë".encode(), "Zoë"),
+        (as_dict, b'{"a": 1}', {"a": 1}),
+        (as_model, b'{"to": "x"}', Mail(to="x")),
+        (as_dataclass, b'{"x": 1}', Point(1)),
+        (as_delivery, b"x", delivery(b"x")),
+        (as_number, b"7", 7),
+    ],
+)
+def test_a_payload_is_read_as_it_is_annotated(function: Any, payload: bytes, expected: object) -> None:
+    assert expected == understand(function, "m:f").decode(delivery(payload))
+
+
+@pytest.mark.parametrize(
+    ("function", "payload", "said"),
+    [
+        (as_text, b"\xff", "the payload is not UTF-8: at byte 0"),
+        (as_model, b"{", "the payload is not a valid Mail\nit: Invalid JSON"),
+        (as_model, b'{"t": 1}', "the payload is not a valid Mail\nto: Field required"),
+        (as_dict, b'{"a": "secret"}', "the payload is not a valid dict"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_told_without_its_values(function: Any, payload: bytes, said: str) -> None:
+    with pytest.raises(PayloadInvalid) as invalid:
+        understand(function, "m:f").decode(delivery(payload))
+    assert str(invalid.value).startswith(said)
+    assert "secret" not in str(invalid.value)
+
+
+async def asynchronous(payload: bytes) -> None: ...
+async def batch(payloads: list[Mail]) -> None: ...
+def batch_with_contexts(payloads: Sequence[Mail], contexts: list[Context]) -> None: ...
+def with_context(payload: bytes, about: Context) -> None: ...
+def with_named(payload, context): ...  # type: ignore[no-untyped-def]
+def with_default(payload: bytes, retries: int = 3) -> None: ...
+
+
+@handler(batch=False)
+def one_list(payload: list[int]) -> None: ...
+
+
+@handler(batch=True, retries=RetryPolicy())
+def undeclared_batch(payloads: Any) -> None: ...
+
+
+class Callable1:
+    """An object that can be called."""
+
+    async def __call__(self, payload: str, context: Context) -> None: ...
+
+
+def told(found: Handler) -> tuple[bool, bool, str | None]:
+    """What was understood."""
+    return found.is_async, found.batch, found.context
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (as_bytes, (False, False, None)),
+        (asynchronous, (True, False, None)),
+        (batch, (True, True, None)),
+        (batch_with_contexts, (False, True, "contexts")),
+        (with_context, (False, False, "about")),
+        (with_named, (False, False, "context")),
+        (with_default, (False, False, None)),
+        (one_list, (False, False, None)),
+        (undeclared_batch, (False, True, None)),
+        (Callable1(), (True, False, "context")),
+        (Callable1().__call__, (True, False, "context")),
+    ],
+)
+def test_what_a_handler_wants_is_seen_by_its_parameters(
+    function: Callable[..., Any], expected: tuple[bool, bool, str | None]
+) -> None:
+    assert expected == told(understand(function, "m:f"))
+
+
+def test_a_list_that_is_one_payload_is_one_payload() -> None:
+    assert [1, 2] == understand(one_list, "m:f").decode(delivery(b"[1, 2]"))
+
+
+def two(payload: bytes, other: bytes) -> None: ...
+def none() -> None: ...
+def yields(payload: bytes) -> Any:
+    yield payload
+
+
+def unknown(payload: Gone) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is what it is for
+def strange(payload: Callable1) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (two, "the handler's parameters are not understood"),
+        (none, "the handler's parameters are not understood"),
+        (yields, "a handler returns, and does not yield"),
+        (unknown, "an annotation is not understood"),
+        (strange, "pydantic does not understand an annotation"),
+        (Callable1, "a handler is a function"),
+        (7, "a handler is a function"),
+    ],
+)
+def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) -> None:
+    with pytest.raises(SpecError, match=said) as refused:
+        understand(function, "m:f")
+    assert "handler=m:f" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_handler_is_found_by_its_entry_point() -> None:
+    assert "tests.runtime.killers:slow" == load_handler("tests.runtime.killers:slow").name
+
+
+@pytest.mark.parametrize("wrong", ["", ":", "a", "a:", ":b", "a:b:c", "a b:c", "a/b:c", "1a:b"])
+def test_an_entry_point_is_module_and_function(wrong: str) -> None:
+    with pytest.raises(HandlerUnusable, match="write mailer[.]tasks:send"):
+        load_handler(wrong)
+
+
+def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(HandlerUnusable, match="fragile"):
+        load_handler("tests.runtime.killers:gone")
