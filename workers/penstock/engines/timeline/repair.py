@@ -6,7 +6,7 @@ await (cursors stand behind what is durable), an unavailable store (the look is 
 repairer at the same time.
 
 Invariants: a cursor moves over a part only when all that the look found there is durable at its place; a lane's
-position is read before its rows, and these before the record of what was passed; memory is bounded by slices.
+position is read before its rows and before the record of what was passed; memory is bounded by slices.
 """
 
 from __future__ import annotations
