@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import uuid
@@ -27,6 +28,8 @@ ROOT = Path(__file__).parent.parent.parent
 STARTS_WITHIN_S = 60.0
 WITHIN_S = 60.0
 SKEW_US = SECOND // 2
+Measured = Callable[[str], None]
+"""The fixture that shows what was measured."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,11 @@ class Member:
         self.ended_us = boot_us()
         return self.ended_us
 
+    def hold(self) -> None:
+        """Return when it has something in its hands that it will not settle."""
+        os.kill(self._server.pid, signal.SIGUSR1)
+        self.wait_for("holding")
+
     def end(self, *, within_s: float = 30.0) -> None:
         """Let it end in its own way; what it says to the contrary is an error."""
         if self._server.alive():
@@ -142,20 +150,21 @@ class Member:
 
 
 class Fleet:
-    """The processes of one scenario on one queue."""
+    """The processes of one scenario on one queue; `common` is what their orders have in common."""
 
-    def __init__(self, ring: Ring, directory: Path, *, beside: str | None = None) -> None:
+    def __init__(self, ring: Ring, directory: Path, *, queue: str | None = None, **common: Any) -> None:
         self.environment = ring.environment()
         self.directory = directory
-        self.queue = str(uuid.uuid4())
+        self.queue = queue or str(uuid.uuid4())
+        self._common = common
         self.members: list[Member] = []
         self.namespace: str | None = None
         if isinstance(ring, HostedRing):
-            self.namespace = ring.client(beside=beside or "n1").namespace
+            self.namespace = ring.client(beside="n1").namespace
 
     def order(self, name: str, **wishes: Any) -> Order:
         """An order for a process on this queue."""
-        return Order(name=name, queue=self.queue, **wishes)
+        return Order(name=name, queue=self.queue, **{**self._common, **wishes})
 
     def start(self, role: str, name: str, environment: Mapping[str, str] | None = None, **wishes: Any) -> Member:
         """Start a process, and do not wait for it."""

@@ -1,12 +1,13 @@
 """Producers and consumers of a timeline queue as processes of their own, which write down all that they do and see.
 
-    python -m tests.cluster.timeline_process produce|consume ORDER
+    python -m tests.cluster.timeline_process produce|consume|repair ORDER
 
 ORDER is an `Order` as JSON; where Cassandra is, the environment tells. Each thing done or seen is one line of JSON,
 written to standard output by one system call at the moment it happens: what a process did before it was killed is
 there, whatever killed it. `timeline_fleet.py` starts such processes and reads what they wrote.
 
 On SIGTERM a process ends in an orderly way: it lets its last calls return, gives its lanes back and says `ended`.
+On SIGUSR1 a consumer keeps what it is given next in its hands, as a handler that does not come back.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settle
+import penstock
+from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Repaired, Settle
 from penstock.engines.decide_lease import LeaseTerms
 from penstock.engines.host import Host
 from penstock.engines.receipts import read_receipt
@@ -62,7 +65,10 @@ class Order:
 
     name: str
     queue: str
+    """The uuid of a queue that the catalogue does not know; or `namespace/name` of one that it does."""
     shards: int = 3
+    generations_file: str = ""
+    """Where the generations will be told, which is waited for at the start; none: there is one, of so many shards."""
     lease_ttl_s: int = 5
     lease_touch_s: int = 1
     visibility_s: int = 5
@@ -91,6 +97,14 @@ class Order:
     nack_every: int = 0
     """consume: let every so manieth message fail the first time."""
 
+    repair_every_s: float = 3.0
+    """repair: begin a pass so often."""
+
+    @property
+    def is_catalogued(self) -> bool:
+        """Whether the queue is told of by the catalogue; then all but the work is."""
+        return "/" in self.queue
+
     def text(self) -> str:
         """As a command line carries it."""
         return json.dumps(asdict(self))
@@ -102,11 +116,25 @@ def settings_of(order: Order) -> TimelineSettings:
         uuid.UUID(order.queue),
         "emails",
         shared_tables(),
-        (Generation(1, order.shards),),
+        generations_of(order),
         visibility_us=order.visibility_s * SECOND,
         lease=LeaseTerms(order.lease_ttl_s, order.lease_touch_s * SECOND, skew_us=SECOND // 2),
         receipt_key=RECEIPT_KEY,
     )
+
+
+def generations_of(order: Order) -> tuple[Generation, ...]:
+    """All there are, or will be."""
+    if not order.generations_file:
+        return (Generation(1, order.shards),)
+    return tuple(Generation(**each) for each in json.loads(Path(order.generations_file).read_text()))
+
+
+async def generations_told(order: Order) -> None:
+    """Return when the generations are told; a file has no event to wait for."""
+    file = Path(order.generations_file)
+    while order.generations_file and not file.exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -177,21 +205,48 @@ def host_of(store: CassandraStore, clock: Clock) -> Host:
     return Host("test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A queue, open in this process."""
+
+    engine: TimelineQueue
+    repair: Callable[[], Awaitable[Repaired]]
+    now_us: Callable[[], int]
+    """The time here, whether or not it may be relied on."""
+
+
 @asynccontextmanager
-async def opened(order: Order) -> AsyncIterator[TimelineQueue]:
+async def opened(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
     """The queue of an order; at the end what waits is written and the lanes are given back."""
-    store = await CassandraStore.connect(read_settings({**os.environ, "KEYSPACE": KEYSPACE}))
+    opening = opened_by_name if order.is_catalogued else opened_by_itself
+    async with opening(order, {**environment, "KEYSPACE": KEYSPACE}) as found:
+        yield found
+
+
+@asynccontextmanager
+async def opened_by_name(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
+    """As an application has it, by the SDK."""
+    async with penstock.connect(environment) as connection:
+        queue = await connection.queue(order.queue)
+        yield Opened(queue.engine, queue.repair, connection.now_us)
+
+
+@asynccontextmanager
+async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
+    """Without a catalogue, so that clock and generations are what the order says."""
+    store = await CassandraStore.connect(read_settings(environment))
     try:
         async with Clock(CassandraTimes(store), source=ShiftedTime(order.clock_off_ms * 1000)) as clock:
             if not order.begins_out_of_bounds:
                 await clock.until_trusted(TRUSTED_WITHIN_S)
+            tell("connected")
+            await generations_told(order)
             engine = TimelineQueue(
                 host_of(store, clock), settings_of(order), read_us=clock.now_us(), lanes_max=order.lanes_max
             )
             fresh = asyncio.get_running_loop().create_task(keep_fresh(engine, clock))
-            tell("ready", boot_us=boot_us(), now_us=clock.now_us())
             try:
-                yield engine
+                yield Opened(engine, engine.repair, clock.now_us)
             finally:
                 fresh.cancel()
                 await engine.close()
@@ -290,6 +345,8 @@ class Consuming:
         self._ended = ended
         self._epochs: dict[tuple[int, int], int] = {}
         self._told_end: set[tuple[tuple[int, int], int]] = set()
+        self._holds = False
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._hold)
         tell_engine = engine.lanes.on_change
 
         def changed() -> None:
@@ -308,14 +365,21 @@ class Consuming:
                 if found:
                     clock_us = self._engine.host.now_us()
                     tell_all([("given", self._given(each, clock_us, visibility_us)) for each in found])
+                    if self._holds:
+                        tell("holding", ids=[each.message_id for each in found])
+                        await self._ended.wait()
                     await asyncio.sleep(self._order.work_s * len(found))
                     await self._settle(found)
             except PenstockError as error:
                 tell_error(error, of="consume")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
 
+    def _hold(self) -> None:
+        self._holds = True
+
     def _given(self, delivery: Delivery, clock_us: int, visibility_us: int) -> dict[str, object]:
-        receipt = read_receipt(delivery.receipt, queue=self._engine.settings.queue, secret=RECEIPT_KEY)
+        settings = self._engine.settings
+        receipt = read_receipt(delivery.receipt, queue=settings.queue, secret=settings.receipt_key)
         facts = asdict(delivery)
         facts.update(id=facts.pop("message_id"), payload=delivery.payload.decode(), clock_us=clock_us)
         return {**facts, "visibility_us": visibility_us, "lane": [receipt.generation, receipt.shard]}
@@ -349,14 +413,32 @@ class Consuming:
                 tell("let go", lane=list(lane), epoch=epoch, why=dispatcher.ended, failure=repr(dispatcher.failure))
 
 
+# ---- repairing
+
+
+async def repair(opened: Opened, order: Order, ended: asyncio.Event) -> None:
+    """Passes, one after the other, as a schedule would begin them."""
+    while not ended.is_set():
+        try:
+            tell("repaired", **asdict(await opened.repair()))
+        except PenstockError as error:
+            tell_error(error, of="repair")
+        await pause(ended, order.repair_every_s)
+
+
 async def main(role: str, order: Order) -> int:
     """Work until SIGTERM comes; 1 with one line where the work can not even begin."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
-        async with opened(order) as engine:
-            work = Producing(engine, order, ended) if role == "produce" else Consuming(engine, order, ended)
-            await work.run()
+        async with opened(order, os.environ) as queue:
+            tell("ready", boot_us=boot_us(), now_us=queue.now_us())
+            if role == "produce":
+                await Producing(queue.engine, order, ended).run()
+            elif role == "consume":
+                await Consuming(queue.engine, order, ended).run()
+            else:
+                await repair(queue, order, ended)
     except PenstockError as error:
         tell_error(error, of="start")
         return 1
