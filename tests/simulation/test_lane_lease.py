@@ -142,7 +142,10 @@ def test_attack_D6_a_retired_lane_is_never_taken_again() -> None:
         tenure = await early.process.start(first.take(seen))
         assert tenure is not None
         end = first_at(early.process.clock.wall_us())
-        assert await early.process.start(first.lend(b"a range", expected=None))
+        assert not await early.process.start(first.lend(b"a range", seen, up_to=end)), "it has another owner by now"
+        owned = await early.process.start(first.look())
+        assert owned is not None
+        assert await early.process.start(first.lend(b"a range", owned, up_to=end))
         assert not await early.process.start(first.retire(tenure, last=end))
         assert await early.process.start(first.end_loan(b"a range"))
         assert await early.process.start(first.retire(tenure, last=end))

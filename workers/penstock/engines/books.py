@@ -558,22 +558,33 @@ class Books:
 
     # ---- lending a range to a bulk job
 
-    def lend(self, first: Any, last: Any) -> list[tuple[LaneRow, int, int]]:
-        """Hand out nothing more from `first` to `last`: row, index and attempt of what is in flight there now."""
+    def lend(self, first: Any, last: Any) -> None:
+        """Hand out nothing more from `first` to `last`."""
         self._lent = (first, last)
+
+    def open_in_loan(self) -> list[tuple[LaneRow, int, int]]:
+        """Row, index and attempt of what stays ours in the lent range: in flight, or on its way to another place."""
         return [
-            (state.row, index, flight.attempt)
+            (state.row, index, attempt)
             for state in self._rows
-            if first <= state.row.order <= last
-            for index, flight in state.flights.items()
+            if self._is_lent(state)
+            for index, attempt in (
+                *((index, flight.attempt) for index, flight in state.flights.items()),
+                *((index, moving.attempt) for index, moving in state.moving.items()),
+            )
         ]
 
-    def take_back(self, settled: Mapping[bytes, RowFacts]) -> None:
-        """The loan is over: what the job settled is settled, the rest is handed out as before."""
-        self._lent = None
+    def take_back(self, settled: Mapping[bytes, RowFacts], *, ended: bool = True) -> dict[bytes, RowFacts]:
+        """A loan is over: what the job settled is settled, the rest is handed out as before, unless another loan has
+        begun. Returned are the facts of rows that are not in the books; they count when such a row is added."""
+        if ended:
+            self._lent = None
+        unread: dict[bytes, RowFacts] = {}
         for key, facts in settled.items():
             state = self._by_key.get(key)
-            if state is not None:
+            if state is None:
+                unread[key] = facts
+            else:
                 fresh = facts.settled & ~state.durable & ~state.accepted & state.full
                 state.durable |= fresh
                 self.unsettled -= fresh.bit_count()
@@ -584,6 +595,7 @@ class Books:
                 self._free_group(state, index)
             else:
                 self._offer(state, index)
+        return unread
 
     @property
     def is_lending(self) -> bool:

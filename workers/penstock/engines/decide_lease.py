@@ -58,6 +58,8 @@ class LaneState:
     touched_us: int = 0
     purged_before_us: int = 0
     lent_seen: bytes | None = None
+    lent_to: Any = None
+    """The end of all that was ever lent: up to there jobs may have settled something."""
 
     @property
     def is_retired(self) -> bool:

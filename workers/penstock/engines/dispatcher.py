@@ -25,7 +25,7 @@ from penstock.engines.position import Position
 from penstock.engines.record import Record
 from penstock.engines.recorder import Recorder
 from penstock.engines.rows import BookTerms, HandOut
-from penstock.engines.settled import Facts
+from penstock.engines.settled import Facts, merge_facts
 from penstock.engines.source import LaneSource
 from penstock.errors import Unavailable
 
@@ -93,7 +93,9 @@ class Dispatcher:
             messages_min=terms.reach_messages_min,
             lead_us=terms.reach_lead_us,
         )
-        self.loans = Loans(self.books, source, lane)
+        self._known: Facts = {}
+        """What is recorded of rows that are yet to be read."""
+        self.loans = Loans(self.books, source, lane, self.recorder, tenure=lambda: self.tenure, learned=self._learn)
         self._suspect_up_to = None if tenure.clean else self.position.reach
         self.marking = asyncio.Lock()
         """Held while rows that lie ahead are marked as moved: a range is not lent meanwhile."""
@@ -119,14 +121,16 @@ class Dispatcher:
     ) -> Dispatcher:
         """Take up a lane as it was when it was taken: read what is known of it, and begin."""
         self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held)
-        known = await source.known(self.position.last, self.position.reach)
+        lent_to = source.order_of(seen.lent_to)
+        self._known = await source.known(self.position.last, max(self.position.reach, lent_to))
         if seen.lent is not None:
-            self.loans.begin(seen.lent)
+            self.loans.obey(seen.lent, answered=seen.lent_seen is not None)
         copier = Copier(self.books, source, self.recorder, wait=self._wait_for_moves)
         loops = (
             self.recorder.run(),
-            self._read_ahead(known),
+            self._read_ahead(),
             self._keep_moving(),
+            self.loans.run(),
             self._keep_touching(),
             copier.run(),
         )
@@ -316,7 +320,12 @@ class Dispatcher:
 
     # ---- reading ahead
 
-    async def _read_ahead(self, known: Facts) -> None:
+    def _learn(self, unread: Facts) -> None:
+        """A job that gave its range back has settled messages that are yet to be read."""
+        merge_facts(self._known, unread)
+        self._tell_change()
+
+    async def _read_ahead(self) -> None:
         after = self.position.last
         poll_s = self.terms.poll_s_min
         while True:
@@ -337,7 +346,7 @@ class Dispatcher:
                 if self.tenure.purged_before_us != purged_before_us:  # it may have been looked at before the purge
                     row.settled |= self.source.put_before(row, self.tenure.purged_before_us)
                 suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
-                self.books.add(row, known.pop(row.key, None), suspect=suspect, now_us=now_us)
+                self.books.add(row, self._known.pop(row.key, None), suspect=suspect, now_us=now_us)
             after = piece.reached
             held = self.books.groups_held
             self.books.reached(after)
@@ -375,11 +384,12 @@ class Dispatcher:
             )
             if touched is Touched.RENEWED:
                 self.position.stands(reach, marked)
-                self.tenure = await self.loans.end_overdue(self.tenure, last, self.host.now_us())
+                self.loans.watch(self.host.now_us())
                 self._tell_change()
             elif touched is Touched.LENT and seen is not None:
                 async with self.marking:
-                    self.tenure = await self.loans.answer(self.tenure, seen.lent, last)
+                    self.loans.obey(seen.lent)
+                    self.tenure = replace(self.tenure, lent=seen.lent)
             elif touched is Touched.PURGED and seen is not None:
                 self._purge(seen.purged_before_us)
             elif ends_tenure(touched):

@@ -134,9 +134,12 @@ class Lane:
         update = self._update({"stop": epoch}, is_("epoch", epoch), attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def lend(self, lent: bytes, *, expected: bytes | None) -> bool:
-        """Reserve a range for a bulk job, or change what is lent."""
-        update = self._update({"lent": lent}, is_("lent", expected), attempt=self.host.uuid())
+    async def lend(self, lent: bytes, seen: LaneState, *, up_to: Value) -> bool:
+        """Reserve a range for a bulk job, if the lane is as it was seen and nothing is lent. `up_to` is the end of
+        all that was ever lent of it: whoever owns it reads the record that far."""
+        conditions = (is_("epoch", seen.epoch), is_("lent", None), is_("lent_to", seen.lent_to))
+        to: dict[str, Value] = {"lent": lent, "lent_seen": None, "lent_to": up_to}
+        update = self._update(to, *conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
     async def end_loan(self, lent: bytes) -> bool:
@@ -184,6 +187,7 @@ def lane_state(row: Any) -> LaneState:
         touched_us=row.touched or 0,
         purged_before_us=row.purged_before or 0,
         lent_seen=row.lent_seen,
+        lent_to=row.lent_to,
     )
 
 

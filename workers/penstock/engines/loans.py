@@ -1,55 +1,112 @@
 """Obeys a range that a bulk job has reserved on a lane: hands out nothing there, tells the job what is still open,
 and takes the range back when the job gives it back or its deadline is over (docs/protocols/dispatcher.md).
+
+What is obeyed at once is decided where the touch learns of it; what takes a while (making durable what was accepted,
+answering, reading what the job settled) is done beside the touches, so that a slow store does not cost the lease.
+
+Invariant: before the answer stands, everything accepted in the range is on record, and what is open there is in it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import asyncio
+from collections.abc import Callable
 
 from penstock.engines.books import Books
 from penstock.engines.decide_lease import Tenure
 from penstock.engines.lane import Lane
-from penstock.engines.settled import encode_flights
+from penstock.engines.recorder import Recorder
+from penstock.engines.settled import Facts, encode_flights
 from penstock.engines.source import LaneSource, Loan
+from penstock.errors import Unavailable
 from penstock.expiry import others_may_act
+
+RETRY_PAUSE_S = 0.3
 
 
 class Loans:
-    """The loan of one lane, if there is one."""
+    """The loan of one lane, if there is one, for one tenure."""
 
-    def __init__(self, books: Books, source: LaneSource, lane: Lane) -> None:
+    def __init__(
+        self,
+        books: Books,
+        source: LaneSource,
+        lane: Lane,
+        recorder: Recorder,
+        *,
+        tenure: Callable[[], Tenure],
+        learned: Callable[[Facts], None],
+    ) -> None:
         self._books = books
         self._source = source
         self._lane = lane
+        self._recorder = recorder
+        self._tenure = tenure
+        self._learned = learned
+        self._lent: bytes | None = None
         self._loan: Loan | None = None
+        self._unanswered = False
+        self._overdue = False
+        self._returned: list[Loan] = []
+        self._owed = asyncio.Event()
 
-    def begin(self, lent: bytes) -> list[tuple[bytes, int, int]]:
-        """Hand out nothing more of the range: row, index and attempt of what is open in it."""
-        self._loan = loan = self._source.loan_of(lent)
-        return [(row.key, index, attempt) for row, index, attempt in self._books.lend(loan.first, loan.last)]
+    def obey(self, lent: bytes | None, *, answered: bool = False) -> None:
+        """From now on this is lent, and nothing else: hand out nothing more of it."""
+        if lent == self._lent:
+            return
+        if self._loan is not None:
+            self._returned.append(self._loan)
+        self._lent, self._loan = lent, None if lent is None else self._source.loan_of(lent)
+        self._unanswered = lent is not None and not answered
+        self._overdue = False
+        if self._loan is not None:
+            self._books.lend(self._loan.first, self._loan.last)
+        self._owed.set()
 
-    async def answer(self, tenure: Tenure, lent: bytes | None, last: Any) -> Tenure:
-        """The lane shows another loan than its owner knew: obey it. The tenure as it is then known."""
-        if lent is None:
-            await self._take_back(last)
-        elif not await self._lane.answer_loan(tenure, lent, encode_flights(self.begin(lent))):
-            return tenure
-        return replace(tenure, lent=lent)
-
-    async def end_overdue(self, tenure: Tenure, last: Any, now_us: int) -> Tenure:
+    def watch(self, now_us: int) -> None:
         """Take a range back whose job let its deadline pass."""
-        if tenure.lent is None or self._loan is None:
-            return tenure
-        if not others_may_act(self._loan.deadline_us, now_us=now_us, skew_us=2 * self._lane.terms.skew_us):
-            return tenure
-        if not await self._lane.end_loan(tenure.lent):
-            return tenure
-        await self._take_back(last)
-        return replace(tenure, lent=None)
+        if self._loan is None:
+            return
+        skew_us = 2 * self._lane.terms.skew_us
+        if others_may_act(self._loan.deadline_us, now_us=now_us, skew_us=skew_us):
+            self._overdue = True
+            self._owed.set()
 
-    async def _take_back(self, last: Any) -> None:
-        """What the job settled is settled; the rest is handed out as before."""
-        known = await self._source.known(last, self._loan.last) if self._loan is not None else {}
-        self._loan = None
-        self._books.take_back(known)
+    async def run(self) -> None:
+        """See to what is owed, until cancelled."""
+        while True:
+            await self._owed.wait()
+            self._owed.clear()
+            try:
+                await self._see_to_it()
+            except Unavailable:
+                self._owed.set()
+            if self._owed.is_set():
+                await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _see_to_it(self) -> None:
+        if self._returned:
+            await self._take_back(self._returned[0])
+            del self._returned[0]
+            self._owed.set()
+        elif self._overdue and self._lent is not None:
+            # applied or not, the next touch tells what is lent then
+            await self._lane.end_loan(self._lent)
+        elif self._unanswered and self._lent is not None:
+            await self._answer(self._lent)
+
+    async def _answer(self, lent: bytes) -> None:
+        """Tell the job what it must leave alone. Nothing is added to that after it was put together."""
+        told = await self._recorder.flush()
+        opened = [(row.key, index, attempt) for row, index, attempt in self._books.open_in_loan()]
+        if lent != self._lent:
+            return
+        if told and await self._lane.answer_loan(self._tenure(), lent, encode_flights(opened)):
+            self._unanswered = lent != self._lent and self._unanswered
+        else:
+            self._owed.set()
+
+    async def _take_back(self, loan: Loan) -> None:
+        """What the job settled is settled, also in rows that are yet to be read; the rest is handed out as before."""
+        known = await self._source.known(loan.first, loan.last)
+        self._learned(self._books.take_back(known, ended=self._loan is None))

@@ -94,3 +94,7 @@ class LaneSource(Protocol):
     def loan_of(self, lent: bytes) -> Loan:
         """What a lent range says."""
         ...
+
+    def stored_loan(self, loan: Loan) -> bytes:
+        """What the lane's row keeps of a loan."""
+        ...

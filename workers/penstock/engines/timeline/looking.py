@@ -52,6 +52,11 @@ class LaneView:
         stored = order_of(self.state.reach)
         return stored if self.mine is None else max(stored, self.mine.position.reach)
 
+    @property
+    def recorded_to(self) -> int:
+        """Nothing beyond it can be on record: neither handed out, nor lent to a job."""
+        return max(self.reach, order_of(self.state.lent_to))
+
     def part_of_position(self, part_us: int) -> int:
         """The part that its position is in."""
         return part_at(self.position, part_us)
@@ -127,9 +132,9 @@ class LaneRows:
         )
 
     async def facts(self, part: int) -> Facts:
-        """What is recorded of a part; nothing can be of one that is beyond the lane's reach."""
+        """What is recorded of a part; nothing can be of one that is beyond what was given out or lent."""
         view = self._view
-        if part > part_at(view.reach, self._settings.part_us):
+        if part > part_at(view.recorded_to, self._settings.part_us):
             return {}
         facts = await read_facts(self._host, self._settings, view.generation, view.shard, part)
         for key in facts:

@@ -243,6 +243,10 @@ class TimelineSource:
         """A range that a job has reserved."""
         return decode_loan(lent)
 
+    def stored_loan(self, loan: Loan) -> bytes:
+        """As a lane's row keeps it."""
+        return encode_loan(loan.job, position_at(loan.first), position_at(loan.last), loan.deadline_us)
+
 
 def encode_loan(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
     """As a lane's row keeps it; both positions belong to the range."""

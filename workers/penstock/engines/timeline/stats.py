@@ -181,7 +181,7 @@ class _Generation:
             return
         part.put = sum(row.messages for row in counts)
         for lane in self.lanes:
-            if part.number <= part_at(max(lane.view.reach, lane.position), self._settings.part_us):
+            if part.number <= part_at(max(lane.view.recorded_to, lane.position), self._settings.part_us):
                 await self._count_lane(part, lane)
 
     async def _count_lane(self, part: _Part, lane: _Lane) -> None:

@@ -82,6 +82,7 @@ LANES = Table(
         Column("stop", Type.INT, Written.LWT),
         Column("lent", Type.BLOB, Written.LWT),
         Column("lent_seen", Type.BLOB, Written.LWT),
+        Column("lent_to", Type.TIMEUUID, Written.LWT),
         Column("purged_before", Type.BIGINT, Written.LWT),
         Column("released", Type.INT, Written.LWT),
         ATTEMPT,
