@@ -165,7 +165,7 @@ def test_a_handler_is_found_by_its_entry_point() -> None:
 
 @pytest.mark.parametrize("wrong", ["", ":", "a", "a:", ":b", "a:b:c", "a b:c", "a/b:c", "1a:b"])
 def test_an_entry_point_is_module_and_function(wrong: str) -> None:
-    with pytest.raises(HandlerUnusable, match="write mailer[.]tasks:send"):
+    with pytest.raises(HandlerUnusable, match="write mailer.tasks:send".replace(".", "[.]")):
         load_handler(wrong)
 
 

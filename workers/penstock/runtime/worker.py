@@ -320,10 +320,11 @@ class Worker:
 
     def _on_settled(self, flight: Flight, settle: Settle, result: Settled) -> None:
         self._change.set()
-        if result is Settled.STALE:
-            self.metrics.settle_stale.add()
-        elif result is Settled.UNKNOWN:
-            self.metrics.settle_unknown.add()
+        if result is not Settled.DONE:
+            stale = result is Settled.STALE
+            (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
+            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
+            log.warning("message was not settled, and may come again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()
         elif isinstance(settle, Nack) and not settle.charged:

@@ -1,0 +1,38 @@
+"""Handlers for `penstock worker` in tests: each call is a line in the file that NOTES names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from penstock.runtime import Context
+
+_NOTES = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def note(what: str, context: Context) -> None:
+    """One line, whole whoever else writes: it is short, and appended by one call."""
+    line = f"{what} {os.environ['WORKER']} {context.message_id} {context.attempt} {context.epoch}\n"
+    os.write(_NOTES, line.encode())
+
+
+async def at_once(payload: bytes, context: Context) -> None:
+    """Done as soon as it is begun."""
+    note("begun", context)
+
+
+async def slow(payload: bytes, context: Context) -> None:
+    """Takes a while."""
+    note("begun", context)
+    await asyncio.sleep(0.05)
+    note("ended", context)
+
+
+async def fragile(payload: bytes, context: Context) -> None:
+    """Kills its process by one message."""
+    note("begun", context)
+    if payload == b"kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.02)
+    note("ended", context)
