@@ -11,7 +11,8 @@ import pytest
 from penstock.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
 from penstock.client.freshness import CatalogueUnreadable
 from penstock.client.message import Message
-from penstock.client.queue import Queue
+from penstock.client.queue import ConnectionClosed, Queue
+from penstock.engines.contract import PassEnd
 from penstock.engines.lane import Lane
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.errors import PenstockError
@@ -169,6 +170,36 @@ def test_more_shards_while_programs_put_and_receive_lose_nothing(seed: int) -> N
         assert (2, 5) == (again.entry.generations.current.number, again.entry.generations.current.shards)
 
     simulate(scenario, seed)
+
+
+def test_repair_brings_a_change_of_shards_to_its_end_and_the_old_generation_leaves_the_catalogue() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 1}"))
+        program = shop.program("program")
+        queue = await opened(program)
+        seen: list[Message] = []
+        receiving = program.process.start(refused(receive_all(program, queue, seen, until=10_000)))
+        far = await program.process.start(queue.put("far ahead", delay=3600))
+        await shop.apply(queue_text("{shards: 2}"))
+        await shop.world.sleep(90)
+        await program.process.start(queue.repair())
+        await program.process.start(program.connection.refresh())
+        now = queue.entry.generations
+        assert (2, [1]) == (now.current.number, [window.number for window in now.earlier])
+        await shop.world.sleep(30)
+        assert 2 == len((await program.process.start(queue.where(far))).places), "moved into the new generation"
+        await program.process.start(program.connection.close())
+        assert isinstance(await receiving, ConnectionClosed)
+        await shop.world.sleep(12 * 86_400)
+        later = shop.program("later")
+        again = await opened(later)
+        assert PassEnd.DONE is (await later.process.start(again.repair())).end
+        await later.process.start(later.connection.refresh())
+        assert [(2, 2)] == [(each.number, each.shards) for each in again.entry.generations.windows()]
+        (found,) = await later.process.start(again.receive(1))
+        assert "far ahead" == found.text()
+
+    simulate(scenario)
 
 
 def test_a_queue_of_dead_letters_that_is_made_later_takes_what_fails_too_often_from_then_on() -> None:

@@ -24,6 +24,7 @@ from penstock.client.generations import CatalogueGenerations
 from penstock.client.ground import Bound, Ground, open_ground, process_name
 from penstock.client.moments import Span, span_us
 from penstock.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, Queue, require_process
+from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.errors import Refused
 from penstock.store.cassandra_settings import read_settings
@@ -166,6 +167,7 @@ class Penstock:
             read_us=found.read_us,
             dead_letters=None if dead is None else dead.settings,
             dead_letter_host=None if dead is None else ground.host_of(dead.entry.place.keyspace, bound),
+            sharing=Sharing(ground.host_of(ground.keyspace, bound), found.settings.queue),
         )
         return Queue(found, engine, self, bound)
 
