@@ -46,6 +46,8 @@ class Seen:
     tried: set[str] = field(default_factory=set)
     """Messages whose settling was asked for; the answer may not have come, or not been known."""
     early: list[str] = field(default_factory=list)
+    late_us: int = 0
+    """How late the latest was."""
 
     def times(self, message_id: str) -> int:
         """How often a message was delivered."""
@@ -107,8 +109,10 @@ class Consumer:
             try:
                 found = await engine.receive(batch, wait_us=SECOND)
                 for each in found:
+                    now_us = self.process.clock.wall_us()
                     self.seen.deliveries.append((self.process.name, each))
-                    if self.process.clock.wall_us() < each.due_us:
+                    self.seen.late_us = max(self.seen.late_us, now_us - each.due_us)
+                    if now_us < each.due_us:
                         self.seen.early.append(each.message_id)
                 if found:
                     await asyncio.sleep(work_s)

@@ -43,7 +43,7 @@ class LaneRow:
     moved: Mapping[int, bytes] = field(default_factory=dict)
     """Where messages of it were moved to: a copy is finished there, and nothing is handed out here."""
     stands_at: Any = None
-    """The order of the row that it stands for, where that is another."""
+    """The order of where its messages were first put, where that is another: their turn within a group."""
 
 
 class Why(Enum):

@@ -25,9 +25,9 @@ from penstock.engines.timeline.decide_closing import (
     BATCH_ROWS_MAX,
     Ahead,
     Ending,
-    Lead,
     batches,
     decide_row,
+    lead_us,
     over_after_us,
 )
 from penstock.engines.timeline.lane_taking import LaneName, lane_of, take_up
@@ -94,13 +94,11 @@ class Closing:
         self._generation = generation.number
         self._shard = shard
         self._over = source.order_at(over_us)
-        self._lead = Lead.begun(0, sender.settings.lease.ttl_s)
         self._begun = False
         self._done_up_to = self._left_up_to = 0
         self._nothing_ahead = False
-        self._twins_due_us: int | None = None
+        self._copies_due_us: int | None = None
         self._batch_rows = BATCH_ROWS_MAX
-        self._refused = False
         self._passing = Passing(host, sender.settings, generation=generation.number, shard=shard, writer=host.uuid())
 
     async def run(self) -> None:
@@ -122,9 +120,10 @@ class Closing:
             await self._move_ahead()
         if not dispatcher.has_settled(self._left_up_to):
             return False
-        if self._twins_due_us is None:  # what stands for a moved row is due before groups may go (attack C2)
-            self._twins_due_us = self._sender.twins_due_us + self._sender.settings.skew_us
-        return self._host.now_us() >= self._twins_due_us and await dispatcher.retire()
+        now_us = self._host.now_us()
+        if self._copies_due_us is None:  # what was written for at once is due before groups may go (attack C2)
+            self._copies_due_us = self._sender.ready_us(now_us) + self._sender.settings.skew_us
+        return now_us >= self._copies_due_us and await dispatcher.retire()
 
     def needs_consumers(self) -> bool:
         """Whether something has to be handed out before the lane can be retired, or a job has a range of it."""
@@ -135,10 +134,6 @@ class Closing:
             or self._left_up_to > dispatcher.position.last
         )
 
-    @property
-    def _cutoff(self) -> int:
-        return self._source.order_at(self._lead.cutoff_us)
-
     # ---- what lies ahead
 
     async def _move_ahead(self) -> None:
@@ -146,10 +141,7 @@ class Closing:
         further than that. Where it was interrupted it goes on from there."""
         settings = self._sender.settings
         if not self._begun:
-            self._begun = True
-            self._lead = Lead.begun(self._host.now_us(), settings.lease.ttl_s)
-            self._done_up_to = self._left_up_to = self._dispatcher.position.last
-            self._source.reading.ends_at = self._cutoff
+            self._begin()
         waiting: list[int] = []
         first = moment_us_of(position_at(self._done_up_to)) // settings.part_us
         async for part, _ in parts_from(self._host, settings, self._generation, first):
@@ -158,8 +150,18 @@ class Closing:
                 waiting = await self._step(waiting)
         while waiting:
             waiting = await self._step(waiting)
-        self._source.reading.ends_at = max(self._cutoff, self._left_up_to)
+        if self._source.reading.ends_at is not None:  # by now what lies between was moved
+            self._source.reading.ends_at = max(self._source.reading.ends_at, self._left_up_to)
         self._nothing_ahead = True
+
+    def _begin(self) -> None:
+        settings, reading = self._sender.settings, self._source.reading
+        ahead_us = lead_us(
+            lag_us_max=self._sender.lag.most_us, lease_ttl_s=settings.lease.ttl_s, skew_us=settings.skew_us
+        )
+        reading.end_at(self._source.order_at(self._host.now_us() + ahead_us))
+        self._done_up_to = self._left_up_to = self._dispatcher.position.last
+        self._begun = True
 
     async def _step(self, parts: list[int]) -> list[int]:
         """A slice of some parts, in order; the parts that are still to be read then."""
@@ -184,9 +186,8 @@ class Closing:
         if work.finish:
             work.finish = await self._not_finished(work.finish)
         places = [self._fix_place(row) for row in work.move]
-        self._refused = False
         if not await self._mark(work.move, places):
-            self._batch_rows = 1 if self._refused else BATCH_ROWS_MAX
+            self._batch_rows = 1
             return False
         self._batch_rows = BATCH_ROWS_MAX
         places += [Place.from_bytes(row.moved[0]) for row in work.finish]
@@ -199,14 +200,16 @@ class Closing:
         return True
 
     def _sorted(self, rows: Sequence[LaneRow]) -> _Work:
-        """What is to be done with each; where moving would come too late, the dispatcher is left more."""
-        first = next((row for row in rows if decide_row(row, self._cutoff) is Ahead.MOVE), None)
-        if first is not None:
-            self._lead = self._lead.given_way(moment_us_of(position_at(first.order)), self._host.now_us())
-            self._source.reading.ends_at = self._cutoff
+        """What is to be done with each; what an owner before has moved is where moving goes on from."""
         work = _Work([], [])
+        reading, read_to = self._source.reading, self._dispatcher.books.horizon
         for row in rows:
-            ahead = decide_row(row, self._cutoff)
+            has_gone = reading.has_gone(row)
+            if has_gone:
+                if read_to is not None and row.order <= read_to:
+                    continue  # it was read here before it was marked: it is the dispatcher's
+                reading.end_at(row.order - 1)
+            ahead = decide_row(row, reading.ends_at, has_gone=has_gone)
             if ahead is Ahead.MOVE:
                 work.move.append(row)
             elif ahead is Ahead.FINISH:
@@ -225,8 +228,8 @@ class Closing:
         return place
 
     async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:
-        """Show in each row where it goes; False where a row showed another place already, or the time for it is
-        over: then some are marked, and all have to be read again."""
+        """Show in each row where it goes; False where a row showed another place already: then some are marked, and
+        all have to be read again."""
         marks = list(zip(rows, places, strict=True))
         by_partition = batches(
             (((row.where, row.content.place.sub), (row, place)) for row, place in marks), self._batch_rows
@@ -247,13 +250,9 @@ class Closing:
 
     async def _mark_partition(self, of_one: Sequence[Sequence[tuple[LaneRow, Place]]]) -> bool:
         for batch in of_one:
-            first_due_us = moment_us_of(batch[0][0].content.place.due)
-            if self._lead.is_too_near(first_due_us, self._host.now_us()):
-                return False
             attempt = self._host.uuid()
             marks = [self._mark_statement(row.content.place, place, attempt) for row, place in batch]
             if not (await self._host.store.decide(BatchIf(marks), within_s=MARK_WITHIN_S)).applied:
-                self._refused = True
                 return False
         return True
 

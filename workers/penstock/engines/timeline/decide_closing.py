@@ -3,14 +3,13 @@ of a later one. The prose is "Leaving a generation" in docs/protocols/generation
 
 Pure: rows, moments and generations in, decisions out. `closing.py` reads, moves and retires.
 
-Invariants: no row is both left to the lane's own dispatcher and moved, since one order parts them, and rows on this
-side of it are not moved any more; nothing is moved that could fall due before its copy is written.
+Invariants: one order parts what is handed out here from what is moved: nothing of a group is handed out here after
+something of it has moved, whoever owns the lane by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +17,6 @@ from penstock.engines.rows import LaneRow
 from penstock.engines.settled import bits_of
 from penstock.expiry import others_may_act_after
 
-LEAD_US_MIN = 10_000_000
 BATCH_ROWS_MAX = 100
 """In one conditional batch: what is refused is done again, and the server has a limit on the size of a batch."""
 
@@ -49,34 +47,17 @@ class Ahead(Enum):
 
     NOTHING = "cancelled, purged, expired, replaced, or moved and finished: it can be passed"
     FINISH = "it was moved by who died before its copy was known to be written"
-    LEAVE = "it falls due here"
+    LEAVE = "it is handed out here"
     MOVE = "it goes to the generation that its due moment belongs to now"
 
 
-@dataclass(frozen=True)
-class Lead:
-    """Rows due within `lead_us` are not moved: they fall due while the owner waits."""
+def lead_us(*, lag_us_max: int, lease_ttl_s: int, skew_us: int) -> int:
+    """What is due within so long is not moved: it falls due while the owner waits.
 
-    lead_us: int
-    cutoff_us: int
-
-    @classmethod
-    def begun(cls, now_us: int, lease_ttl_s: int) -> Lead:
-        """Long enough for another owner to come and finish what this one began, before it falls due."""
-        lead_us = max(LEAD_US_MIN, 2_000_000 * lease_ttl_s)
-        return cls(lead_us, now_us + lead_us)
-
-    def is_too_near(self, due_us: int, now_us: int) -> bool:
-        """Whether a row can not be moved any more: its copy might be late, and a late one loses its turn."""
-        return due_us < now_us + self.lead_us // 2
-
-    def given_way(self, next_due_us: int, now_us: int) -> Lead:
-        """Moving has been overtaken by the time where the next to move is nearly due: then more is left here, twice
-        as much each time, so that moving comes to an end however dense the rows lie."""
-        if not self.is_too_near(next_due_us, now_us):
-            return self
-        lead_us = 2 * self.lead_us
-        return Lead(lead_us, max(self.cutoff_us, now_us + lead_us))
+    Longer than any producer stamps ahead what is due at once, so what shares a row with others stays; and long enough
+    for another owner to come and finish what this one began, before it falls due.
+    """
+    return max(lag_us_max + 2 * skew_us, 2_000_000 * lease_ttl_s)
 
 
 def over_after_us(generation: Ending, skew_us: int) -> int | None:
@@ -90,13 +71,16 @@ def is_over(generation: Ending, *, now_us: int, skew_us: int) -> bool:
     return over_us is not None and now_us >= over_us
 
 
-def decide_row(row: LaneRow, cutoff: Any) -> Ahead:
-    """What becomes of a row. One of several messages is stamped for at once, so it falls due soon."""
+def decide_row(row: LaneRow, cutoff: Any, *, has_gone: bool) -> Ahead:
+    """What becomes of a row. `cutoff`: what is due later is not handed out here; `has_gone`: it was moved to a later
+    generation already."""
     if row.settled == bits_of(0, row.count):
         return Ahead.NOTHING
-    if row.moved:
+    if has_gone:
         return Ahead.FINISH
-    return Ahead.LEAVE if row.order <= cutoff or row.count > 1 else Ahead.MOVE
+    if row.order <= cutoff or row.count > 1:
+        return Ahead.LEAVE
+    return Ahead.FINISH if row.moved else Ahead.MOVE
 
 
 def batches(rows: Iterable[tuple[Hashable, Item]], rows_max: int) -> Iterator[list[list[Item]]]:

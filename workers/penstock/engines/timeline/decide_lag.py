@@ -62,6 +62,11 @@ class Lag:
         self._most_us = max(safety_lag_us, LAG_US_MAX)
         self._skew_us = skew_us
 
+    @property
+    def most_us(self) -> int:
+        """What it never exceeds."""
+        return self._most_us
+
     def in_use_us(self, now_us: int) -> int:
         """The lag to stamp by at this moment."""
         fallen_us = self._stood_us - max(0, now_us - self._since_us) // FALLS_BY

@@ -61,9 +61,10 @@ class Reading:
     ) -> None:
         self.purged_before_us = purged_before_us
         self.ends_at: int | None = None
-        """Nothing beyond it is read: what is due later is moved, or was."""
+        """Nothing beyond it is read: from there on rows move to a later generation. The first row met that has moved
+        sets it, so that nothing of a group is handed out here after what has gone (attack C2)."""
         self.finished_up_to = 0
-        """Rows up to here that show where they were moved to are finished already."""
+        """Rows up to here that have moved are finished: their copies are known to be written."""
         self._host = host
         self._settings = settings
         self._index = index
@@ -78,6 +79,20 @@ class Reading:
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The rows above a position, as far as now or the bound goes."""
+        found = await self._read(after, bytes_max)
+        gone = next((at for at, row in enumerate(found.rows) if self.has_gone(row)), None)
+        if gone is not None:
+            self.end_at(found.rows[gone].order - 1)
+        end = self.ends_at
+        if end is None or found.reached <= end:
+            return found
+        return LaneSlice([row for row in found.rows if row.order <= end], max(after, end), False)
+
+    def end_at(self, order: int) -> None:
+        """Read no further than that; an end is never taken back."""
+        self.ends_at = order if self.ends_at is None else min(order, self.ends_at)
+
+    async def _read(self, after: int, bytes_max: int) -> LaneSlice:
         now_us = self._host.now_us()
         top = position_order(last_at(now_us))
         if self.ends_at is not None:
@@ -99,6 +114,11 @@ class Reading:
                 return LaneSlice(rows, top, False)
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
+
+    def has_gone(self, row: LaneRow) -> bool:
+        """Whether it was moved to a later generation, and this owner has not finished it."""
+        places = (Place.from_bytes(place).row for place in row.moved.values())
+        return any(place.generation > self._generation for place in places)
 
     async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
@@ -168,7 +188,7 @@ class Reading:
             attempts=run.attempt if run is not None else None,
             settled=settled,
             moved=moved,
-            stands_at=None if first == row.due else position_order(first),
+            stands_at=_stands_at(run),
         )
 
     async def _voided(self, run: PackedRun, due: UUID) -> int:
@@ -191,6 +211,12 @@ class Reading:
         }
         rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
         return bool(rows) and rows[0].cancelled is not None
+
+
+def _stands_at(run: PackedRun | None) -> int | None:
+    """The order of the place at which its messages were first put, where that is another."""
+    given = run.message_id[0] if run is not None and run.message_id is not None else b""
+    return position_order(Place.from_bytes(given).row.due) if given else None
 
 
 def row_key(sub: int, due: UUID, first: UUID) -> bytes:
