@@ -84,6 +84,28 @@ def test_who_can_not_read_the_catalogue_for_a_minute_refuses_to_put_with_the_rea
     simulate(scenario)
 
 
+def test_what_fails_too_often_while_the_catalogue_is_away_costs_no_lane_and_goes_to_the_dead_letters_afterwards() -> (
+    None
+):
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 1, maxReceives: 1, deadLetter: dead}"), queue_text(name="dead"))
+        program = shop.program("consumer")
+        queue = await opened(program)
+        await program.process.start(queue.put("broken", delay=70))
+        program.reads_catalogue = False
+        (message,) = await program.process.start(queue.receive(1, wait=90))
+        held = {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        await program.process.start(message.nack(reason="it is broken"))
+        await shop.world.sleep(30)
+        assert held == {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        program.reads_catalogue = True
+        dead = await program.process.start(program.connection.queue("shop/dead"))
+        (letter,) = await program.process.start(dead.receive(1, wait=20))
+        assert "it is broken" == letter.attributes["penstock.dead.reason"]
+
+    simulate(scenario)
+
+
 def test_the_catalogue_is_read_four_times_a_minute_and_no_more_by_a_queue_that_is_busy() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())

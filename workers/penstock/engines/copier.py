@@ -49,12 +49,16 @@ class Copier:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _fix(self, moves: list[Move]) -> bool:
-        """Whether every place is durable. A place that was chosen stays chosen, also when this fails."""
-        for number, move in enumerate(moves):
-            if move.place is None:
-                place = self._source.fix_place(move)
-                self._books.place_fixed(move.row, move.index, place)
-                moves[number] = move.at(place)
+        """Whether every place is durable. A place that was chosen stays chosen, also when this fails: none can be
+        while the clock, or what is known of the catalogue, is not to be relied on."""
+        try:
+            for number, move in enumerate(moves):
+                if move.place is None:
+                    place = self._source.fix_place(move)
+                    self._books.place_fixed(move.row, move.index, place)
+                    moves[number] = move.at(place)
+        except Unavailable:
+            return False
         return not self._books.has_news() or await self._recorder.flush()
 
     async def _write(self, move: Move) -> bool:
