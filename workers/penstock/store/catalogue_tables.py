@@ -1,14 +1,15 @@
-"""The tables of the catalogue: what every process needs to know of queues and counters, and which tables were made.
+"""The tables of the catalogue: what every process needs to know of queues and counters, which tables were made, and
+who is at work.
 
-All is written by LWT, and nothing ever expires. They are SERIAL, not LOCAL_SERIAL: resources with different home data
-centres share them, and a reader in any data centre has to see what was decided in another (rule R5 is about the
-resources' own tables).
+All but `members` is written by LWT, and nothing of that ever expires. They are SERIAL, not LOCAL_SERIAL: resources
+with different home data centres share them, and a reader in any data centre has to see what was decided in another
+(rule R5 is about the resources' own tables).
 """
 
 from __future__ import annotations
 
 from penstock.store.consistency import SerialLevel
-from penstock.store.table import Column, Table, Written
+from penstock.store.table import DAY_S, Column, Table, Written
 from penstock.store.types import Type
 
 _ATTEMPT = Column("attempt", Type.UUID, Written.LWT)
@@ -81,5 +82,14 @@ TABLES_MADE = Table(
     serial=SerialLevel.SERIAL,
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE)
+MEMBERS = Table(
+    "members",
+    "processes that want lanes of a queue; each writes its own row, which soon expires",
+    partition=(Column("queue", Type.UUID),),
+    clustering=(Column("member", Type.UUID),),
+    columns=(Column("name", Type.TEXT), Column("room", Type.INT), Column("began_us", Type.BIGINT)),
+    gc_grace_s=DAY_S,
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS)
 EVERYTHING = "everything"

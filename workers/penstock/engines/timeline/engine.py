@@ -25,6 +25,7 @@ from penstock.engines.dispatcher import Told
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.receipts import Receipt, read_receipt
+from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.cancel import Cancels
 from penstock.engines.timeline.lane_keeper import LaneKeeper
 from penstock.engines.timeline.lane_rows import lane_key
@@ -56,6 +57,7 @@ class TimelineQueue:
         dead_letters: TimelineSettings | None = None,
         dead_letter_host: Host | None = None,
         lanes_max: int = LANES_MAX,
+        sharing: Sharing | None = None,
     ) -> None:
         self.host = host
         self.settings = settings
@@ -64,7 +66,7 @@ class TimelineQueue:
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
             self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us)
         self._closing: set[asyncio.Task[None]] = set()
-        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters)
+        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
         self.lanes.on_change = self._tell_change
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)

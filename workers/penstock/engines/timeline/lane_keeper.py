@@ -1,17 +1,20 @@
 """Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
 
-It takes up to as many as it is told and knows nothing of other members; sharing lanes evenly is the runtime's. Lanes
-of a generation that is written no more are closed by whoever holds them (closing.py), and until all of them are
-retired the groups of later generations wait (attack C2): docs/protocols/generations.md.
+With a `Sharing` it takes those of its share, and gives back what has become another's (docs/protocols/balance.md);
+without one it takes what it gets, up to as many as it is told. Lanes of a generation that is written no more are
+closed by whoever holds them (closing.py), and until all of them are retired the groups of later generations wait
+(attack C2): docs/protocols/generations.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
+from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.closing import Closing
 from penstock.engines.timeline.decide_closing import is_over, lanes_before
 from penstock.engines.timeline.lane_rows import make_lanes
@@ -19,6 +22,7 @@ from penstock.engines.timeline.lane_taking import LaneName, dispatch_terms, lane
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
+from penstock.engines.timeline.watching import Watching
 from penstock.errors import Unavailable
 
 LOOK_EVERY_S = 1.0
@@ -27,8 +31,17 @@ LOOK_EVERY_S = 1.0
 class LaneKeeper:
     """The lanes that this process works."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, sender: Sender, dead_letters: Sender | None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        sender: Sender,
+        dead_letters: Sender | None,
+        *,
+        sharing: Sharing | None = None,
+    ) -> None:
         self.host = host
+        self.sharing = sharing
         self.settings = settings
         self.held: dict[LaneName, Dispatcher] = {}
         self.retired: set[LaneName] = set()
@@ -38,11 +51,15 @@ class LaneKeeper:
         self._sender = sender
         self._dead_letters = dead_letters
         self._loop: asyncio.Task[None] | None = None
+        self._watching = Watching(host, settings)
+        self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
         self._closings: dict[LaneName, tuple[Dispatcher, asyncio.Task[None]]] = {}
 
     def want(self, lanes: int) -> None:
         """Hold up to so many from now on."""
         self.wanted = lanes
+        if self.sharing is not None and (lanes or self._loop is not None):
+            self.sharing.join(lanes)
         if self._loop is None and lanes:
             self._loop = asyncio.get_running_loop().create_task(self._keep())
 
@@ -50,7 +67,7 @@ class LaneKeeper:
         """In force from the next message on, on lanes that are held too; the lease's terms from their next taking."""
         if settings == self.settings and dead_letters is self._dead_letters:
             return
-        self.settings = settings
+        self.settings = self._watching.settings = settings
         self._dead_letters = dead_letters
         for dispatcher in self.held.values():
             dispatcher.books.terms = dispatch_terms(settings, dead_letters=dead_letters is not None).books
@@ -63,9 +80,11 @@ class LaneKeeper:
         if self._loop is not None:
             self._loop.cancel()
             self._loop = None
-        for _, closing in self._closings.values():
-            closing.cancel()
-        self._closings = {}
+        for task in (*(closing for _, closing in self._closings.values()), *self._handing_over.values()):
+            task.cancel()
+        self._closings, self._handing_over = {}, {}
+        if self.sharing is not None:  # first, so that others know whose the lanes are when they are free
+            await self.sharing.leave()
         held, self.held = self.held, {}
         await asyncio.gather(*(dispatcher.give_back() for dispatcher in held.values()))
 
@@ -74,8 +93,10 @@ class LaneKeeper:
             self._drop_ended()
             try:
                 self._begin_closings()
+                self._give_back()
                 await self._take_free()
                 await self._open_gates()
+                await self._watch()
             except Unavailable:
                 pass
             await asyncio.sleep(LOOK_EVERY_S)
@@ -97,16 +118,55 @@ class LaneKeeper:
                 break
             await self._try(name)
 
-    def _free_names(self) -> list[LaneName]:
-        """The lanes that are not ours, in an order of this process's own, so that not all try the same one first."""
-        names = [
+    def _all_names(self) -> list[LaneName]:
+        """All lanes there are, retired or not."""
+        return [
             (generation.number, shard)
             for generation in self.settings.generations
             for shard in range(generation.shards)
         ]
+
+    def _free_names(self) -> list[LaneName]:
+        """The lanes to be tried, in an order of this process's own, so that not all try the same one first."""
+        names = self._all_names()
+        if self.sharing is not None:
+            tried = self.sharing.mine(names) | self._watching.unprocessed
+            names = [name for name in names if name in tried]
         free = [name for name in names if name not in self.held and name not in self.retired]
         self.host.chance.shuffle(free)
         return free
+
+    # ---- sharing them
+
+    def _give_back(self) -> None:
+        """Hand over what has become another's, each when nothing of it is in anybody's hands."""
+        if self.sharing is None:
+            return
+        for name in self.sharing.to_give_back(self.held, self._all_names()):
+            if name not in self._handing_over:
+                handing = asyncio.get_running_loop().create_task(self._hand_over(name, self.held[name]))
+                self._handing_over[name] = handing
+                handing.add_done_callback(partial(self._handed_over, name))
+
+    async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
+        dispatcher.drain()
+        while dispatcher.books.in_flight and not dispatcher.is_over():
+            dispatcher.books.tick(self.host.now_us())
+            await asyncio.sleep(LOOK_EVERY_S / 4)
+        await dispatcher.give_back()
+        if self.held.get(name) is dispatcher:
+            del self.held[name]
+
+    def _handed_over(self, name: LaneName, _: asyncio.Task[None]) -> None:
+        self._handing_over.pop(name, None)
+
+    async def _watch(self) -> None:
+        """Look at lanes of others', and at those that nobody holds."""
+        if self.sharing is None or not self.wanted:
+            return
+        names = [name for name in self._all_names() if name not in self.held and name not in self.retired]
+        await self._watching.look(self.sharing.to_watch(names))
+        self.retired |= self._watching.retired
 
     async def _try(self, name: LaneName) -> None:
         settings = self.settings
@@ -133,6 +193,8 @@ class LaneKeeper:
         if taken is not None:
             self.held[name], _ = taken
             self.held[name].on_change = self.on_change
+            if self.sharing is not None:
+                self.sharing.took(name, self._all_names())
 
     def _generation(self, number: int) -> Generation | None:
         return next((each for each in self.settings.generations if each.number == number), None)

@@ -16,8 +16,13 @@ GIVE_BACK_AFTER_US = 10 * SECOND_US
 """So long a sharing has to say that a lane is another's before it is given back."""
 UNPROCESSED_US = 15 * SECOND_US
 """A lane that nobody holds, with work due for so long, is taken by whoever has room."""
+EXTRA_KEPT_US = 300 * SECOND_US
+"""A lane taken so is kept as long, before it is offered again to whose share it is."""
 STILL_US = 30 * SECOND_US
-"""An owner whose loop made no turn for so long, with work due, is ordered to stop."""
+"""An owner whose loop made no turn for so long, and that has work due, is ordered to stop."""
+
+WATCHERS = 3
+"""So many members look at each lane from time to time: its owner may be one, and another may hang."""
 
 LaneName = tuple[int, int]
 """Generation and shard."""
@@ -45,6 +50,12 @@ def share(lanes: Collection[LaneName], members: Collection[Member]) -> dict[Lane
     return shared
 
 
+def watchers(lane: LaneName, members: Collection[Member]) -> set[UUID]:
+    """Who keeps an eye on a lane of somebody else's: a few, so that not everybody reads all lanes."""
+    ranked = sorted(members, key=lambda member: (_weight(b"watch" + member.id.bytes, lane), member.id))
+    return {member.id for member in ranked[:WATCHERS]}
+
+
 def _sizes(lanes: int, members: Collection[Member]) -> dict[Member, int]:
     """How many lanes each gets: equal but for one, unless room is short."""
     left = lanes
@@ -70,12 +81,19 @@ class GivingBack:
     """Since when a lane that is held has been somebody else's."""
 
     since_us: dict[LaneName, int] = field(default_factory=dict)
+    extra_until_us: dict[LaneName, int] = field(default_factory=dict)
+    """Lanes that were taken because their member did not take them: kept for a while, or they would come and go."""
+
+    def took_extra(self, lane: LaneName, *, now_us: int) -> None:
+        """This one is another's, who did not come for it."""
+        self.extra_until_us[lane] = now_us + EXTRA_KEPT_US
 
     def decide(
         self, held: Collection[LaneName], shared: Mapping[LaneName, UUID], me: UUID, *, now_us: int
     ) -> Sequence[LaneName]:
         """The lanes to give back now: those that have been another's for long enough, without a break."""
-        others = {lane for lane in held if shared.get(lane, me) != me}
+        self.extra_until_us = {lane: until for lane, until in self.extra_until_us.items() if until > now_us}
+        others = {lane for lane in held if shared.get(lane, me) != me and lane not in self.extra_until_us}
         self.since_us = {lane: self.since_us.get(lane, now_us) for lane in others}
         return sorted(lane for lane, since_us in self.since_us.items() if now_us - since_us >= GIVE_BACK_AFTER_US)
 
@@ -112,13 +130,13 @@ class Watch:
         return waits and look.at_us - since_us >= UNPROCESSED_US
 
     def is_suspicious(self, look: Look) -> bool:
-        """Held and touched, with work due, and no turn of its owner's loop for long."""
+        """Held and touched, no turn of its owner's loop for long (also an idle loop turns), and work due."""
         fresh = look.at_us - look.touched_us < 3 * self.touch_us + SECOND_US
-        if not look.locked or not fresh or look.due_us is None or look.due_us > look.at_us:
+        if not look.locked or not fresh:
             self.still_since.pop(look.lane, None)
             return False
         epoch, progress, since_us = self.still_since.get(look.lane, (look.epoch, -1, look.at_us))
         if (epoch, progress) != (look.epoch, look.progress):
             self.still_since[look.lane] = (look.epoch, look.progress, look.at_us)
             return False
-        return look.at_us - since_us >= STILL_US
+        return look.at_us - since_us >= STILL_US and look.due_us is not None and look.due_us <= look.at_us

@@ -7,7 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.decide_balance import (
+from penstock.engines.decide_sharing import (
+    EXTRA_KEPT_US,
     GIVE_BACK_AFTER_US,
     SECOND_US,
     STILL_US,
@@ -17,6 +18,7 @@ from penstock.runtime.decide_balance import (
     Member,
     Watch,
     share,
+    watchers,
 )
 
 MEMBERS = st.lists(st.uuids(), min_size=1, max_size=9, unique=True)
@@ -76,6 +78,15 @@ def test_a_lane_in_nobodys_share_is_kept() -> None:
     assert [] == giving.decide([(1, 0)], {}, UUID(int=1), now_us=2 * GIVE_BACK_AFTER_US)
 
 
+def test_a_lane_taken_because_its_member_did_not_is_kept_for_a_while() -> None:
+    me, other, giving = UUID(int=1), UUID(int=2), GivingBack()
+    lane = (1, 0)
+    giving.took_extra(lane, now_us=0)
+    for now_us in (0, GIVE_BACK_AFTER_US, EXTRA_KEPT_US - 1, EXTRA_KEPT_US):
+        assert [] == giving.decide([lane], {lane: other}, me, now_us=now_us)
+    assert [lane] == giving.decide([lane], {lane: other}, me, now_us=EXTRA_KEPT_US + GIVE_BACK_AFTER_US)
+
+
 def look(at_us: int, **fields: object) -> Look:
     values: dict[str, object] = {"locked": True, "epoch": 3, "progress": 7, "touched_us": at_us, "due_us": 0}
     return Look((1, 0), at_us, **(values | fields))  # type: ignore[arg-type]
@@ -97,9 +108,22 @@ def test_a_touched_lane_whose_progress_stands_still_with_work_due_is_suspicious(
     assert watch.is_suspicious(look(SECOND_US + STILL_US))
 
 
-def test_progress_another_epoch_no_work_or_no_touch_begin_the_count_anew() -> None:
-    for change in ({"progress": 8}, {"epoch": 4}, {"due_us": None}, {"touched_us": 0}, {"locked": False}):
+def test_without_work_due_nobody_is_suspicious() -> None:
+    watch = Watch(touch_us=2 * SECOND_US)
+    watch.is_suspicious(look(SECOND_US, due_us=None))
+    assert not watch.is_suspicious(look(SECOND_US + STILL_US, due_us=None))
+    assert not watch.is_suspicious(look(SECOND_US + STILL_US, due_us=SECOND_US + STILL_US + 1))
+    assert watch.is_suspicious(look(SECOND_US + STILL_US))
+
+
+def test_progress_another_epoch_or_no_touch_begin_the_count_anew() -> None:
+    for change in ({"progress": 8}, {"epoch": 4}, {"touched_us": 0}, {"locked": False}):
         watch = Watch(touch_us=2 * SECOND_US)
         watch.is_suspicious(look(SECOND_US))
         assert not watch.is_suspicious(look(20 * SECOND_US, **change))
         assert not watch.is_suspicious(look(SECOND_US + STILL_US)), change
+
+
+@given(ids=st.lists(st.uuids(), min_size=1, max_size=9, unique=True))
+def test_each_lane_is_watched_by_three_members_or_by_all_there_are(ids: list[UUID]) -> None:
+    assert all(min(3, len(ids)) == len(watchers(lane, members_of(ids))) for lane in LANES)

@@ -1,0 +1,200 @@
+"""Members that share the lanes of a queue: evenly, again when one comes, leaves, dies or hangs; and nothing is lost
+or settled twice on the way. The prose is docs/protocols/balance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from penstock.engines.contract import Message
+from penstock.engines.sharing import Sharing
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.settings import Generation
+from tests.simulation.timeline_puts import Queue, simulate
+from tests.simulation.timeline_workers import (
+    WORKED,
+    Consumer,
+    Seen,
+    check_seen,
+    lanes_ready,
+    put_many,
+    until_all_settled,
+)
+
+SHARED = replace(WORKED, generations=(Generation(1, 6),))
+
+
+class Member(Consumer):
+    """A consumer that shares."""
+
+    async def open(self) -> TimelineQueue:
+        """As any consumer, with a list of members."""
+        engine = await super().open()
+        engine.lanes.sharing = Sharing(self.host, self.queue.settings.queue)
+        return engine
+
+    def start(self, *, work_s: float = 0.01, batch: int = 10) -> None:
+        """Begin to receive; `leave` ends it."""
+        self.working = self.process.start(self._run(work_s, batch))
+
+    async def leave(self) -> None:
+        """End in good order."""
+        self.working.cancel()
+        if self.engine is not None:
+            await self.engine.close()
+
+    @property
+    def lanes(self) -> int:
+        """How many it holds now."""
+        return 0 if self.engine is None else len(self.engine.lanes.held)
+
+
+async def holding(members: list[Member], wanted: list[int], *, within_s: float) -> float:
+    """Wait until they hold so many lanes, in any order; how long that took."""
+    for second in range(round(within_s * 2)):
+        if sorted(wanted) == sorted(each.lanes for each in members):
+            return second / 2
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"wanted {wanted}, they hold {[each.lanes for each in members]}")
+
+
+async def begin(queue: Queue, seen: Seen, count: int) -> list[Member]:
+    await lanes_ready(queue)
+    members = [Member(queue, f"member-{number}", seen) for number in range(count)]
+    for each in members:
+        each.start()
+    return members
+
+
+def test_one_member_alone_holds_all_lanes() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 1)
+        await holding(members, [6], within_s=5)
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_members_that_begin_together_share_evenly_at_once() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 3)
+        await holding(members, [2, 2, 2], within_s=25)
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_who_comes_later_gets_his_share_under_load_and_nothing_is_delivered_twice() -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        members = await begin(queue, seen, 1)
+        putting = asyncio.ensure_future(put_many(queue, "producer", 400, every_s=0.1))
+        await holding(members, [6], within_s=5)
+        members.append(Member(queue, "late", seen))
+        members[-1].start()
+        await holding(members, [3, 3], within_s=25)
+        await putting
+        await until_all_settled(queue, seen, within_s=90)
+        check_seen(queue, seen)
+        twice = [each for each, count in Counter(d.message_id for _, d in seen.deliveries).items() if count > 1]
+        assert [] == twice
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_who_leaves_is_followed_within_seconds() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 2)
+        await holding(members, [3, 3], within_s=25)
+        leaver = members[0]
+        await leaver.process.start(leaver.leave())
+        assert await holding(members[1:], [6], within_s=6) <= 5
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_who_dies_is_followed_when_his_row_and_his_leases_are_over() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 2)
+        await holding(members, [3, 3], within_s=25)
+        members[0].process.kill()
+        assert await holding(members[1:], [6], within_s=25) <= 20
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_an_owner_whose_loop_hangs_while_it_touches_is_stopped_and_its_lane_moves_within_a_minute() -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        members = await begin(queue, seen, 2)
+        await holding(members, [3, 3], within_s=25)
+        hanging = members[0]
+        assert hanging.engine is not None
+        name, dispatcher = next(iter(hanging.engine.lanes.held.items()))
+
+        async def never(after: int, *, bytes_max: int) -> None:
+            await asyncio.Event().wait()
+
+        dispatcher.source.read = never  # type: ignore[assignment,method-assign,unused-ignore]
+        epoch = dispatcher.tenure.epoch
+        client = queue.client("producer")
+        client.process.start(queue.keep_fresh(client))
+        for number in range(12):
+            await client.process.start(queue.put(client, Message(f"{number}".encode())))
+        began_s = queue.world.now_s()
+        while True:
+            now = [each.engine.lanes.held.get(name) for each in members if each.engine is not None]
+            if any(each is not None and each.tenure.epoch > epoch and each.may_act() for each in now):
+                break
+            assert queue.world.now_s() - began_s < 60
+            await asyncio.sleep(0.5)
+        await until_all_settled(queue, seen, within_s=90)
+        check_seen(queue, seen)
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_a_lane_that_its_member_can_not_take_is_taken_by_another_after_a_while() -> None:
+    """Extra processing: the member writes its row, but its keeper hangs, so its lanes stay free."""
+
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await lanes_ready(queue)
+        absent = queue.client("absent")
+        await absent.process.start(_member_only(absent.host, queue))
+        worker = Member(queue, "worker", seen)
+        worker.start()
+        await holding([worker], [3], within_s=5)
+        client = queue.client("producer")
+        client.process.start(queue.keep_fresh(client))
+        for number in range(12):
+            await client.process.start(queue.put(client, Message(f"{number}".encode())))
+        await holding([worker], [6], within_s=45)
+        await until_all_settled(queue, seen, within_s=90)
+        check_seen(queue, seen)
+
+    simulate(scenario, settings=SHARED)
+
+
+async def _member_only(host: object, queue: Queue) -> None:
+    Sharing(host, queue.settings.queue).join(100)  # type: ignore[arg-type]
+
+
+def test_members_that_can_not_read_the_list_keep_what_they_have() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 2)
+        await holding(members, [3, 3], within_s=25)
+        assert all(member.engine is not None and member.engine.lanes.sharing is not None for member in members)
+        for member in members:
+            assert member.engine is not None and member.engine.lanes.sharing is not None
+            member.engine.lanes.sharing._read = _cannot  # type: ignore[method-assign,assignment]
+        await asyncio.sleep(30)
+        assert [3, 3] == [each.lanes for each in members]
+
+    simulate(scenario, settings=SHARED)
+
+
+async def _cannot() -> None:
+    from penstock.errors import Unavailable
+
+    raise Unavailable("held back in this test")

@@ -1,0 +1,132 @@
+"""Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
+docs/protocols/balance.md.
+
+It keeps this process in the list of members and knows the others from it; which lanes are whose is decided by
+decide_sharing.py. It takes and gives back nothing itself, and knows no engine. That two members see different lists
+for a while costs time and nothing else: lanes are owned by lease.
+
+Each generation is shared by itself, all its lanes, be they retired or not: so nobody has to know what others know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from itertools import groupby
+from uuid import UUID
+
+from penstock.engines.decide_sharing import GivingBack, LaneName, Member, share, watchers
+from penstock.engines.host import Host
+from penstock.errors import Unavailable
+from penstock.store.catalogue_tables import MEMBERS
+from penstock.store.statements import Delete, Insert, Select
+from penstock.store.types import Value
+
+WRITE_EVERY_S = 5.0
+READ_EVERY_S = 2.0
+KEPT_S = 15
+
+
+class Sharing:
+    """This process among the members of a queue. Its store is that of the catalogue's keyspace."""
+
+    def __init__(self, host: Host, queue: UUID) -> None:
+        self.me = host.uuid()
+        self.members: tuple[Member, ...] = ()
+        """As read last, this process among them; none before the first read."""
+        self._host = host
+        self._queue = queue
+        self._room = 0
+        self._began_us = 0
+        self._stamped_us = 0
+        self._giving = GivingBack()
+        self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
+        self._loop: asyncio.Task[None] | None = None
+
+    # ---- its life
+
+    def join(self, room: int) -> None:
+        """Be a member that holds up to so many lanes, from now on."""
+        changed, self._room = room != self._room, room
+        if self._loop is not None and changed:
+            self._loop.cancel()
+            self._loop = None
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop().create_task(self._keep())
+
+    async def leave(self) -> None:
+        """Be none any more; the others learn of it at their next read."""
+        if self._loop is None:
+            return
+        self._loop.cancel()
+        await asyncio.gather(self._loop, return_exceptions=True)
+        self._loop = None
+        self.members = ()
+        try:
+            await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
+        except Unavailable:
+            return  # the row expires by itself
+
+    async def _keep(self) -> None:
+        next_write_s = 0.0
+        while True:
+            try:
+                now_s = asyncio.get_running_loop().time()
+                if now_s >= next_write_s:
+                    await self._write()
+                    next_write_s = now_s + WRITE_EVERY_S
+                self.members = await self._read()
+            except Unavailable:
+                pass  # the last sharing stays
+            await asyncio.sleep(READ_EVERY_S)
+
+    # ---- whose is what
+
+    def mine(self, lanes: Collection[LaneName]) -> set[LaneName]:
+        """Those of this process's share; none before it knows the other members. `lanes` are all there are."""
+        return {lane for lane, member in self._share(lanes).items() if member == self.me}
+
+    def to_give_back(self, held: Collection[LaneName], lanes: Collection[LaneName]) -> Collection[LaneName]:
+        """Of those held, the ones that have been another's for long enough."""
+        return self._giving.decide(held, self._share(lanes), self.me, now_us=self._host.now_us())
+
+    def took(self, lane: LaneName, lanes: Collection[LaneName]) -> None:
+        """This lane was taken; where it is another's share, because he did not."""
+        if self._share(lanes).get(lane, self.me) != self.me:
+            self._giving.took_extra(lane, now_us=self._host.now_us())
+
+    def to_watch(self, lanes: Collection[LaneName]) -> list[LaneName]:
+        """Of these lanes of others', those that this process keeps an eye on."""
+        return [lane for lane in lanes if self.me in watchers(lane, self.members)]
+
+    def _share(self, lanes: Collection[LaneName]) -> dict[LaneName, UUID]:
+        wanted = tuple(sorted(lanes))
+        if self._shared[:2] != (wanted, self.members):
+            whose: dict[LaneName, UUID] = {}
+            for _, of_one in groupby(wanted, lambda lane: lane[0]):
+                whose |= share(list(of_one), self.members)
+            self._shared = wanted, self.members, whose
+        return self._shared[2]
+
+    # ---- the list
+
+    async def _write(self) -> None:
+        now_us = self._stamp()
+        self._began_us = self._began_us or now_us
+        values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._room}
+        values["began_us"] = self._began_us
+        await self._host.store.write(Insert(MEMBERS, values, timestamp_us=now_us, ttl_s=KEPT_S))
+
+    async def _read(self) -> tuple[Member, ...]:
+        """All that there are, and this process: its own row may be late."""
+        rows = await self._host.store.read(Select(MEMBERS, {"queue": self._queue}, ("member", "room")))
+        found = {row.member: Member(row.member, row.room) for row in rows if row.room is not None}
+        found[self.me] = Member(self.me, self._room)
+        return tuple(sorted(found.values()))
+
+    def _key(self) -> dict[str, Value]:
+        return {"queue": self._queue, "member": self.me}
+
+    def _stamp(self) -> int:
+        self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
+        return self._stamped_us

@@ -1,0 +1,100 @@
+"""Looks at lanes of a timeline queue that others hold, or nobody: finds those that nobody works, and orders owners to
+stop whose loop stands still (docs/protocols/balance.md).
+
+Nothing here is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from penstock.engines.decide_sharing import LaneName, Look, Watch
+from penstock.engines.host import Host
+from penstock.engines.settled import bits_of
+from penstock.engines.timeline.lane_taking import lane_of
+from penstock.engines.timeline.looking import LaneRows, LaneView, look_at_lane
+from penstock.engines.timeline.part_index import PartIndex
+from penstock.engines.timeline.settings import TimelineSettings
+from penstock.errors import Unavailable
+from penstock.store.positions import moment_us_of, position_at
+
+log = logging.getLogger("penstock.lanes")
+
+LOOK_EVERY_S = 5.0
+LANES_AT_ONCE = 8
+SLICE_BYTES = 1
+
+
+class Watching:
+    """What one process saw of others' lanes."""
+
+    def __init__(self, host: Host, settings: TimelineSettings) -> None:
+        self.settings = settings
+        self.unprocessed: set[LaneName] = set()
+        """Lanes that nobody has worked for long, with work due."""
+        self.retired: set[LaneName] = set()
+        self._stopped: dict[LaneName, int] = {}
+        """The epochs that were ordered from here to stop."""
+        self._host = host
+        self._watch = Watch(settings.lease.touch_us)
+        self._seen: dict[LaneName, tuple[int, int, bool]] = {}
+        self._looked_s: float | None = None
+
+    async def look(self, lanes: Collection[LaneName]) -> None:
+        """Look at these, if it is time to; each for itself, so that one that can not be read hides no other."""
+        now_s = asyncio.get_running_loop().time()
+        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        self.unprocessed &= set(lanes)
+        names = sorted(lanes)
+        for start in range(0, len(names), LANES_AT_ONCE):
+            await asyncio.gather(*map(self._look_at, names[start : start + LANES_AT_ONCE]))
+
+    async def _look_at(self, name: LaneName) -> None:
+        try:
+            view = await look_at_lane(self._host, self.settings, {}, *name)
+            if view is None:
+                return
+            if view.state.is_retired:
+                self.retired.add(name)
+                return
+            await self._judge(name, view)
+        except Unavailable:
+            return
+
+    async def _judge(self, name: LaneName, view: LaneView) -> None:
+        state = view.state
+        now_us = self._host.now_us()
+        as_before = (state.epoch, state.progress, state.lock is not None)
+        stands = self._seen.get(name) == as_before
+        self._seen[name] = as_before
+        due_us = await self._oldest_due_us(view) if stands else None
+        look = Look(name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us)
+        if self._watch.is_suspicious(look):
+            await self._stop(name, state.epoch)
+        if self._watch.is_unprocessed(look) or self._stopped.get(name) == state.epoch:
+            self.unprocessed.add(name)
+        else:
+            self.unprocessed.discard(name)
+
+    async def _stop(self, name: LaneName, epoch: int) -> None:
+        """Once for each owner. His lane is for whoever comes first, be it his share or not: he may be in no state
+        to take it again."""
+        if self._stopped.get(name) == epoch or not await lane_of(self._host, self.settings, name).stop(epoch):
+            return
+        self._stopped[name] = epoch
+        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
+        log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
+
+    async def _oldest_due_us(self, view: LaneView) -> int | None:
+        """The due moment of the first row above the position that is not settled as it lies there."""
+        index = PartIndex(self._host, self.settings, view.generation)
+        rows = LaneRows(self._host, self.settings, view, index)
+        piece = await rows.reading.read(view.position, bytes_max=SLICE_BYTES)
+        for row in piece.rows:
+            if row.settled != bits_of(0, row.count):
+                return moment_us_of(position_at(row.order))
+        return None
