@@ -27,6 +27,7 @@ from penstock.store.clock import (
     notice,
     now_us,
     trouble,
+    trust,
     turn,
 )
 
@@ -343,3 +344,29 @@ def test_a_queue_with_a_narrower_bound_is_refused_where_others_are_served() -> N
     found = trouble(state, after(2_000), BOUNDS, 50_000)
     assert found is not None
     assert ("a", 25_000) == (found.node, found.bound_us)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(-300_000, 300_000)), min_size=1),
+    st.integers(2_000, 130 * SECOND),
+    st.one_of(st.none(), st.integers(0, 700_000)),
+    st.booleans(),
+)
+def test_what_is_judged_once_for_a_state_says_what_would_be_judged_at_each_use(
+    ahead_us: dict[str, int | None], later_us: int, bound_us: int | None, doubted: bool
+) -> None:
+    state = checked(ahead_us)
+    if doubted:
+        state = notice(state, after(5 * SECOND), BOUNDS)
+    found, look = trust(state, BOUNDS), after(later_us)
+    fit = found is not None and look.boot_us < found.until_boot_us
+    if found is not None and bound_us is not None:
+        fit = fit and bound_us >= found.bound_us_min
+    assert fit == (trouble(state, look, BOUNDS, bound_us) is None)
+
+
+def test_bounds_that_serve_several_judge_nodes_by_the_widest_and_steps_by_the_narrowest() -> None:
+    both = Bounds().serving(4 * SECOND).serving(100_000)
+    assert (4 * SECOND, 25_000) == (both.max_skew_us, both.step_us_max)
+    assert (500_000, 125_000) == (Bounds().serving(500_000).max_skew_us, Bounds().serving(500_000).step_us_max)
+    assert 5_000 == Bounds().serving(60 * SECOND).serving(20_000).serving(1 * SECOND).step_us_max

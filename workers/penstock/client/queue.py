@@ -47,6 +47,8 @@ PATIENCE_S = 10.0
 WAIT_S = 10.0
 CLOSE_WITHIN_S = 15.0
 REPAIR_S = PASS_US / SECOND_US
+NOTHING_MORE = (None,) * 6
+"""What sets most messages apart from a plain one."""
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
@@ -150,6 +152,8 @@ class Queue:
         Bytes go as they are; a text, a pydantic model or what JSON has is encoded, and `content-type` says how.
         Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
         """
+        if isinstance(payload, bytes) and (delay, deliver_at, group, once, once_scope, attributes) == NOTHING_MORE:
+            return (await self._put([Sent(payload)]))[0]
         put = Put(payload, delay, deliver_at, group, once, once_scope, attributes or {})
         return (await self._put([message_of(put, self.now_us())]))[0]
 

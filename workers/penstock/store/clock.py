@@ -292,6 +292,28 @@ def trouble(state: ClockState, look: Instant, bounds: Bounds, max_skew_us: int |
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a state is good for, as long as it stays the same: `trouble` judged once instead of at every use."""
+
+    until_boot_us: int
+    """Before this moment there is no trouble but for who asks for a narrower bound."""
+    bound_us_min: int
+    """Nor for whoever's bound is at least this."""
+
+
+def trust(state: ClockState, bounds: Bounds) -> Trust | None:
+    """None where the time is not to be relied on at all."""
+    check = state.check
+    if check is None or state.doubt is not None or not check.agrees:
+        return None
+    worst_us = max(each.worst_us for each in check.within)
+    if worst_us > bounds.max_skew_us // 2:
+        return None
+    until = Promise(check.started_boot_us, bounds.trusted_for_us)
+    return Trust(until.silent_after_us, 2 * worst_us)
+
+
 def _disagreement(check: Check, bound_us: int) -> Trouble:
     worst = check.worst
     if worst is None:

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from penstock.errors import Unavailable
 from penstock.store import clock as decide
-from penstock.store.clock import Bounds, ClockState, Doubt, Finding, Instant, Reading, Trouble
+from penstock.store.clock import Bounds, ClockState, Doubt, Finding, Instant, Reading, Trouble, Trust
 
 log = logging.getLogger("penstock.clock")
 
@@ -109,6 +109,8 @@ class Clock:
         self._source = source or MachineTime()
         self._turn_s = turn_s
         self._state: ClockState = decide.begin(self._source.look())
+        self._judged: ClockState | None = None
+        self._trust: Trust | None = None
         self._given_us = 0
         self._said: Trouble | None = None
         self._excluded: frozenset[str] = frozenset()
@@ -138,9 +140,14 @@ class Clock:
     def require(self, max_skew_us: int | None = None) -> int:
         """The time, if it may be relied on within this bound (the process's own unless a narrower one is given)."""
         look = self._look()
-        found = decide.trouble(self._state, look, self._bounds, max_skew_us)
-        if found is not None:
-            raise _error(found)
+        if self._state is not self._judged:
+            self._judged, self._trust = self._state, decide.trust(self._state, self._bounds)
+        trust = self._trust
+        narrow = max_skew_us is not None and trust is not None and max_skew_us < trust.bound_us_min
+        if trust is None or look.boot_us >= trust.until_boot_us or narrow:
+            found = decide.trouble(self._state, look, self._bounds, max_skew_us)
+            if found is not None:
+                raise _error(found)
         return self._give(look)
 
     @property
@@ -152,6 +159,7 @@ class Clock:
         """From now on something with this bound stands on this clock too: nodes are judged by the widest bound that
         was ever told, steps by the narrowest, and `require` by each one's own."""
         self._bounds = self._bounds.serving(max_skew_us)
+        self._judged = None
 
     async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
         """Wait until the time can be relied on again, and tell it; the reason why not once the time is up."""
