@@ -1,8 +1,8 @@
 """Programs from Debian's packages, unpacked privately into the cache: nothing is installed on the machine.
 
-apt-get finds the packages, fetches them and checks their signatures; dpkg unpacks them. Each comes with the libraries
-it needs, but for those of the C library, which belong together with the machine's own. Small wrappers set
-the paths to the private copies. Knows nothing of what the programs are for.
+The unpacking is penstock.testing.debian's. Here the programs get wrappers that set the paths to their private copies,
+and where packages can not be unpacked, the machine's own programs are taken, installed if need be. Knows nothing of
+what the programs are for.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import Surroundings
+from penstock.testing import debian
 from penstock.testing.cache import cached, is_cached
 from penstock.testing.progress import say, step
 
-# Mixing two builds of these in one process ends it; every Debian has them.
-_THE_MACHINES_OWN = re.compile(r"^(libc6|libc-bin|libgcc-s1|gcc-\d+-base|libcrypt1|netbase)$")
 # Apart from the bin/ that a package may bring.
 WRAPPERS = "wrappers"
 _NOT_DEBIAN = (
@@ -87,11 +85,11 @@ def release() -> str:
 
 def unpacked(bundle: Bundle) -> Path:
     """The directory the packages are unpacked in; their programs are in its WRAPPERS."""
-    version = f"{release()}-2"
+    version = f"{release()}-3"
     if is_cached(bundle.name, version):
         return cached(bundle.name, version, lambda _: None)
     with step(bundle.title, expect_s=bundle.expect_s):
-        return cached(bundle.name, version, lambda directory: _unpack(bundle, directory), needs_mb=500)
+        return cached(bundle.name, version, lambda directory: _unpack(bundle, directory), needs_mb=debian.NEEDS_MB)
 
 
 def require_ip() -> None:
@@ -101,71 +99,34 @@ def require_ip() -> None:
 
 
 def _unpack(bundle: Bundle, directory: Path) -> None:
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         _use_installed(bundle, directory)
         return
-    archives = directory / "archives"
-    archives.mkdir()
+    packages = directory / "packages"
+    packages.mkdir()
     try:
-        _download(bundle, archives)
+        debian.unpack(bundle.packages, packages)
     except Surroundings as failure:
+        shutil.rmtree(packages)
         _install(bundle, failure)
         _use_installed(bundle, directory)
     else:
-        for archive in sorted(archives.glob("*.deb")):
-            _run(["dpkg", "-x", str(archive), str(directory)], cwd=directory)
+        for path in packages.iterdir():
+            path.rename(directory / path.name)
+        packages.rmdir()
         _write_wrappers(bundle, directory)
-    shutil.rmtree(archives)
-
-
-def _download(bundle: Bundle, archives: Path) -> None:
-    try:
-        packages = _closure(bundle, archives)
-    except Surroundings:
-        # Lists that are missing or out of date look the same as a package that does not exist.
-        say("    apt-get update: the package lists are missing or old")
-        _run(["apt-get", "-q", "update"], cwd=archives)
-        packages = _closure(bundle, archives)
-    try:
-        _run(["apt-get", "-q", "download", *packages], cwd=archives)
-    except Surroundings:
-        say("    apt-get update: a package has been replaced by a newer one")
-        _run(["apt-get", "-q", "update"], cwd=archives)
-        _run(["apt-get", "-q", "download", *_closure(bundle, archives)], cwd=archives)
-
-
-def _closure(bundle: Bundle, scratch: Path) -> list[str]:
-    """The packages and all they need, as if nothing were installed here."""
-    nothing_installed = scratch / "status"
-    nothing_installed.touch()
-    answer = _run(
-        [
-            *("apt-get", "--print-uris", "--yes", "-qq", "--no-install-recommends"),
-            *("-o", f"Dir::State::status={nothing_installed}", "-o", "Debug::NoLocking=1"),
-            *("install", *bundle.packages),
-        ],
-        cwd=scratch,
-    )
-    return closure_of(answer)
-
-
-def closure_of(answer: str) -> list[str]:
-    """The package names in what `apt-get --print-uris` writes, without the machine's own."""
-    names = re.findall(r"^'[^']*' ([^_\s]+)_\S+\.deb ", answer, re.MULTILINE)
-    return sorted(name for name in names if not _THE_MACHINES_OWN.match(name))
 
 
 def _install(bundle: Bundle, failure: Surroundings) -> None:
     """The last resort: the machine's own installation, said aloud."""
     if os.geteuid() != 0:
         raise failure
-    say(f"    private copies can not be had ({failure.facts.get('answer')}); installing {' '.join(bundle.packages)}")
+    say(f"    private copies can not be had ({failure.facts.get('said')}); installing {' '.join(bundle.packages)}")
+    command = ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run(
-        ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages],
-        cwd=Path("/"),
-        environment=environment,
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise failure
 
 
 def _use_installed(bundle: Bundle, directory: Path) -> None:
@@ -181,11 +142,7 @@ def _use_installed(bundle: Bundle, directory: Path) -> None:
 
 def _write_wrappers(bundle: Bundle, directory: Path) -> None:
     """A wrapper finds its directory by its own path, since an entry is moved after it is made; no process but one."""
-    libraries = sorted(
-        f"$root/{path.relative_to(directory)}"
-        for pattern in ("usr/lib/*-linux-*", "lib/*-linux-*")
-        for path in directory.glob(pattern)
-    )
+    libraries = sorted(f"$root/{path.relative_to(directory)}" for path in directory.glob("usr/lib/*-linux-*"))
     lines = ["#!/bin/sh", "root=${0%/*}/.."]
     if libraries:
         lines.append(f'export LD_LIBRARY_PATH="{":".join(libraries)}"')
@@ -200,16 +157,3 @@ def _write_wrappers(bundle: Bundle, directory: Path) -> None:
         wrapper = directory / WRAPPERS / name
         wrapper.write_text("\n".join([*lines, f'exec "$root/{file}" {first} "$@"']) + "\n")
         wrapper.chmod(0o755)
-
-
-def _run(argv: Sequence[str], *, cwd: Path, environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["(it said nothing)"]
-        raise Surroundings(
-            "a package could not be had",
-            remedy="check the network and apt's sources (apt-get update)",
-            command=" ".join(argv[:2]),
-            answer=lines[-1].strip(),
-        )
-    return done.stdout

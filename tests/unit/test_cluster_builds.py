@@ -11,7 +11,6 @@ import pytest
 from dev.cluster import golang, programs
 from dev.cluster.base_image import apt_proxy, mirror_of
 from dev.cluster.certificates import wanted
-from dev.cluster.debian import closure_of
 from dev.cluster.foreign import address_towards
 from dev.cluster.golang import Own, Published, entry_version, go_version, remedy_for
 from dev.cluster.image import for_python, requirements_of
@@ -71,14 +70,6 @@ def test_no_module_is_replaced_by_a_directory() -> None:
     requirements = (golang.HERE / "hyperkube" / "go.mod").read_text()
     assert re.findall(r"=> \.\S*", requirements) == []
     assert len(re.findall(rf"=> k8s\.io/\S+ v0\.{programs.KUBERNETES.partition('.')[2]}$", requirements, re.M)) > 20
-
-
-def test_the_machines_own_c_library_is_left_out_of_what_is_unpacked() -> None:
-    answer = "\n".join(
-        f"'http://mirror/{name}_1_amd64.deb' {name}_1_amd64.deb 10 SHA256:0"
-        for name in ("libc6", "gcc-12-base", "libgcc-s1", "libseccomp2", "runc")
-    )
-    assert closure_of(answer) == ["libseccomp2", "runc"]
 
 
 def test_the_mirror_is_that_of_the_release_and_not_of_its_updates() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.debian import read_plan
+from penstock.testing.debian import beside_the_system, read_plan
 from penstock.testing.ownership import is_abandoned, maker_tag, temporary_directory
 
 PREFIX = "penstock-leftover-test-"
@@ -61,3 +61,8 @@ def test_a_plan_of_apt_is_read_with_upgrades_and_architectures() -> None:
         "Conf runc (1.1.5+ds1-1 Debian:12.1/stable [amd64])\n"
     )
     assert {"runc": "1.1.5+ds1-1", "libc6": "2.36-9"} == read_plan(plan)
+
+
+def test_the_systems_own_c_library_is_left_out_of_what_is_unpacked_beside_it() -> None:
+    plan = dict.fromkeys(("libc6", "libc6-i386", "gcc-12-base", "libgcc-s1", "libseccomp2", "runc"), "1")
+    assert ["libc6-i386", "libseccomp2", "runc"] == sorted(beside_the_system(plan))

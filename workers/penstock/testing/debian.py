@@ -1,8 +1,9 @@
 """Debian packages unpacked into a directory of the cache, for programs that tests run and nobody wants installed.
 
-Nothing of the system changes: no package is configured, no script of a package runs. apt resolves what is needed
-beyond the packages that the system has (or, standing alone, beyond nothing at all), dpkg-deb unpacks it. The entry is
-kept by the release of the system; delete it to have newer versions.
+Nothing of the system changes: no package is configured, no script of a package runs. apt resolves what is needed as
+if nothing were installed, fetches it and checks its signatures; dpkg-deb unpacks it. Only the C library and what
+belongs to it is the system's own (unless the packages stand alone): two builds of it in one process end that process.
+The entry is kept by the release of the system; delete it to have newer versions.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,28 +32,30 @@ _ALTERNATIVES = {
     "usr/sbin/ip6tables-save": "ip6tables-nft-save",
     "usr/sbin/ip6tables-restore": "ip6tables-nft-restore",
 }
-_NEEDS_MB = 700
+NEEDS_MB = 700
 _VERSIONS = "packages.txt"
+_THE_SYSTEMS_OWN = re.compile(r"libc6|libc-bin|libgcc-s1|gcc-\d+-base|libcrypt1|netbase")
+"""Every Debian has them."""
 
 
 def unpacked(*packages: str, standalone: bool = False) -> Path:
     """A root directory that holds the packages and what they depend on; made once.
 
-    `standalone` takes all dependencies, so that a container can have it as its root; else the system's own packages
-    are counted on, and programs run from here with `environment(root)`.
+    `standalone` takes the C library too, so that a container can have it as its root; else programs run from here
+    with `environment(root)`.
     """
     names = sorted(set(packages))
     digest = hashlib.sha256(" ".join([*names, str(standalone)]).encode()).hexdigest()[:8]
     label = "-".join(names)[:60]
-    version = f"{_release()}-{platform.machine()}-{label}-{digest}"
+    version = f"{release()}-{platform.machine()}-{label}-{digest}"
 
     def build(entry: Path) -> None:
-        _unpack(names, entry, standalone=standalone)
+        unpack(names, entry, standalone=standalone)
 
     if is_cached("debian", version):
         return cached("debian", version, build)
     with progress.step(f"unpacking {', '.join(names)} from Debian's packages", expect_s=30):
-        return cached("debian", version, build, needs_mb=_NEEDS_MB)
+        return cached("debian", version, build, needs_mb=NEEDS_MB)
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -78,7 +82,8 @@ def _system() -> dict[str, str]:
     return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', told.read_text(), re.M)) if told.exists() else {}
 
 
-def _release() -> str:
+def release() -> str:
+    """The release of this Debian, such as `debian12`; refused where the packages are not Debian's."""
     told = _system()
     if told.get("ID") != "debian":
         raise Surroundings(
@@ -89,34 +94,46 @@ def _release() -> str:
     return f"{told['ID']}{told.get('VERSION_ID', '')}"
 
 
-def _unpack(names: Sequence[str], entry: Path, *, standalone: bool) -> None:
+def unpack(names: Sequence[str], directory: Path, *, standalone: bool = False) -> None:
+    """The packages and what they depend on, into an empty directory: for who keeps an entry of his own."""
     require_program("apt-get", remedy="this needs Debian's apt-get")
     _refresh_lists(names)
-    wanted = _resolve(names, entry, standalone=standalone)
-    downloads = entry / ".downloads"
-    downloads.mkdir()
-    _apt("download", *(f"{name}={version}" for name, version in sorted(wanted.items())), cwd=downloads)
+    downloads = directory / ".downloads"
+    try:
+        wanted = _download(names, downloads, standalone=standalone)
+    except Surroundings:
+        # Lists that are out of date name versions that the registry has replaced by newer ones.
+        _refresh_lists(names, anyway=True)
+        wanted = _download(names, downloads, standalone=standalone)
     for name in _MERGED:
-        (entry / "usr" / name).mkdir(parents=True, exist_ok=True)
-        (entry / name).symlink_to(f"usr/{name}")
+        (directory / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (directory / name).symlink_to(f"usr/{name}")
     for package in sorted(downloads.glob("*.deb")):
         # dpkg-deb --extract would put a directory in the place of each link of a merged /usr.
         content = downloads / "content.tar"
         _run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" > "$2"', "sh", str(package), str(content)])
-        _run(["tar", "--extract", "--keep-directory-symlink", "--file", str(content), "--directory", str(entry)])
+        _run(["tar", "--extract", "--keep-directory-symlink", "--file", str(content), "--directory", str(directory)])
         package.unlink()
         content.unlink()
     downloads.rmdir()
     for link, target in _ALTERNATIVES.items():
-        if (entry / link).with_name(target).exists() and not (entry / link).exists():
-            (entry / link).symlink_to(target)
-    (entry / _VERSIONS).write_text("".join(f"{name} {version}\n" for name, version in sorted(wanted.items())))
+        if (directory / link).with_name(target).exists() and not (directory / link).exists():
+            (directory / link).symlink_to(target)
+    (directory / _VERSIONS).write_text("".join(f"{name} {version}\n" for name, version in sorted(wanted.items())))
 
 
-def _refresh_lists(names: Sequence[str]) -> None:
+def _download(names: Sequence[str], downloads: Path, *, standalone: bool) -> dict[str, str]:
+    shutil.rmtree(downloads, ignore_errors=True)
+    downloads.mkdir()
+    wanted = _resolve(names, downloads, standalone=standalone)
+    _apt("download", *(f"{name}={version}" for name, version in sorted(wanted.items())), cwd=downloads)
+    return wanted
+
+
+def _refresh_lists(names: Sequence[str], *, anyway: bool = False) -> None:
     """Fetch apt's lists when they do not know the packages; one process at a time, since apt keeps a lock."""
     with locked(cache_root() / "debian" / ".lists.lock"):
-        if all(_known(name) for name in names):
+        if not anyway and all(_known(name) for name in names):
             return
         if os.geteuid() != 0:
             raise Surroundings(
@@ -130,14 +147,14 @@ def _known(name: str) -> bool:
     return re.search(r"Candidate: (?!\(none\))\S", said) is not None
 
 
-def _resolve(names: Sequence[str], entry: Path, *, standalone: bool) -> dict[str, str]:
-    """What has to be unpacked, by version: the packages and all that is not there already."""
-    status = entry / ".status"
-    status.touch()
-    nothing_installed = ["-o", f"Dir::State::status={status}"] if standalone else []
-    plan = _apt("install", "--simulate", "--no-install-recommends", *nothing_installed, *names)
-    status.unlink()
-    return read_plan(plan) | {name: _candidate(name) for name in names}
+def _resolve(names: Sequence[str], scratch: Path, *, standalone: bool) -> dict[str, str]:
+    """What has to be unpacked, by version."""
+    nothing_installed = scratch / "status"
+    nothing_installed.touch()
+    without = ("-o", f"Dir::State::status={nothing_installed}")
+    plan = read_plan(_apt("install", "--simulate", "--no-install-recommends", *without, *names))
+    nothing_installed.unlink()
+    return plan if standalone else beside_the_system(plan)
 
 
 def read_plan(plan: str) -> dict[str, str]:
@@ -145,10 +162,9 @@ def read_plan(plan: str) -> dict[str, str]:
     return dict(re.findall(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", plan, re.M))
 
 
-def _candidate(name: str) -> str:
-    found = re.search(r"Candidate: (\S+)", _run(["apt-cache", "policy", name]))
-    assert found is not None, "the lists were found to know it"
-    return found[1]
+def beside_the_system(plan: dict[str, str]) -> dict[str, str]:
+    """Those of a plan that can be run on a system that has its own C library."""
+    return {name: version for name, version in plan.items() if not _THE_SYSTEMS_OWN.fullmatch(name)}
 
 
 def _apt(*arguments: str, cwd: Path | None = None) -> str:
