@@ -197,6 +197,24 @@ RULES = (
         never=("penstock.engines.timeline", "penstock.engines.bucket", "penstock.engines.extent"),
     ),
     Rule(
+        "engines",
+        "an engine serves whoever comes to it, in a worker, a gateway, a command and the simulation alike",
+        ("workers/penstock/engines/**",),
+        never=(
+            "penstock.client",
+            "penstock.runtime",
+            "penstock.gateway",
+            "penstock.applying",
+            "penstock.cli",
+        ),
+    ),
+    Rule(
+        "sdk",
+        "an application that puts messages loads no worker, no gateway and no command",
+        ("workers/penstock/client/**",),
+        never=("penstock.runtime", "penstock.gateway", "penstock.applying", "penstock.cli", "penstock.testing"),
+    ),
+    Rule(
         "data plane",
         "a worker needs neither the operator nor Spark; both stand on the data plane",
         ("workers/**",),

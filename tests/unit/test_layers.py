@@ -77,6 +77,10 @@ WRONG = [
     ("doorsteps", "workers/penstock/testing/__init__.py", "try:\n    import pytest\nexcept ImportError:\n    pass"),
     ("dispatcher", "workers/penstock/engines/dispatcher.py", "from .timeline import tables"),
     ("dispatcher", "workers/penstock/engines/lane_loop.py", "import penstock.engines.extent"),
+    ("engines", "workers/penstock/engines/timeline/repair.py", "from penstock.client import generations"),
+    ("engines", "workers/penstock/engines/registry.py", "import penstock.applying.apply"),
+    ("sdk", "workers/penstock/client/queue.py", "from penstock.runtime import worker"),
+    ("sdk", "workers/penstock/client/ground.py", "def f():\n    from penstock.testing import world"),
     ("data plane", "workers/penstock/cli/main.py", "from penstock_operator import decide"),
     ("data plane", "workers/penstock/client/bulk.py", "import penstock_spark.source"),
     ("shipped", "workers/penstock/cli/dev.py", "from dev import cluster"),
@@ -91,6 +95,10 @@ RIGHT = [
     ("operator/penstock_operator/handlers.py", "import kopf\nfrom penstock.api import queue"),
     ("dev/cluster/ready.py", "from kubernetes import client"),
     ("spark/penstock_spark/source.py", "from pyspark.sql import datasource\nfrom penstock import api"),
+    (
+        "workers/penstock/client/queue.py",
+        "from penstock.engines.timeline import tables\nfrom penstock.api import queue",
+    ),
     (
         "operator/penstock_operator/decide.py",
         "from penstock.engines import decide_hand_out\nimport datetime, pydantic",
