@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextvars import ContextVar
 
 import pytest
 from pydantic import BaseModel
@@ -510,3 +511,23 @@ def test_the_trace_of_a_message_is_there_while_it_is_handled() -> None:
         assert current_trace.get() is None
 
     in_virtual_time(scenario)
+
+
+def test_messages_see_nothing_of_each_others_context_variables() -> None:
+    async def scenario() -> None:
+        seen: list[object] = []
+
+        async def work(payload: bytes) -> None:
+            seen.append(_LEFT_BEHIND.get(None))
+            _LEFT_BEHIND.set(payload)
+
+        bench = bench_of(work, terms=WorkerTerms(concurrency=2))
+        for number in range(20):
+            bench.queue.put_now(b"%d" % number)
+        await worked(bench)
+        assert [None] * 20 == seen
+
+    in_virtual_time(scenario)
+
+
+_LEFT_BEHIND: ContextVar[bytes] = ContextVar("left_behind")

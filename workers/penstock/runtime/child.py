@@ -82,8 +82,10 @@ async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> V
     flight.context = Context(work.delivery, work.queue, _HandsOfChild(channel), trace=trace)
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
-    (verdict,) = await performer.perform([flight])
-    return verdict
+    if performer.batch:
+        (verdict,) = await performer.perform_batch([flight])
+        return verdict
+    return await performer.perform(flight)
 
 
 def main(end: socket.socket, entry_point: str) -> None:

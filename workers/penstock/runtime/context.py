@@ -6,7 +6,6 @@ A handler gets it by a parameter annotated `Context`, or named `context`.
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -51,7 +50,7 @@ class Context:
         self.trace = trace
         """Of the trace that the message carries."""
         self.hands = hands
-        self._lost = threading.Event()
+        self._lost = False
 
     @property
     def message_id(self) -> str:
@@ -103,7 +102,7 @@ class Context:
     def lost(self) -> bool:
         """Whether the message is not ours any more: its lease is gone, or its time is over. A handler in a thread can
         not be cancelled; one that takes long looks at this, and stops."""
-        return self._lost.is_set()
+        return self._lost
 
     async def extend(self, by: timedelta | float) -> None:
         """Give the handler this long from now; StaleReceipt if the message is not ours any more.
@@ -121,7 +120,7 @@ class Context:
 
     def tell_lost(self) -> None:
         """Called by the worker."""
-        self._lost.set()
+        self._lost = True
 
 
 def _seconds(span: timedelta | float) -> float:

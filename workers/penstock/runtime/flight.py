@@ -11,6 +11,7 @@ from penstock.engines.contract import Delivery
 
 if TYPE_CHECKING:
     from penstock.runtime.context import Context
+    from penstock.telemetry.tracing import TraceContext
 
 
 class Flight:
@@ -26,6 +27,7 @@ class Flight:
         "lost",
         "overdue",
         "task",
+        "trace",
         "until_s",
     )
 
@@ -43,6 +45,7 @@ class Flight:
         self.batch: Sequence[Flight] = (self,)
         """All that one call of the handler has in hand."""
         self.context: Context | None = None
+        self.trace: TraceContext | None = None
 
     @property
     def is_stopped(self) -> bool:

@@ -56,7 +56,7 @@ class Handler:
     retries: RetryPolicy
     retry_invalid: bool
 
-    def call(self, payloads: Sequence[Any], contexts: Sequence[Context]) -> Any:
+    def call(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """Call it: of one message with its payload, of a batch with all of them."""
         given: Any = list(payloads) if self.batch else payloads[0]
         if self.context is None:

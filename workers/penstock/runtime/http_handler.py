@@ -51,6 +51,7 @@ class HttpPerformer:
 
     batch = False
     can_stop = True
+    wants_context = True
 
     def __init__(
         self, url: str, *, queue: str, connections: int, timeout_s: float, backoff: Backoff, chance: Random
@@ -75,23 +76,26 @@ class HttpPerformer:
         """Close the connections."""
         await self._session.close()
 
-    async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """One after the other."""
+        return [await self.perform(flight) for flight in flights]
+
+    async def perform(self, flight: Flight) -> Verdict:
         """Post one message."""
-        (flight,) = flights
         tries = 0
         while True:
             try:
-                return [await self._post(flight)]
+                return await self._post(flight)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
                 if tries == TELL_AFTER:
                     log.warning("the handler can not be reached", extra={"url": self._url, "error": str(error)})
                 flight.deadline_s = math.inf  # it has not begun
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
-                    return [Again(0, "", charged=False)]
+                    return Again(0, "", charged=False)
                 flight.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                return [self._failed(flight, error)]
+                return self._failed(flight, error)
 
     async def _is_draining_within(self, seconds: float) -> bool:
         try:

@@ -28,8 +28,15 @@ class Performer(Protocol):
     can_stop: bool
     """Whether cancelling the task that runs it stops it."""
 
-    async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
-        """Handle these; a verdict for each. It raises nothing but its cancellation."""
+    wants_context: bool
+    """Whether it looks at what a `Context` tells."""
+
+    async def perform(self, flight: Flight) -> Verdict:
+        """Handle one. It raises nothing but its cancellation."""
+        ...
+
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Handle these; a verdict for each."""
         ...
 
     def drain(self) -> None:
@@ -47,32 +54,26 @@ class PythonPerformer:
     def __init__(self, handler: Handler, *, threads: int, chance: Random) -> None:
         self.batch = handler.batch
         self.can_stop = handler.is_async
+        self.wants_context = handler.context is not None
         self._handler = handler
         self._chance = chance
         self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="penstock-handler")
 
-    async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
-        """Handle these."""
-        if len(flights) == 1 and not self.batch:
-            return [await self._perform_one(flights[0])]
-        return await self._perform_batch(flights)
-
-    def drain(self) -> None:
-        """What runs goes on."""
-
-    async def close(self) -> None:
-        """Threads that still run are left alone; they end with the process."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-
-    async def _perform_one(self, flight: Flight) -> Verdict:
+    async def perform(self, flight: Flight) -> Verdict:
+        """Handle one."""
+        handler = self._handler
         try:
-            await self._call([self._handler.decode(flight.delivery)], [_context(flight)])
+            payload = handler.decode(flight.delivery)
+            if self._pool is None and handler.context is None:
+                await handler.function(payload)
+            else:
+                await self._call([payload], [flight.context])
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return self._judge(error, flight)
         return DONE
 
-    async def _perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Handle these."""
         verdicts: list[Verdict] = [DONE] * len(flights)
         payloads: list[Any] = []
         places: list[int] = []
@@ -85,23 +86,31 @@ class PythonPerformer:
         if not places:
             return verdicts
         try:
-            outcomes = await self._call(payloads, [_context(flights[place]) for place in places])
+            outcomes = await self._call(payloads, [flights[place].context for place in places])
             failed = failures_of(outcomes, len(places))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            failed = _fail_all(error, len(places))
+            failed = [error] * len(places)
         for place, failure in zip(places, failed, strict=True):
             if failure is not None:
                 verdicts[place] = self._judge(failure, flights[place])
         return verdicts
 
-    async def _call(self, payloads: Sequence[Any], contexts: Sequence[Context]) -> Any:
+    def drain(self) -> None:
+        """What runs goes on."""
+
+    async def close(self) -> None:
+        """Threads that still run are left alone; they end with the process."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         if self._pool is None:
             return await self._handler.call(payloads, contexts)
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, context.run, self._in_thread, payloads, contexts)
 
-    def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context]) -> Any:
+    def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
         try:
             return self._handler.call(payloads, contexts)
@@ -139,12 +148,3 @@ def failures_of(outcomes: Any, count: int) -> Sequence[BaseException | None]:
     if not all(each is None or isinstance(each, BaseException) for each in outcomes):
         raise BatchAnswer("a batch handler's list has None or an exception for each message")
     return outcomes
-
-
-def _fail_all(error: BaseException, count: int) -> Sequence[BaseException | None]:
-    return [error] * count
-
-
-def _context(flight: Flight) -> Context:
-    assert flight.context is not None  # noqa: S101  the worker sets it before
-    return flight.context

@@ -1,7 +1,8 @@
 """Slots: tasks that each take what waits, have it handled, and take the next. As many as may run at the same time.
 
 They live as long as the worker, so a message costs no task of its own. Cancelling a handler cancels its slot; the
-slot goes on with the next message.
+slot goes on with the next message. One whose handler left a context variable behind is replaced, so that messages see
+nothing of each other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from penstock.engines.contract import Delivery
@@ -21,7 +23,7 @@ from penstock.runtime.performing import Performer
 from penstock.runtime.worker_metrics import WorkerMetrics
 from penstock.telemetry.logs import log_fields
 from penstock.telemetry.spans import Spans
-from penstock.telemetry.tracing import current_trace, read_trace
+from penstock.telemetry.tracing import TraceContext, current_trace, read_trace
 
 log = logging.getLogger("penstock.worker")
 
@@ -64,7 +66,8 @@ class Slots:
         self._batch_size = terms.batch_size if performer.batch else 1
         self._waiting: deque[Flight] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._context = copy_context()
         self._running: dict[asyncio.Task[None], list[Flight]] = {}
         self._closing = False
 
@@ -87,18 +90,9 @@ class Slots:
             if not parked.done():
                 parked.set_result(None)
                 needed -= 1
-        loop = asyncio.get_running_loop()
         while needed > 0 and len(self._tasks) < self._slots_max:
-            slot = loop.create_task(self._run())
-            slot.add_done_callback(self._slot_ended)
-            self._tasks.append(slot)
+            self._begin()
             needed -= 1
-
-    def _slot_ended(self, slot: asyncio.Task[None]) -> None:
-        """A slot ends only by being closed; anything else is a bug, and must not go unseen."""
-        error = None if slot.cancelled() else slot.exception()
-        if error is not None:
-            self._on_broken(error)
 
     def take_back(self) -> list[Flight]:
         """What was not begun; nothing waits any more."""
@@ -109,49 +103,68 @@ class Slots:
     async def close(self) -> None:
         """End all slots, whatever they do."""
         self._closing = True
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
         await self.performer.close()
 
     # ---- one slot
+
+    def _begin(self) -> None:
+        slot = asyncio.get_running_loop().create_task(self._run(), context=self._context.copy())
+        slot.add_done_callback(self._slot_ended)
+        self._tasks.add(slot)
+
+    def _slot_ended(self, slot: asyncio.Task[None]) -> None:
+        """A slot ends only by being closed or replaced; anything else is a bug, and must not go unseen."""
+        self._tasks.discard(slot)
+        error = None if slot.cancelled() else slot.exception()
+        if error is not None:
+            self._on_broken(error)
 
     async def _run(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  a coroutine that runs as a task
         loop = asyncio.get_running_loop()
-        while True:
-            if not self._waiting:
+        waiting, batch_size = self._waiting, self._batch_size
+        log_fields.set({})
+        current_trace.set(None)
+        variables = len(copy_context())
+        while len(copy_context()) == variables:
+            if not waiting:
                 parked = loop.create_future()
                 self._idle.append(parked)
                 await parked
                 continue
-            flights = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self._waiting)))]
-            flights = [flight for flight in flights if not self._is_gone(flight)]
+            flights = [waiting.popleft()]
+            if batch_size > 1:
+                flights += [waiting.popleft() for _ in range(min(batch_size - 1, len(waiting)))]
+            if any(flight.is_stopped for flight in flights):
+                flights = self._still_ours(flights)
             if flights:
                 await self._handle(flights, task, loop)
+        # The handler left a context variable behind, which the next message must not see.
+        self._begin()
 
-    def _is_gone(self, flight: Flight) -> bool:
-        """Lost while it waited."""
-        if flight.is_stopped:
-            self._conclude(flight, None)
-        return flight.is_stopped
+    def _still_ours(self, flights: list[Flight]) -> list[Flight]:
+        """Without those that were lost while they waited."""
+        for flight in flights:
+            if flight.is_stopped:
+                self._conclude(flight, None)
+        return [flight for flight in flights if not flight.is_stopped]
 
     async def _handle(self, flights: list[Flight], task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
         self._running[task] = flights
         begun_s = loop.time()
         now_us = self._terms.now_us()
         for flight in flights:
-            flight.task, flight.batch, flight.can_stop = task, flights, self.performer.can_stop
-            if self._terms.timeout_s is not None:
-                flight.deadline_s = begun_s + self._terms.timeout_s
-            trace = read_trace(flight.delivery.attributes) if flight.delivery.attributes else None
-            flight.context = Context(flight.delivery, self._terms.queue, self._hands.of(flight), trace=trace)
+            self._take_up(flight, flights, task, begun_s)
             self._metrics.lag.observe(max(0, now_us - flight.delivery.due_us) / 1_000_000)
         verdicts: Sequence[Verdict | None] = [None] * len(flights)
         try:
-            verdicts = await self._within_context(flights)
+            verdicts = await self._perform(flights)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
@@ -165,27 +178,38 @@ class Slots:
                 flight.task = None
                 self._conclude(flight, verdict)
 
-    async def _within_context(self, flights: list[Flight]) -> Sequence[Verdict]:
-        """The handler's own log lines, and what it puts, tell which message it is about."""
-        delivery = flights[0].delivery
-        context = flights[0].context
-        trace = context.trace if context is not None and len(flights) == 1 else None
-        fields = log_fields.set(_fields(delivery, trace.trace_id if trace else None, self._terms.queue, len(flights)))
-        traced = current_trace.set(trace)
-        try:
-            if self._terms.spans is not None:
-                with self._terms.spans.processing(self._terms.queue, [each.delivery for each in flights]):
-                    return await self.performer.perform(flights)
-            return await self.performer.perform(flights)
-        finally:
-            current_trace.reset(traced)
-            log_fields.reset(fields)
+    def _take_up(self, flight: Flight, batch: Sequence[Flight], task: asyncio.Task[None], begun_s: float) -> None:
+        """From now on its handler may look at it, and be stopped."""
+        performer, terms, delivery = self.performer, self._terms, flight.delivery
+        flight.task, flight.batch, flight.can_stop = task, batch, performer.can_stop
+        if terms.timeout_s is not None:
+            flight.deadline_s = begun_s + terms.timeout_s
+        if delivery.attributes:
+            flight.trace = read_trace(delivery.attributes)
+        if performer.wants_context:
+            flight.context = Context(delivery, terms.queue, self._hands.of(flight), trace=flight.trace)
+
+    async def _perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Its log lines, and what it puts, tell which message they are about."""
+        first = flights[0]
+        trace = first.trace if len(flights) == 1 else None
+        log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(flights)))
+        current_trace.set(trace)
+        if self._terms.spans is not None:
+            with self._terms.spans.processing(self._terms.queue, [each.delivery for each in flights]):
+                return await self._performed(flights)
+        return await self._performed(flights)
+
+    async def _performed(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        if self.performer.batch:
+            return await self.performer.perform_batch(flights)
+        return [await self.performer.perform(flights[0])]
 
 
-def _fields(delivery: Delivery, trace_id: str | None, queue: str, count: int) -> dict[str, object]:
+def _fields(delivery: Delivery, trace: TraceContext | None, queue: str, count: int) -> dict[str, object]:
     if count > 1:
         return {"queue": queue, "messages": count, "first_message_id": delivery.message_id}
     fields: dict[str, object] = {"queue": queue, "message_id": delivery.message_id, "attempt": delivery.attempt}
-    if trace_id is not None:
-        fields["trace_id"] = trace_id
+    if trace is not None:
+        fields["trace_id"] = trace.trace_id
     return fields

@@ -35,6 +35,7 @@ class ChildPerformer:
 
     batch = False
     can_stop = True
+    wants_context = True
 
     def __init__(
         self, entry_point: str, *, queue: str, log_form: str, log_level: str, backoff: Backoff, chance: Random
@@ -54,17 +55,20 @@ class ChildPerformer:
         """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
-    async def perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    async def perform(self, flight: Flight) -> Verdict:
         """Handle one."""
-        (flight,) = flights
         try:
             await self._start()
-            return [await self._run(flight)]
+            return await self._run(flight)
         except asyncio.CancelledError:
             await self._end()
             raise
         except (EOFError, OSError, Surroundings) as error:
-            return [await self._judge_death(flight, error)]
+            return await self._judge_death(flight, error)
+
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """One after the other: a suspect is alone in its process."""
+        return [await self.perform(flight) for flight in flights]
 
     def drain(self) -> None:
         """What runs goes on."""
