@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -91,6 +92,7 @@ class Run:
     def run(self, processes: int) -> int:
         """All of them, until one of the bounds is met."""
         under_way: set[Future[Tried]] = set()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whoever ends us ends our children
         with ProcessPoolExecutor(processes) as pool:
             try:
                 while self._goes_on() or under_way:
@@ -105,8 +107,7 @@ class Run:
                     for each in ended:
                         self._take(each.result())
             except KeyboardInterrupt:
-                for each in under_way:
-                    each.cancel()
+                pool.shutdown(wait=False, cancel_futures=True)
         return self._close()
 
     def _goes_on(self) -> bool:

@@ -51,6 +51,10 @@ class Ended:
     history: str
     lasted_s: float
 
+    def told(self) -> str:
+        """What a report of a failure says first."""
+        return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
+
 
 def live(seed: int, *, statements: bool = False) -> Ended:
     """Run one seed. The history has every statement if that is asked for, else what a reader can follow."""
