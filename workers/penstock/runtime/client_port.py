@@ -1,7 +1,6 @@
 """A queue of the SDK, fitted to what the worker runtime needs.
 
-Its lanes are those of the queue's `LaneKeeper`: it holds as many as it can get. Sharing them evenly among workers is
-the balance's, which says how many are wanted and which; it takes the place of `want` here.
+Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members (docs/protocols/balance.md).
 """
 
 from __future__ import annotations
@@ -63,14 +62,9 @@ class ClientQueue:
             for (generation, shard), held in self._queue.engine.lanes.held.items()
         ]
 
-    async def give_back_idle(self) -> None:
-        """Lanes in which nothing is open need not wait for the others."""
-        lanes = self._queue.engine.lanes
-        lanes.want(0)
-        for name, held in list(lanes.held.items()):
-            if not held.books.in_flight:
-                del lanes.held[name]
-                await held.give_back()
+    async def leave(self) -> None:
+        """A lane in which nothing is open need not wait for the others."""
+        await self._queue.engine.lanes.leave()
 
     async def close(self) -> None:
         """Give all lanes back, disconnect."""

@@ -47,8 +47,8 @@ class WorkerQueue(Protocol):
         """The lanes held here now."""
         ...
 
-    async def give_back_idle(self) -> None:
-        """Take no more lanes, and give back those in which nothing is open."""
+    async def leave(self) -> None:
+        """Take no more lanes, and hand each over as soon as nothing of it is open; what is open can be settled."""
         ...
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
-from penstock.errors import Unavailable
+from penstock.errors import PenstockError, Unavailable
 from penstock.runtime.decide_drain import Ending, Step
 from penstock.runtime.decide_rate import TokenBucket
 from penstock.runtime.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
@@ -170,8 +170,8 @@ class Worker:
         self._give_back_waiting()
         for slots in self._all_slots():
             slots.performer.drain()
+        leaving = loop.create_task(self._leave())
         while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is Step.FINISH:
-            await self.queue.give_back_idle()
             await self._wait(0.2)
         if len(self.hands):
             log.warning("handlers did not end within the grace", extra={"in_hand": len(self.hands)})
@@ -179,6 +179,14 @@ class Worker:
         until_s = loop.time() + SETTLE_WITHIN_S
         while self._settler.pending and loop.time() < until_s:
             await self._wait(0.1)
+        leaving.cancel()
+
+    async def _leave(self) -> None:
+        """Lanes need not wait for the last handler; what can not be handed over now is given back at the end."""
+        try:
+            await self.queue.leave()
+        except PenstockError as error:
+            log.warning("lanes are given back at the end only", extra={"error": str(error)})
 
     def _give_back_waiting(self) -> None:
         for slots in self._all_slots():

@@ -71,7 +71,7 @@ class MemoryQueue:
     """Raised by the next receives, one each."""
     settle_as: list[Settled | PenstockError] = field(default_factory=list)
     """How the next calls of settle end, whatever they are about."""
-    idle_given_back: int = 0
+    left: bool = False
     _by_id: dict[str, _Held] = field(default_factory=dict)
     _line: list[tuple[int, int, str]] = field(default_factory=list)
     _ticket: count[int] = field(default_factory=lambda: count(1))
@@ -269,9 +269,9 @@ class MemoryQueue:
         """One lane, renewed just now."""
         return [LeaseSeen("1/0", 0.0, self.epoch)]
 
-    async def give_back_idle(self) -> None:
-        """Counted."""
-        self.idle_given_back += 1
+    async def leave(self) -> None:
+        """Noted."""
+        self.left = True
 
     async def close(self) -> None:
         """Noted."""

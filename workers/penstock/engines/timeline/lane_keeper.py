@@ -74,6 +74,14 @@ class LaneKeeper:
             if isinstance(dispatcher.source, TimelineSource):
                 dispatcher.source.settings_changed(settings, dead_letters)
 
+    async def leave(self) -> None:
+        """Take no more lanes, and hand each over as soon as nothing of it is in anybody's hands; `close` is the end."""
+        self.wanted = 0
+        if self.sharing is not None:
+            await self.sharing.leave()
+        for name in list(self.held):
+            self._begin_hand_over(name)
+
     async def close(self) -> None:
         """Give every lane back."""
         self.wanted = 0
@@ -143,10 +151,13 @@ class LaneKeeper:
         if self.sharing is None:
             return
         for name in self.sharing.to_give_back(self.held, self._all_names()):
-            if name not in self._handing_over:
-                handing = asyncio.get_running_loop().create_task(self._hand_over(name, self.held[name]))
-                self._handing_over[name] = handing
-                handing.add_done_callback(partial(self._handed_over, name))
+            self._begin_hand_over(name)
+
+    def _begin_hand_over(self, name: LaneName) -> None:
+        if name not in self._handing_over:
+            handing = asyncio.get_running_loop().create_task(self._hand_over(name, self.held[name]))
+            self._handing_over[name] = handing
+            handing.add_done_callback(partial(self._handed_over, name))
 
     async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
         dispatcher.drain()
