@@ -275,7 +275,7 @@ class Digger(Consumer):
     async def _run(self) -> None:
         assert self.life.dead is not None
         engine = await self.open(self.life.dead)
-        while True:
+        while not self.closing:
             try:
                 found = await engine.receive(20, wait_us=SECOND)
                 self._note(found, 0)

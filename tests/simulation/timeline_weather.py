@@ -142,6 +142,7 @@ async def _aftermath(life: Life) -> None:
         await done
         await _until_drained(life)
         for member in at_work:
+            member.closing = True
             if member.engine is not None:
                 await member.process.start(member.engine.close())
             member.end()

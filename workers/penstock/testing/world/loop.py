@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 from penstock.errors import Bug
 
 TURNS_AT_ONCE = 256
-SPINS_AT_ONE_MOMENT_MAX = 4_000
+SPINS_AT_ONE_MOMENT_MAX = 400
 COLLECT_EVERY_ROUNDS = 4_000
 _CANCELLED_TIMERS_MIN = 256
 
