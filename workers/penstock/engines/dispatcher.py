@@ -95,7 +95,15 @@ class Dispatcher:
         )
         self._known: Facts = {}
         """What is recorded of rows that are yet to be read."""
-        self.loans = Loans(self.books, source, lane, self.recorder, tenure=lambda: self.tenure, learned=self._learn)
+        self.loans = Loans(
+            self.books,
+            source,
+            lane,
+            self.recorder,
+            tenure=lambda: self.tenure,
+            last=lambda: self.position.last,
+            learned=self._learn,
+        )
         self._suspect_up_to = None if tenure.clean else self.position.reach
         self.marking = asyncio.Lock()
         """Held while rows that lie ahead are marked as moved: a range is not lent meanwhile."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from penstock.engines.books import Books
 from penstock.engines.decide_lease import Tenure
@@ -35,6 +36,7 @@ class Loans:
         recorder: Recorder,
         *,
         tenure: Callable[[], Tenure],
+        last: Callable[[], Any],
         learned: Callable[[Facts], None],
     ) -> None:
         self._books = books
@@ -42,6 +44,7 @@ class Loans:
         self._lane = lane
         self._recorder = recorder
         self._tenure = tenure
+        self._last = last
         self._learned = learned
         self._lent: bytes | None = None
         self._loan: Loan | None = None
@@ -108,5 +111,5 @@ class Loans:
 
     async def _take_back(self, loan: Loan) -> None:
         """What the job settled is settled, also in rows that are yet to be read; the rest is handed out as before."""
-        known = await self._source.known(loan.first, loan.last)
+        known = await self._source.known(max(loan.first, self._last()), loan.last)
         self._learned(self._books.take_back(known, ended=self._loan is None))

@@ -1,0 +1,500 @@
+"""A bulk job borrows a range of a lane beside live consumers: who hands out what, and what is left, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import pytest
+
+from penstock.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGranted, LoanOver, RangeTaken
+from penstock.engines.contract import Ack, Delivery, Message, Nack, Settled
+from penstock.engines.decide_lease import LaneState, Tenure
+from penstock.engines.lane import Lane
+from penstock.engines.source import Loan
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.reading import RowContent
+from penstock.engines.timeline.settings import Generation
+from penstock.engines.timeline.source import TimelineSource
+from penstock.errors import PenstockError
+from penstock.expiry import Promise
+from penstock.store.positions import first_at, last_at, moment_us_of, position_order
+from penstock.testing.world import Process
+from tests.invariants import Ledger
+from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
+from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+
+ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), visibility_us=4 * SECOND)
+MINUTE = 60 * SECOND
+
+
+class Job:
+    """One process that borrows: the driver and a task in one."""
+
+    def __init__(self, queue: Queue, name: str = "job", *, number: int = 7, ahead_us: int = 0) -> None:
+        self.queue = queue
+        self.client: Client = queue.client(name, ahead_us=ahead_us)
+        self.process: Process = self.client.process
+        self.id = UUID(int=number)
+        self.writer = self.client.host.uuid()
+        self.lane = Lane(
+            self.client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease
+        )
+        tenure = Tenure(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True)
+        self.source = TimelineSource(
+            self.client.host, queue.settings, self.client.producer.sender, None, generation=1, shard=0, tenure=tenure
+        )
+        self.borrower = Borrower(self.client.host, self.lane, self.source)
+        self.worked: list[bytes] = []
+        self.done: list[bytes] = []
+
+    def loan(self, first_us: int, last_us: int, *, for_us: int = MINUTE) -> Loan:
+        """A range by its moments, from now on."""
+        deadline_us = self.client.host.now_us() + for_us
+        return Loan(self.id, position_order(first_at(first_us)), position_order(last_at(last_us)), deadline_us)
+
+    async def begin(self, loan: Loan) -> LentRange:
+        """Borrow, as the driver, and open the range, as a task."""
+        self.lent = await self.borrower.borrow(loan)
+        return LentRange(self.client.host, self.lane, self.source, self.lent)
+
+    async def read(self, lent: LentRange) -> list[LentRow]:
+        """All of the range."""
+        rows = [each async for each in lent.rows()]
+        self.worked += [payload for row in rows for payload in texts(row)]
+        return rows
+
+    async def settle(self, lent: LentRange, rows: Sequence[LentRow]) -> Settled:
+        """Settle, and count what was confirmed."""
+        how = await lent.settle(rows)
+        if how is Settled.DONE:
+            self.done += [payload for row in rows for payload in texts(row)]
+        return how
+
+    async def all_of_it(self, loan: Loan) -> None:
+        """Borrow, do all, give back."""
+        lent = await self.begin(loan)
+        await self.settle(lent, await self.read(lent))
+        await self.borrower.give_back(self.lent)
+
+
+def texts(row: LentRow) -> list[bytes]:
+    """The payloads of a row that are the job's."""
+    content: RowContent = row.row.content
+    assert content.run is not None
+    return [payload for index, payload in enumerate(content.run.payload) if row.mine >> index & 1]
+
+
+@dataclass
+class Scene:
+    """A queue of one lane, its backlog, and live consumers that tell the ledger."""
+
+    queue: Queue
+    ledger: Ledger
+    consumers: list[Consumer] = field(default_factory=list)
+    given: list[Delivery] = field(default_factory=list)
+
+    async def put(self, count: int, *, name: str = "producer", group: str | None = None) -> list[bytes]:
+        """Messages in rows of their own, so that they can be lent singly."""
+        client = self.queue.client(f"{name}-{self.queue.world.now_s()}")
+        payloads = [f"{name}-{number}".encode() for number in range(count)]
+        for payload in payloads:
+            message = Message(payload, group=group)
+            await client.process.start(self.ledger.put(client.producer.put, [message], name))
+            await asyncio.sleep(0.01)
+        return payloads
+
+    def consumer(self, name: str = "live", *, work_s: float = 0.01, settles: bool = True) -> Consumer:
+        """Begin to consume."""
+        consumer = Consumer(self.queue, name, Seen())
+        consumer.process.start(self._consume(consumer, work_s, settles))
+        self.consumers.append(consumer)
+        return consumer
+
+    async def _consume(self, consumer: Consumer, work_s: float, settles: bool) -> None:
+        engine: TimelineQueue = await consumer.open()
+        who, visibility_us = consumer.process.name, self.queue.settings.visibility_us
+        while True:
+            try:
+                found = await engine.receive(5, wait_us=SECOND)
+                if found:
+                    clock_us = consumer.process.clock.wall_us()
+                    self.ledger.delivered(who, found, clock_us=clock_us, visibility_us=visibility_us)
+                    self.given += found
+                    await asyncio.sleep(work_s)
+                    if settles:
+                        await self.ledger.settle(engine.settle, [Ack(each.receipt) for each in found], who)
+            except PenstockError:
+                await asyncio.sleep(0.2)
+
+    def given_after(self, count: int) -> set[bytes]:
+        """What live consumers got since they had got so many."""
+        return {each.payload for each in self.given[count:]}
+
+    async def lane(self) -> LaneState:
+        """The lane's row."""
+        client = self.queue.client(f"looks-{self.queue.world.now_s()}")
+        key = lane_key(self.queue.settings, 1, 0)
+        lane = Lane(client.host, self.queue.settings.tables.lanes, key, self.queue.settings.lease)
+        seen = await client.process.start(lane.look())
+        assert seen is not None
+        return seen
+
+    async def until_drained(self, *, but: set[bytes] = frozenset(), within_s: float = 120) -> None:  # type: ignore[assignment]
+        """Until live consumers have settled everything that the job did not."""
+        until_s = self.queue.world.now_s() + within_s
+        by_id = {each.message_id: each.message.payload for each in self.ledger.puts if each.message_id is not None}
+        while left := {by_id[each] for each in self.ledger.open_ids()} - but:
+            assert self.queue.world.now_s() < until_s, f"still open: {sorted(left)[:5]}"
+            await asyncio.sleep(0.5)
+
+
+def scene_of(queue: Queue) -> Scene:
+    """With a ledger by the world's own clock."""
+    truth = queue.world.process("truth")
+    return Scene(queue, Ledger(truth.clock.wall_us))
+
+
+def judged(scene: Scene, *jobs: Job) -> None:
+    """The invariants hold, what the job confirmed nobody else was given after, and nothing is lost."""
+    done = {payload for job in jobs for payload in job.done}
+    worked = {payload for job in jobs for payload in job.worked}
+    by_id = {each.message_id: each.message.payload for each in scene.ledger.puts if each.message_id is not None}
+    for violation in scene.ledger.violations(there={each for each, payload in by_id.items() if payload in done}):
+        raise AssertionError(str(violation))
+    acked = {by_id[tale.message_id] for tale in scene.ledger.tales.values() if tale.honoured()}
+    assert set() == done & acked, "settled by the job and by a consumer"
+    assert set(by_id.values()) <= done | acked | worked
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_beside_live_consumers_takes_its_range_and_they_take_the_rest(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        backlog = await scene.put(60, name="backlog")
+        end_us = scene.queue.client("now").process.clock.wall_us() + 2 * SECOND
+        await asyncio.sleep(3)
+        job = Job(queue)
+        scene.consumer(work_s=0.2)
+        chance = queue.world.chance("begin")
+        await asyncio.sleep(chance.uniform(0.1, 3))
+        lent = await job.process.start(job.begin(job.loan(0, end_us)))
+        before = len(scene.given)
+        live = await scene.put(20, name="live")
+        rows = await job.process.start(job.read(lent))
+        for start in range(0, len(rows), 7):
+            assert Settled.DONE is await job.process.start(job.settle(lent, rows[start : start + 7]))
+        assert set() == scene.given_after(before) & set(backlog) & set(job.worked)
+        await scene.until_drained(but=set(job.done))
+        state = await scene.lane()
+        assert moment_us_of(state.last) <= end_us, "the position entered what is lent"
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        await asyncio.sleep(8)
+        state = await scene.lane()
+        assert (None, True) == (state.lent, moment_us_of(state.last) > end_us)
+        assert set(live) <= {each.payload for each in scene.given}
+        assert set() == scene.given_after(0) & set(job.done)
+        judged(scene, job)
+
+    simulate(scenario, seed, settings=ONE_LANE)
+
+
+def test_what_is_in_flight_there_stays_the_owner_s_and_can_be_settled() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(10)
+        await asyncio.sleep(2)
+        consumer = Consumer(queue, "live", Seen())
+
+        async def hold() -> tuple[TimelineQueue, list[Delivery]]:
+            engine = await consumer.open()
+            return engine, await engine.receive(4, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+
+        engine, held = await consumer.process.start(hold())
+        job = Job(queue)
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(lent))
+        assert set(put) - {each.payload for each in held} == set(job.worked)
+        assert {len(held)} == {len(job.lent.opened)}
+        assert [Settled.DONE] * len(held) == await consumer.process.start(
+            engine.settle([Ack(each.receipt) for each in held])
+        )
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        await asyncio.sleep(5)
+        assert [] == await consumer.process.start(engine.receive(10, wait_us=3 * SECOND))
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_what_waits_for_its_next_attempt_or_is_on_its_way_elsewhere_is_not_the_job_s() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(6)
+        await asyncio.sleep(2)
+        consumer = Consumer(queue, "live", Seen())
+
+        async def fail() -> tuple[TimelineQueue, list[Delivery]]:
+            engine = await consumer.open()
+            found = await engine.receive(3, wait_us=20 * SECOND)
+            delays = (0.0, 8.0, 60.0)
+            nacks = [Nack(each.receipt, round(delay * SECOND)) for each, delay in zip(found, delays, strict=True)]
+            assert {Settled.DONE} == set(await engine.settle(nacks))
+            return engine, found
+
+        engine, failed = await consumer.process.start(fail())
+        job = Job(queue)
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        await job.process.start(job.read(lent))
+        assert {put[0], *put[3:]} == set(job.worked) or set(put[3:]) == set(job.worked)
+        assert not {failed[1].payload, failed[2].payload} & set(job.worked)
+        await consumer.process.start(engine.close())
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_what_the_job_leaves_is_the_owner_s_again_when_the_deadline_is_over() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(30)
+        job = Job(queue)
+        loan = job.loan(0, job.client.host.now_us() + SECOND, for_us=12 * SECOND)
+        await asyncio.sleep(2)
+        lent = await job.process.start(job.begin(loan))
+        scene.consumer()
+        rows = await job.process.start(job.read(lent))
+        assert put == job.worked
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows[:10]))
+        await asyncio.sleep(7)
+        assert [] == scene.given
+        await asyncio.sleep(6)
+        assert Settled.STALE is await job.process.start(job.settle(lent, rows[10:]))
+        await scene.until_drained(but=set(job.done))
+        assert set(put[10:]) == {each.payload for each in scene.given}
+        assert min(hand.given_us for tale in scene.ledger.tales.values() for hand in tale.hands) >= loan.deadline_us
+        assert None is (await scene.lane()).lent
+        with pytest.raises(LoanOver):
+            await job.process.start(job.read(lent))
+        judged(scene, job)
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_job_paused_past_its_deadline_settles_nothing_when_it_goes_on(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(12)
+        job = Job(queue, ahead_us=queue.world.chance("clock").randint(-200_000, 200_000))
+        loan = job.loan(0, job.client.host.now_us() + SECOND, for_us=15 * SECOND)
+        await asyncio.sleep(2)
+        scene.consumer(work_s=0.1)
+
+        async def work() -> list[Settled]:
+            lent = await job.begin(loan)
+            rows = await job.read(lent)
+            answers = []
+            for row in rows:
+                answers.append(await job.settle(lent, [row]))
+                await asyncio.sleep(0.5)
+            return answers
+
+        working = job.process.start(work())
+        await asyncio.sleep(queue.world.chance("pause").uniform(4, 12))
+        job.process.pause(for_s=30)
+        answers = await working
+        assert set(answers) <= {Settled.DONE, Settled.UNKNOWN, Settled.STALE}
+        await scene.until_drained(but=set(job.done))
+        assert set(put) == {each.payload for each in scene.given} | set(job.done)
+        assert set() == {each.payload for each in scene.given} & set(job.done)
+        judged(scene, job)
+
+    simulate(scenario, seed, settings=ONE_LANE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_owner_that_dies_during_the_loan_changes_nothing_for_the_job(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(40)
+        end_us = queue.client("now").process.clock.wall_us() + SECOND
+        await asyncio.sleep(2)
+        first = scene.consumer("first", work_s=0.3)
+        chance = queue.world.chance("death")
+        await asyncio.sleep(1.5)
+        job = Job(queue)
+        asking = job.process.start(job.begin(job.loan(0, end_us)))
+        await asyncio.sleep(chance.uniform(0, 4))
+        first.process.kill()
+        scene.consumer("second", work_s=0.05)
+        lent = await asking
+        before = len(scene.given)
+        rows = await job.process.start(job.read(lent))
+        await asyncio.sleep(chance.uniform(0, 20))
+        assert set() == scene.given_after(before) & set(job.worked)
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        await scene.until_drained(but=set(job.done))
+        assert set() == scene.given_after(before) & set(job.done)
+        assert set(put) == {each.payload for each in scene.given} | set(job.done)
+        judged(scene, job)
+
+    simulate(scenario, seed, settings=ONE_LANE)
+
+
+def test_a_lane_without_an_owner_is_borrowed_at_once_and_its_next_owner_reads_what_the_job_did() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(50)
+        await asyncio.sleep(2)
+        job = Job(queue)
+        begun_us = job.client.host.now_us()
+        lent = await job.process.start(job.begin(job.loan(0, begun_us)))
+        assert job.client.host.now_us() < begun_us + SECOND
+        assert None is (await scene.lane()).lock
+        rows = await job.process.start(job.read(lent))
+        assert put == job.worked
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows[:45]))
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        scene.consumer()
+        await scene.until_drained(but=set(job.done))
+        assert set(put[45:]) == {each.payload for each in scene.given}
+        assert not any(each.suspect for each in scene.given)
+        judged(scene, job)
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_one_range_of_a_lane_is_lent_at_a_time_and_one_whose_deadline_is_over_makes_room() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(5)
+        await asyncio.sleep(2)
+        one, other = Job(queue, "one", number=1), Job(queue, "other", number=2)
+        await one.process.start(one.begin(one.loan(0, one.client.host.now_us(), for_us=8 * SECOND)))
+        with pytest.raises(RangeTaken):
+            await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
+        await asyncio.sleep(10)
+        lent = await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
+        assert put == [text for row in await other.process.start(other.read(lent)) for text in texts(row)]
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_a_loan_that_the_owner_does_not_answer_in_time_is_given_up_and_nothing_stays_lent() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        await scene.put(5)
+        owner = scene.consumer()
+        await asyncio.sleep(3)
+        owner.process.pause(for_s=6)
+        job = Job(queue)
+        with pytest.raises(LoanNotGranted):
+            await job.process.start(job.begin(job.loan(0, job.client.host.now_us(), for_us=2 * SECOND)))
+        assert None is (await scene.lane()).lent
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_of_a_group_the_job_takes_nothing_behind_what_is_not_its_own() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        held, free = await scene.put(3, name="held", group="held"), await scene.put(3, name="free", group="free")
+        await asyncio.sleep(2)
+        consumer = Consumer(queue, "live", Seen())
+
+        async def hold() -> tuple[TimelineQueue, list[Delivery]]:
+            engine = await consumer.open()
+            return engine, await engine.receive(1, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+
+        engine, (mine,) = await consumer.process.start(hold())
+        assert held[0] == mine.payload
+        job = Job(queue)
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(lent))
+        assert free == job.worked
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
+        assert [Settled.DONE] == await consumer.process.start(engine.settle([Ack(mine.receipt)]))
+        assert [] == await consumer.process.start(engine.receive(10, wait_us=2 * SECOND))
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        for payload in held[1:]:
+            (given,) = await consumer.process.start(engine.receive(10, wait_us=10 * SECOND))
+            assert payload == given.payload
+            await consumer.process.start(engine.settle([Ack(given.receipt)]))
+        assert [] == await consumer.process.start(engine.receive(10, wait_us=2 * SECOND))
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def steps_of_a_job() -> int:
+    """How many steps a whole job takes beside a live consumer."""
+
+    async def whole(queue: Queue) -> int:
+        _, job, loan = await stage(queue)
+        job.process.count_steps()
+        await job.process.start(job.all_of_it(loan))
+        assert 12 <= len(job.done)
+        return job.process.steps
+
+    return simulate(whole, settings=ONE_LANE)
+
+
+async def stage(queue: Queue) -> tuple[Scene, Job, Loan]:
+    """A backlog, a slow live consumer, and a job about to begin."""
+    scene = scene_of(queue)
+    await lanes_ready(queue)
+    await scene.put(30)
+    await asyncio.sleep(2)
+    scene.consumer(work_s=0.4)
+    await asyncio.sleep(1.2)
+    job = Job(queue)
+    return scene, job, job.loan(0, job.client.host.now_us(), for_us=20 * SECOND)
+
+
+def test_a_job_killed_before_any_step_loses_nothing_and_what_it_settled_stays_so() -> None:
+    steps = steps_of_a_job()
+    assert 20 <= steps
+    for step in range(1, steps + 1, max(1, steps // 25)):
+
+        async def scenario(queue: Queue, step: int = step) -> None:
+            scene, job, loan = await stage(queue)
+            job.process.kill_before_step(step)
+            job.process.start(job.all_of_it(loan))
+            await scene.until_drained(but=set(job.worked))
+            await asyncio.sleep(25)
+            await scene.until_drained(but=set(job.worked) - {each.payload for each in scene.given})
+            assert None is (await scene.lane()).lent
+            judged(scene, job)
+
+        simulate(scenario, settings=ONE_LANE)
+
+
+def test_an_owner_killed_before_any_step_during_a_loan_loses_nothing() -> None:
+    for moment in range(0, 60, 4):
+
+        async def scenario(queue: Queue, moment: int = moment) -> None:
+            scene, job, loan = await stage(queue)
+            working = job.process.start(job.all_of_it(loan))
+            await asyncio.sleep(moment / 20)
+            scene.consumers[0].process.kill_before_step(1 + moment % 7)
+            await asyncio.sleep(0.5)
+            scene.consumer("second")
+            await working
+            await scene.until_drained(but=set(job.done))
+            assert set() == {each.payload for each in scene.given if each.attempt > 1} & set(job.done)
+            judged(scene, job)
+
+        simulate(scenario, settings=ONE_LANE)
