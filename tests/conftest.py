@@ -39,7 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("servers")
         if fixtures & KUBERNETES_FIXTURES:
             item.add_marker("kubernetes")
-        if fixtures & RING_FIXTURES or item.path.name in RING_FILES or HERE / "conformance" / "store" in item.path.parents:
+        if (
+            fixtures & RING_FIXTURES
+            or item.path.name in RING_FILES
+            or HERE / "conformance" / "store" in item.path.parents
+        ):
             item.add_marker("rings")
 
 

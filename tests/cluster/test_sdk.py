@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -403,3 +405,22 @@ def test_after_its_end_a_connection_says_that_it_is_closed(told: dict[str, str])
                 await used
 
     asyncio.run(work())
+
+
+# ---- what the pages and the examples show
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_program_of_the_how_to_runs_as_it_is_printed(told: dict[str, str], number: int) -> None:
+    done = run(told, PROGRAMS[number])
+    assert (0, "") == (done.returncode, done.stderr), done.stdout
+
+
+@pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
+def test_an_example_receives_what_it_has_put(told: dict[str, str], name: str) -> None:
+    done = run(told, (ROOT / "examples" / "python" / name).read_text())
+    put, received = done.stdout.splitlines()[0].split()[1], done.stdout.splitlines()[-1].split()
+    assert (0, "", ["received", put]) == (done.returncode, done.stderr, received[:2])
