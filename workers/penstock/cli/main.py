@@ -17,7 +17,16 @@ from penstock.errors import PenstockError, SpecError
 
 COMMANDS: Final = {
     "apply": "penstock.cli.apply",
+    "cancel": "penstock.cli.cancel",
+    "peek": "penstock.cli.peek",
+    "purge": "penstock.cli.purge",
+    "receive": "penstock.cli.receive",
+    "redrive": "penstock.cli.redrive",
+    "repair": "penstock.cli.repair",
+    "send": "penstock.cli.send",
+    "stats": "penstock.cli.stats",
     "validate": "penstock.cli.validate",
+    "where": "penstock.cli.where",
     "worker": "penstock.cli.worker",
 }
 

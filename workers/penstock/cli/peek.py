@@ -1,0 +1,41 @@
+"""`penstock peek`: looks at messages without taking them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.queues import MOMENT, connection_options, on_queue, queue_option
+from penstock.cli.showing import age, payload_line, table
+from penstock.client.queue import LIMIT_MAX, Queue
+
+
+@click.command("peek")
+@queue_option
+@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=10, show_default=True, help="At most so many.")
+@click.option("--since", type=MOMENT, help="From this moment on. Unset: from the oldest that is not settled.")
+@connection_options
+def command(**options: Any) -> None:
+    """Show live messages by the moment they are due, without taking them; also those due later."""
+    for line in on_queue(options, lambda queue: _peek(queue, options)):
+        click.echo(line)
+
+
+async def _peek(queue: Queue, options: dict[str, Any]) -> list[str]:
+    found = await queue.peek(options["limit"], since=options["since"])
+    now_us = queue.now_us()
+    if not found:
+        return ["nothing waits"]
+    rows = [
+        (
+            each.message_id,
+            each.standing.value,
+            age(now_us - each.due_us),
+            each.attempt,
+            each.group or "-",
+            payload_line(each.payload, 60),
+        )
+        for each in found
+    ]
+    return table(("id", "standing", "due since", "attempts", "group", "payload"), rows)

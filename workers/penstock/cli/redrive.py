@@ -1,0 +1,30 @@
+"""`penstock redrive`: puts dead letters back where they came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.queues import connection_options, on_connection, queue_option
+from penstock.client.connection import Penstock
+from penstock.client.redriving import Redriven, redrive
+
+
+@click.command("redrive")
+@queue_option
+@click.option("--to", metavar="NAMESPACE/NAME", help="Where to. Unset: the queue that each of them died in.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many. Unset: all that is there now.")
+@connection_options
+def command(to: str | None, limit: int | None, **options: Any) -> None:
+    """Put the dead letters that lie in --queue back into the queue they came from, to be tried anew.
+
+    Each is put back once, also when this is interrupted and run again. What does not tell where it came from stays,
+    unless --to says where it goes.
+    """
+
+    async def work(connection: Penstock) -> Redriven:
+        return await redrive(connection, options["queue"], to=to, limit=limit)
+
+    done = on_connection(options, work)
+    click.echo(f"redriven {done.moved}" + (f", {done.left} left: they tell no queue, give --to" if done.left else ""))

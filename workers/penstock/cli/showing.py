@@ -1,0 +1,62 @@
+"""How commands show things to people: ages, moments, payloads, tables. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+SECOND_US = 1_000_000
+PAYLOAD_CHARACTERS = 200
+
+
+def age(us: int | None) -> str:
+    """A length of time, to two places: `850ms`, `12s`, `3m20s`, `5h10m`, `4d2h`."""
+    if us is None:
+        return "-"
+    if us < 0:
+        return f"-{age(-us)}"
+    seconds, rest = divmod(us, SECOND_US)
+    if seconds == 0:
+        return f"{rest // 1000}ms"
+    for unit, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= length:
+            more = seconds % length // part
+            return f"{seconds // length}{unit}" + (f"{more}{smaller}" if more else "")
+    return f"{seconds}s"
+
+
+def moment(us: int | None) -> str:
+    """A moment, to the millisecond, in UTC."""
+    if us is None:
+        return "-"
+    return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{us // 1000 % 1000:03d}Z"
+
+
+def payload_line(payload: bytes, characters: int = PAYLOAD_CHARACTERS) -> str:
+    """A payload in one line: as text where it is one, else as base64, cut where it is long."""
+    try:
+        text = payload.decode()
+        text = text if text.isprintable() else repr(text)[1:-1]
+    except UnicodeDecodeError:
+        text = "base64:" + base64.b64encode(payload[: characters * 3 // 4]).decode()
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Columns below their heads; numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(head), *(len(row[at]) for row in cells), 0) for at, head in enumerate(heads)]
+    right = [
+        bool(cells) and all(row[at].lstrip("-").isdigit() or row[at] == "-" for row in cells)
+        for at in range(len(heads))
+    ]
+
+    def line(row: Sequence[str]) -> str:
+        made = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        return "  ".join(made).rstrip()
+
+    return [line(heads), *map(line, cells)]

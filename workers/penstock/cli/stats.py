@@ -1,0 +1,75 @@
+"""`penstock stats`: what a queue holds, and how its lanes stand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from penstock.cli.queues import connection_options, on_queue, queue_option
+from penstock.cli.showing import age, table
+from penstock.client.queue import Queue
+from penstock.engines.contract import LaneStats, Stats
+
+
+@click.command("stats")
+@queue_option
+@click.option("--lanes", is_flag=True, help="Each lane too.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@connection_options
+def command(**options: Any) -> None:
+    """Count what a queue holds: due, in hands, due later; how old the oldest is."""
+
+    async def look(queue: Queue) -> tuple[Stats, int]:
+        return await queue.stats(), queue.now_us()
+
+    found, now_us = on_queue(options, look)
+    if options["as_json"]:
+        click.echo(json.dumps(asdict(found)))
+        return
+    click.echo("\n".join(_lines(found, now_us, with_lanes=options["lanes"])))
+
+
+def _lines(found: Stats, now_us: int, *, with_lanes: bool) -> list[str]:
+    more = "" if found.complete else " (at least: there is more than one look counts)"
+    oldest = None if found.oldest_due_us is None else now_us - found.oldest_due_us
+    open_ = [lane for lane in found.lanes if not lane.is_retired]
+    lines = [
+        f"backlog    {found.backlog}{more}",
+        f"in flight  {found.in_flight}",
+        f"due later  {found.delayed}",
+        f"oldest     {age(oldest)}",
+        f"lanes      {len(open_)}, {sum(lane.owner is not None for lane in open_)} held",
+    ]
+    if with_lanes:
+        rows = [
+            (
+                f"{lane.generation}/{lane.shard}",
+                _standing(lane),
+                lane.epoch,
+                age(now_us - lane.last_us),
+                age(_since(lane, now_us)),
+            )
+            for lane in found.lanes
+        ]
+        lines += ["", *table(("lane", "standing", "epoch", "settled up to", "oldest due since"), rows)]
+    return lines
+
+
+def _since(lane: LaneStats, now_us: int) -> int | None:
+    return None if lane.oldest_due_us is None else now_us - lane.oldest_due_us
+
+
+def _standing(lane: LaneStats) -> str:
+    standings = {
+        "retired": lane.is_retired,
+        "free": lane.owner is None,
+        "stopped": lane.is_stopped,
+        "held back": lane.is_held,
+        "lent": lane.is_lent,
+    }
+    return (
+        ", ".join(name for name, so in standings.items() if so and (name != "free" or not lane.is_retired)) or "held"
+    )
