@@ -64,7 +64,7 @@ class Reading:
         """Nothing beyond it is read: from there on rows move to a later generation. The first row met that has moved
         sets it, so that nothing of a group is handed out here after what has gone (attack C2)."""
         self.finished_up_to = 0
-        """Rows up to here that have moved are finished: their copies are known to be written."""
+        """Up to here what moved to a later generation is finished: its copies are known to be written."""
         self._host = host
         self._settings = settings
         self._index = index
@@ -117,8 +117,10 @@ class Reading:
 
     def has_gone(self, row: LaneRow) -> bool:
         """Whether it was moved to a later generation, and this owner has not finished it."""
-        places = (Place.from_bytes(place).row for place in row.moved.values())
-        return any(place.generation > self._generation for place in places)
+        return any(map(self._is_later, row.moved.values()))
+
+    def _is_later(self, place: bytes) -> bool:
+        return Place.from_bytes(place).row.generation > self._generation
 
     async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
@@ -174,7 +176,7 @@ class Reading:
                 counted = 0
             elif row.moved is None:
                 settled = await self._voided(run, row.due)
-            elif count == 1 and order > self.finished_up_to:
+            elif count == 1 and not (order <= self.finished_up_to and self._is_later(row.moved)):
                 settled = put_before(run, self.purged_before_us)
                 moved = {0: row.moved}
         return LaneRow(
