@@ -86,8 +86,8 @@ class WorkerProcess:
         self._handler = handler
         self._open_queue = open_queue
         self._chance = Random()  # noqa: S311  jitter
-        self._registry = Registry()
-        self._metrics = WorkerMetrics(self._registry, options.queue)
+        self.registry = Registry()
+        self._metrics = WorkerMetrics(self.registry, options.queue)
         self._worker: Worker | None = None
         self._queue: WorkerQueue | None = None
         self._told = 0
@@ -99,7 +99,7 @@ class WorkerProcess:
         self._take_signals()
         watch = LoopWatch()
         watch.start()
-        doors = Doors(self._registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
+        doors = Doors(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(watch.stop)
             if self.options.health is not None:
@@ -107,7 +107,7 @@ class WorkerProcess:
                 await doors.open(*self.options.health)
             if self.options.graphite is not None:
                 shipping = asyncio.get_running_loop().create_task(
-                    Graphite(self.options.graphite, self._registry).run()
+                    Graphite(self.options.graphite, self.registry).run()
                 )
                 stack.callback(shipping.cancel)
             queue = await self._opened()
@@ -137,7 +137,7 @@ class WorkerProcess:
             queue, performer, self.options.terms, self._metrics, suspects=suspects, spans=spans(), chance=self._chance
         )
         self._queue = queue
-        self._tell_readings(queue)
+        self.tell_readings(queue)
         if self._ending.is_set():
             self._worker.end()
         log.info(
@@ -174,8 +174,9 @@ class WorkerProcess:
         suspects.on_death = self._metrics.child_deaths.add
         return PythonPerformer(self._handler, threads=terms.concurrency, chance=self._chance), suspects
 
-    def _tell_readings(self, queue: WorkerQueue) -> None:
-        reading = self._registry.reading
+    def tell_readings(self, queue: WorkerQueue) -> None:
+        """Add the metrics that are read when somebody asks."""
+        reading = self.registry.reading
         name = "penstock_worker_"
 
         def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:

@@ -75,7 +75,7 @@ class LaneKeeper:
                 dispatcher.source.settings_changed(settings, dead_letters)
 
     async def leave(self) -> None:
-        """Take no more lanes, and hand each over as soon as nothing of it is in anybody's hands; `close` is the end."""
+        """Take no more lanes, and hand each over as soon as nothing of it is in hand; `close` is the end."""
         self.wanted = 0
         if self.sharing is not None:
             await self.sharing.leave()
