@@ -4,10 +4,15 @@ in time, the order of groups holds, and the old lanes are retired (rule R6; atta
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Message
+from penstock.engines.contract import Ack, Message, Nack, Settled
+from penstock.engines.lane import Lane
+from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.layout import Place, id_bytes
+from penstock.store.decide_generation import decide_next
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,
@@ -69,5 +74,160 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
         await until_retired(queue, 2, within_s=60)
         await until_all_settled(queue, seen, within_s=600)
         check_seen(queue, seen)
+
+    simulate(scenario, seed, settings=WORKED)
+
+
+def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_may_still_write_it() -> None:
+    """The announcement lands long after the moment from which the next generation counts; a producer read the
+    catalogue just before, and goes on by that for as long as it may."""
+
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        catalogue = Catalogue(queue)
+        await lanes_ready(queue)
+        Consumer(queue, "worker", seen).start()
+        stale = queue.client("stale", ahead_us=-245_000)
+        generation = decide_next(catalogue.generations, 5, now_us=catalogue.now_us, skew_us=queue.settings.skew_us)
+        await asyncio.sleep(80)
+        stale.producer.settings_changed(queue.settings, read_us=stale.process.clock.wall_us())
+        catalogue.tell(replace(catalogue.generations, next=generation))
+        announced_s = queue.world.now_s()
+        await asyncio.sleep(1)
+        catalogue.make_sure()
+        while queue.world.now_s() < announced_s + 70:
+            stale.process.start(queue.put(stale, Message(f"at {queue.world.now_s()}".encode())))
+            await asyncio.sleep(1)
+        assert {1} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+        assert 50 < len(queue.acknowledged) < 62
+        assert 0 < len(queue.failed)
+        await until_retired(queue, 1, within_s=60)
+        await until_all_settled(queue, seen, within_s=100)
+        check_seen(queue, seen)
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_attack_A8_a_change_that_nobody_made_sure_of_is_waited_for_and_lanes_of_both_are_worked() -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        catalogue = Catalogue(queue)
+        await lanes_ready(queue)
+        Consumer(queue, "worker", seen).start()
+        catalogue.announce(4)
+        putting = put_for(queue, "producer", 200, every_s=2)
+        observer = queue.client("observer")
+        await putting
+        lane = Lane(observer.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
+        still_held = await observer.process.start(lane.look())
+        assert still_held is not None
+        assert not still_held.is_retired
+        assert {1, 2} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+        await asyncio.sleep(10)
+        assert set(queue.acknowledged) == set(seen.acked)
+        catalogue.make_sure()
+        await until_retired(queue, 1, within_s=120)
+        check_seen(queue, seen)
+
+    simulate(scenario, settings=WORKED)
+
+
+# ---- groups
+
+
+async def _put_group(queue: Queue, name: str, seconds: float, told: list[bytes], *, ahead_s: float = 0.0) -> None:
+    """One group from one producer: each message when the one before is acknowledged, due at once, or all of them
+    so much later. What was acknowledged, in order."""
+    client = queue.client(name)
+    client.process.start(read_seldom(queue, client))
+    until_s = queue.world.now_s() + seconds
+    number = 0
+    while queue.world.now_s() < until_s:
+        due_us = client.process.clock.wall_us() + int(ahead_s * SECOND) if ahead_s else None
+        message = Message(f"{name} {number:04}".encode(), due_us=due_us, group=name)
+        if await client.process.start(queue.put(client, message)) is not None:
+            told.append(message.payload)
+        number += 1
+        await asyncio.sleep(1.5)
+
+
+def _work_groups(queue: Queue, name: str, seen: Seen, order: list[bytes], *, fails: float = 0.0) -> Consumer:
+    """A worker that fails now and then, and notes in which order what had a group was settled."""
+    consumer = Consumer(queue, name, seen)
+    chance = queue.world.chance(f"fails of {name}")
+
+    async def work() -> None:
+        engine = await consumer.open()
+        while True:
+            for each in await engine.receive(5, wait_us=SECOND):
+                seen.deliveries.append((name, each))
+                fail = chance.random() < fails
+                settle = Nack(each.receipt, delay_us=2 * SECOND) if fail else Ack(each.receipt)
+                seen.tried |= set() if fail else {each.message_id}
+                (answer,) = await engine.settle([settle])
+                if not fail and answer is Settled.DONE:
+                    seen.acked[each.message_id] += 1
+                    order.append(each.payload)
+
+    consumer.process.start(work())
+    return consumer
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
+    """Backlog, failures that are tried again, and messages for later, all of groups; the workers come late."""
+
+    async def scenario(queue: Queue) -> None:
+        seen, order = Seen(), list[bytes]()
+        catalogue = Catalogue(queue)
+        await lanes_ready(queue)
+        told: dict[str, list[bytes]] = {name: [] for name in ("at once", "also at once", "later", "much later")}
+        ahead = {"at once": 0.0, "also at once": 0.0, "later": 30.0, "much later": 120.0}
+        begin = asyncio.get_running_loop().create_task
+        putting = [begin(_put_group(queue, name, 110, told[name], ahead_s=ahead[name])) for name in told]
+        await asyncio.sleep(2)
+        resharding = begin(catalogue.reshard(5))
+        await asyncio.sleep(55)
+        _work_groups(queue, "one", seen, order, fails=0.1)
+        _work_groups(queue, "two", seen, order, fails=0.1)
+        await asyncio.gather(resharding, *putting)
+        await until_retired(queue, 1, within_s=200)
+        await until_all_settled(queue, seen, within_s=400)
+        check_seen(queue, seen)
+        for name, payloads in told.items():
+            assert payloads == [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
+        assert {1, 2} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+
+    simulate(scenario, seed, settings=WORKED)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_C2_groups_stay_in_order_while_owners_are_killed_in_the_change(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        seen, order = Seen(), list[bytes]()
+        chance = queue.world.chance("kills")
+        catalogue = Catalogue(queue)
+        await lanes_ready(queue)
+        told: dict[str, list[bytes]] = {"at once": [], "later": []}
+        begin = asyncio.get_running_loop().create_task
+        putting = [
+            begin(_put_group(queue, name, 100, told[name], ahead_s=ahead_s))
+            for name, ahead_s in (("at once", 0.0), ("later", 40.0))
+        ]
+        resharding = begin(catalogue.reshard(4))
+        await asyncio.sleep(58)
+        for turn in range(4):
+            worker = _work_groups(queue, f"worker-{turn}", seen, order)
+            await asyncio.sleep(chance.uniform(4, 14))
+            worker.process.kill()
+        _work_groups(queue, "last", seen, order)
+        await asyncio.gather(resharding, *putting)
+        await until_retired(queue, 1, within_s=200)
+        await until_all_settled(queue, seen, within_s=400)
+        check_seen(queue, seen)
+        for name, payloads in told.items():
+            mine = [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
+            assert sorted(mine) == mine
+            assert set(payloads) >= set(mine)
 
     simulate(scenario, seed, settings=WORKED)

@@ -195,19 +195,19 @@ class Catalogue:
 
     def announce(self, shards: int) -> None:
         """The first of the two writes: the next generation, from a moment on."""
-        generation = decide_next(self.generations, shards, now_us=self._now_us, skew_us=self._skew_us)
-        self._tell(replace(self.generations, next=generation))
+        generation = decide_next(self.generations, shards, now_us=self.now_us, skew_us=self._skew_us)
+        self.tell(replace(self.generations, next=generation))
 
     def make_sure(self) -> None:
         """The second: from when on nobody writes to the one before."""
         assert self.generations.next is not None
-        sure_us = decide_sure(self.generations.next, acknowledged_us=self._now_us, skew_us=self._skew_us)
-        self._tell(replace(self.generations, sure_us=sure_us))
+        sure_us = decide_sure(self.generations.next, acknowledged_us=self.now_us, skew_us=self._skew_us)
+        self.tell(replace(self.generations, sure_us=sure_us))
 
     def turn(self) -> None:
         """The next is the current one."""
-        assert is_over(self.generations, now_us=self._now_us, skew_us=self._skew_us)
-        self._tell(turned(self.generations))
+        assert is_over(self.generations, now_us=self.now_us, skew_us=self._skew_us)
+        self.tell(turned(self.generations))
 
     async def reshard(self, shards: int, *, sure_after_s: float = 1.0) -> None:
         """The whole change, up to its turn."""
@@ -216,16 +216,17 @@ class Catalogue:
         self.make_sure()
         assert self.generations.sure_us is not None
         over_us = others_may_act_after(self.generations.sure_us, self._skew_us)
-        await asyncio.sleep((over_us - self._now_us) / SECOND + 0.001)
+        await asyncio.sleep((over_us - self.now_us) / SECOND + 0.001)
         self.turn()
 
     def end_now(self, shards: int) -> None:
         """As if all of that were done, for a queue to which nobody puts meanwhile."""
-        now_us = self._now_us
+        now_us = self.now_us
         following = CatalogueGeneration(self.generations.current.number + 1, shards, now_us)
-        self._tell(turned(replace(self.generations, next=following, sure_us=now_us)))
+        self.tell(turned(replace(self.generations, next=following, sure_us=now_us)))
 
-    def _tell(self, generations: Generations) -> None:
+    def tell(self, generations: Generations) -> None:
+        """What whoever reads it from now on reads."""
         self.generations = generations
         windows = [
             Generation(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
@@ -234,7 +235,8 @@ class Catalogue:
         self.queue.settings = replace(self.queue.settings, generations=tuple(windows))
 
     @property
-    def _now_us(self) -> int:
+    def now_us(self) -> int:
+        """By the operator's clock."""
         return self.process.clock.wall_us()
 
     @property
