@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 EXAMPLES = ROOT / "examples"
 VENV = ROOT / ".venv"
+MESSAGE_WITHIN_S = 60
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def up(context: str | None) -> None:
     Begun(not had_cluster, our_cassandra, crds_made).keep()
     apply_resources(kubectl)
     apply_catalogue(connection)
+    put_a_message(connection)
     tell_ending(cluster, kubectl, connection, time.monotonic() - started)
 
 
@@ -182,6 +184,25 @@ def apply_catalogue(connection: dict[str, str]) -> None:
             raise Surroundings("penstock apply was refused", remedy="see what it says", said=told[-1])
 
 
+def put_a_message(connection: dict[str, str]) -> None:
+    """The first program of whoever tries it, run once before his eyes."""
+    program = EXAMPLES / "python" / "hello.py"
+    with step(f"put a message into shop/emails and receive it: {program.relative_to(ROOT)}"):
+        done = subprocess.run(
+            [str(VENV / "bin" / "python"), str(program)],
+            env={**os.environ, **connection},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MESSAGE_WITHIN_S,
+        )
+        for line in done.stdout.splitlines():
+            say(f"      {line}")
+        if done.returncode != 0:
+            told = done.stderr.strip().splitlines() or ["it said nothing"]
+            raise Surroundings("a message did not come through", remedy="see what it says", said=told[-1])
+
+
 def remove_resources(kubectl: Kubectl, *, crds: bool) -> None:
     """Take the examples, and the kinds if we brought them, out of a cluster that stays."""
     with step("take the examples out of the cluster"):
@@ -198,6 +219,7 @@ def tell_ending(cluster: Cluster, kubectl: Kubectl, connection: dict[str, str], 
     say(f"Ready after {duration(took_s)}. Look around:")
     say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues -A")
     say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
+    say('  eval "$(python3 -m dev.demo environment)"; .venv/bin/python examples/python/hello.py')
     told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
     say(f"  Cassandra: {told} (its user and password: python3 -m dev.demo environment)")
     say("  end it all: make down")
