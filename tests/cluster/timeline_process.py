@@ -57,6 +57,7 @@ READ_AGAIN_S = 20.0
 TRUSTED_WITHIN_S = 30.0
 PAUSE_AFTER_ERROR_S = 0.1
 RECEIVE_WAIT_US = 500_000
+STDOUT = 1
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def tell_all(told: Sequence[tuple[str, Mapping[str, object]]]) -> None:
     """Write several things of one moment down: all or, where the process is killed now, none."""
     at = boot_us()
     lines = [json.dumps({"at": at, "what": what, **facts}, default=str) + "\n" for what, facts in told]
-    os.write(sys.stdout.fileno(), "".join(lines).encode())
+    os.write(STDOUT, "".join(lines).encode())
 
 
 class Sayings(logging.Handler):

@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 from penstock.store.catalogue import Catalogue
 from penstock.store.catalogue_entry import Name, State
 from penstock.store.catalogue_tables import ENTRIES
+from penstock.store.clocks import ClockNotTrusted
 from penstock.store.consistency import Consistency
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.testing.world import World
@@ -55,6 +56,38 @@ async def receive_all(program: Program, queue: Queue, seen: list[Message], *, un
         for message in await queue.receive(50, wait=5):
             seen.append(message)
             await message.ack()
+
+
+# ---- opening
+
+
+def test_a_queue_opened_before_the_clocks_could_be_compared_waits_for_that_and_then_works() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("producer")
+        shop.world.network.slow(program.process.name, 0.5)
+        await program.process.start(program.connection.open())
+        opening = program.process.start(program.connection.queue("shop/emails"))
+        await shop.world.sleep(2)
+        assert not opening.done()
+        shop.world.network.calm()
+        queue = await opening
+        assert await program.process.start(queue.put("hello"))
+
+    simulate(scenario)
+
+
+def test_where_the_clocks_can_not_be_compared_at_all_the_opening_tells_why() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("producer")
+        shop.world.network.slow(program.process.name, 0.5)
+        await program.process.start(program.connection.open())
+        error = await program.process.start(refused(program.connection.queue("shop/emails")))
+        assert isinstance(error, ClockNotTrusted)
+        assert "too few nodes told their time soon enough" in str(error)
+
+    simulate(scenario)
 
 
 # ---- what is known of the catalogue

@@ -23,7 +23,13 @@ from penstock.client.freshness import Freshness
 from penstock.client.generations import CatalogueGenerations
 from penstock.client.ground import Bound, Ground, open_ground, process_name
 from penstock.client.moments import Span, span_us
-from penstock.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, Queue, require_process
+from penstock.client.queue import (
+    PATIENCE_S,
+    ConnectionClosed,
+    ConnectionOfAnotherLoop,
+    Queue,
+    require_process,
+)
 from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.errors import Refused
@@ -135,6 +141,7 @@ class Penstock:
             standing = self._queues.get(wanted)
             if standing is not None and standing.ended is None:
                 return standing
+            await known.ground.clock.until_trusted(PATIENCE_S)  # it may not be yet, a moment after the start
             found = await known.directory.find(wanted)
             dead = await known.freshness.find_dead_letters(found)
             self.require_usable()
