@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -24,11 +25,16 @@ class StoredRow:
     """A row of messages, as all disks together have it."""
 
     place: RowPlace
-    run: PackedRun | None
+    packed: bytes | None
     cancelled: bool
     moved: bool
     replicas: int
     """How many have it."""
+
+    @cached_property
+    def run(self) -> PackedRun | None:
+        """Its messages; None where they have expired."""
+        return unpack(self.packed) if self.packed is not None else None
 
     @property
     def ids(self) -> list[str]:
@@ -66,16 +72,14 @@ class Disks:
 
     def rows(self) -> Iterator[StoredRow]:
         """All rows of messages that live on any disk, in no order."""
+        now_s = self._now_s()
         for table in (self._settings.tables.work, self._settings.tables.later):
             for partition, row, replicas in self._merged(table):
                 _, generation, _, sub, shard = partition
                 due: Any = row.clustering[0]
-                place = RowPlace(generation, sub, shard, due)
-                now_s = self._now_s()
-                run = _value(row, "run", now_s)
                 yield StoredRow(
-                    place,
-                    unpack(run) if run is not None else None,
+                    RowPlace(generation, sub, shard, due),
+                    _value(row, "run", now_s),
                     row.value("cancelled", now_s) is not None,
                     row.value("moved", now_s) is not None,
                     replicas,

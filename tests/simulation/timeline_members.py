@@ -166,6 +166,11 @@ class Member:
         """Neither dead nor stopped."""
         return self.process.state is State.RUNNING
 
+    @property
+    def is_alive(self) -> bool:
+        """Not dead, though it may be stopped."""
+        return self.process.state is not State.DEAD
+
     def end(self) -> None:
         """As the operating system ends a process that has returned."""
         self.process.kill()

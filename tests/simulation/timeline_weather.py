@@ -187,7 +187,7 @@ def _tell_end(member: Member, ended: asyncio.Event) -> None:
 
 
 def _hand_over(life: Life, member: Member, drawn: float) -> None:
-    if isinstance(member, Consumer) and member.process.state is not State.DEAD and not life.calm:
+    if isinstance(member, Consumer) and member.is_alive and not life.calm:
         member.process.start(member.hand_over(finish=drawn < 0.5))
 
 
@@ -197,13 +197,14 @@ async def _until_drained(life: Life) -> None:
     began_s = life.world.now_s()
     within_s = drained_within_s(life)
     while True:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1)
         horizon_us = life.ledger.now_us() + 3600 * SECOND
-        quiet = all(each.closing or each.process.state is State.DEAD for each in life.producers.values())
-        left = [row for each in disks for row in each.undrained(horizon_us)]
-        if quiet and not left:
+        putting = [each.who for each in life.producers.values() if not each.closing and each.is_alive]
+        left = [] if putting else [row for each in disks for row in each.undrained(horizon_us)]
+        if not left and not putting:
             return
         if life.world.now_s() - began_s > within_s:
+            assert not putting, f"still putting {within_s:.0f} s after calm: {putting}"
             some = "\n".join(f"  {row.place} {row.ids}" for row in left[:5])
             raise AssertionError(f"not drained {within_s:.0f} s after calm: {len(left)} rows are left\n{some}")
 

@@ -71,7 +71,12 @@ def _encoders(table: Table) -> tuple[Callable[[Any], bytes], ...]:
 
 def partition_key(table: Table, values: Sequence[Value]) -> bytes:
     """The bytes of a partition key; those of two tables are equal where the keys are."""
-    parts = [encode(value) for encode, value in zip(_encoders(table), values, strict=True)]
+    return _encoded(_encoders(table), tuple(values))
+
+
+@lru_cache(KEYS_REMEMBERED)
+def _encoded(encoders: tuple[Callable[[Any], bytes], ...], values: tuple[Value, ...]) -> bytes:
+    parts = [encode(value) for encode, value in zip(encoders, values, strict=True)]
     if len(parts) == 1:
         return parts[0]
     return b"".join(len(part).to_bytes(4) + part for part in parts)

@@ -168,7 +168,7 @@ class SimulatedStore(Store):
             replicas = self.cluster.topology.replicas(token)
             if isinstance(statement, DECISIONS):
                 plan.sort(key=lambda name: replicas.index(name) if name in replicas else len(replicas))
-            else:
+            elif len(replicas) < len(nodes):  # else all are replicas, and this would change nothing
                 plan.sort(key=lambda name: name not in replicas)
         if self._suspect_until_s:
             now_s = self._loop.time()
