@@ -172,4 +172,4 @@ class Storm:
 
 
 NODE_STEP_S = 0.1
-"""A node that is off by more is told at the next check, which may be a minute later: nothing is promised till then."""
+"""A node that is off by more is told at the next check, which may be a minute later."""
