@@ -1,0 +1,139 @@
+"""What an application says to the SDK, and what is made of it: payloads, moments, attributes."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from penstock.client.moments import moment_of, moment_us, span_us
+from penstock.client.outgoing import Put, message_of
+from penstock.client.payloads import (
+    JSON,
+    TEXT,
+    PayloadUnfit,
+    PayloadUnreadable,
+    encode_payload,
+    read_json,
+    read_model,
+    read_text,
+)
+from penstock.engines.contract import Message
+from penstock.errors import SpecError
+
+NOW = 1_750_000_000_000_000
+
+
+class Mail(BaseModel):
+    """A payload."""
+
+    to: str
+    copies: int = Field(1, alias="copyCount")
+
+
+@pytest.mark.parametrize(
+    ("payload", "encoded", "form"),
+    [
+        (b"\x00", b"\x00", None),
+        (bytearray(b"ab"), b"ab", None),
+        (memoryview(b"abc")[1:], b"bc", None),
+        ("grüße", "grüße".encode(), TEXT),
+        ({"a": [1, 2.5, None, True]}, b'{"a":[1,2.5,null,true]}', JSON),
+        (None, b"null", JSON),
+        (Mail(to="you", copyCount=2), b'{"to":"you","copyCount":2}', JSON),
+    ],
+)
+def test_a_payload_is_encoded_and_says_how(payload: Any, encoded: bytes, form: str | None) -> None:
+    assert (encoded, form) == encode_payload(payload)
+
+
+@pytest.mark.parametrize("payload", [object(), {"at": datetime.now(UTC)}, {1, 2}, math.nan, {"x": math.inf}])
+def test_what_json_can_not_say_is_refused_in_one_line(payload: Any) -> None:
+    with pytest.raises(PayloadUnfit) as refused:
+        encode_payload(payload)
+    assert 1 == len(str(refused.value).splitlines())
+
+
+def test_a_payload_that_refers_to_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(PayloadUnfit):
+        encode_payload(endless)
+
+
+def test_what_was_put_is_read_back() -> None:
+    mail = Mail(to="you", copyCount=3)
+    assert ("grüße", {"a": 1}) == (read_text("grüße".encode()), read_json(b'{"a":1}'))
+    assert mail == read_model(encode_payload(mail)[0], Mail)
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda: read_text(b"\xff"), "the payload is not UTF-8"),
+        (lambda: read_json(b"{"), "the payload is not JSON"),
+        (lambda: read_model(b'{"copyCount": "many"}', Mail), "the payload is not a Mail"),
+    ],
+)
+def test_a_payload_of_another_form_is_one_line_for_its_reader(read: Any, says: str) -> None:
+    with pytest.raises(PayloadUnreadable, match=says) as refused:
+        read()
+    assert 1 == len(str(refused.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("span", "us"),
+    [
+        (0, 0),
+        (1, 1_000_000),
+        (0.25, 250_000),
+        (timedelta(milliseconds=1), 1_000),
+        (timedelta(days=3650), 3650 * 86400 * 10**6),
+    ],
+)
+def test_a_length_of_time_is_seconds_or_a_timedelta(span: Any, us: int) -> None:
+    assert us == span_us(span, "delay")
+
+
+@pytest.mark.parametrize("span", [-1, timedelta(seconds=-1), math.nan, math.inf, "5s", True, None, 1e12])
+def test_what_is_no_length_of_time_is_refused(span: Any) -> None:
+    with pytest.raises(SpecError, match="delay"):
+        span_us(span, "delay")
+
+
+def test_a_moment_is_the_same_in_every_time_zone_and_refused_without_one() -> None:
+    moment = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    assert moment_us(moment, "x") == moment_us(moment.astimezone(timezone(timedelta(hours=9))), "x")
+    assert moment == moment_of(moment_us(moment, "x"))
+    with pytest.raises(SpecError, match="deliver_at has no time zone"):
+        moment_us(moment.replace(tzinfo=None), "deliver_at")
+    with pytest.raises(SpecError, match="deliver_at is a datetime"):
+        moment_us(5, "deliver_at")  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_a_put_becomes_a_message_of_the_engine() -> None:
+    put = Put({"a": 1}, delay=2, group="g", once="k", once_scope="s", attributes={"n": "1"})
+    expected = Message(b'{"a":1}', NOW + 2_000_000, {"n": "1", "content-type": JSON}, "g", "k", "s")
+    assert expected == message_of(put, NOW)
+    assert Message(b"x") == message_of(Put(b"x"), NOW)
+
+
+def test_a_content_type_of_ones_own_wins() -> None:
+    assert {"content-type": "a/b"} == message_of(Put("x", attributes={"content-type": "a/b"}), NOW).attributes
+
+
+@pytest.mark.parametrize(
+    ("put", "says"),
+    [
+        (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "twice"),
+        (Put(b"x", once_scope="s"), "once_scope"),
+        (Put(b"x", attributes={"n": 1}), "name=n, type=int"),  # type: ignore[dict-item]  # that is the mistake
+        (Put(b"x", attributes=[("n", "1")]), "mapping"),  # type: ignore[arg-type]  # that is the mistake
+    ],
+)
+def test_a_put_that_makes_no_sense_is_refused(put: Put, says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        message_of(put, NOW)
