@@ -9,13 +9,16 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
+.PHONY: help dev demo down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m dev.environment $(VENV)
+
+dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassandra, a queue, a worker, repair
+	@$(PY) -m penstock.cli.main dev examples/dev.yaml
 
 demo: ## a cluster, a Cassandra and the examples on this machine (CONTEXT=name uses a cluster you have)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT))

@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, SpecError
 COMMANDS: Final = {
     "apply": "penstock.cli.apply",
     "cancel": "penstock.cli.cancel",
+    "dev": "penstock.cli.dev",
     "peek": "penstock.cli.peek",
     "purge": "penstock.cli.purge",
     "receive": "penstock.cli.receive",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from penstock.api.durations import parse_duration_ms
 from penstock.cli.connection import connection_options, environment_with
-from penstock.errors import SpecError
+from penstock.errors import SpecError, Surroundings
 from penstock.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
@@ -34,6 +35,16 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
     if found is None:
         raise click.BadParameter(f"{value!r} is not a rate such as 50/s, 600/m or 1000/h")
     return int(found[1]) / _SECONDS[found[2]]
+
+
+def _require_extra() -> None:
+    """What only a worker needs is an extra of the distribution."""
+    missing = [name for name in ("aiohttp", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        remedy = "install penstock[worker]"
+        raise Surroundings(
+            "a worker needs libraries that are not installed", missing=", ".join(missing), remedy=remedy
+        )
 
 
 @click.command("worker")
@@ -115,6 +126,7 @@ def command(**options: Any) -> None:
     The handler is either a Python function or whatever answers at a URL. SIGTERM drains: what was begun may end, the
     rest goes back. A second SIGTERM ends at once.
     """
+    _require_extra()
     from penstock.runtime.decide_retry import Backoff
     from penstock.runtime.doors import read_address
     from penstock.runtime.process import WorkerOptions, opening_by_client, run_worker

@@ -1,0 +1,210 @@
+"""A whole stack on one machine: a Cassandra, the resources of some files, a worker for each consumer, repair on its
+schedule. When the files change they are applied again.
+
+What runs under it is what runs in a cluster: `penstock apply`, `penstock worker`, `penstock repair`, each a process
+of its own. It ends what it started, in good order; the data stay for the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from penstock.api.loader import load_files
+from penstock.api.parse import Resource
+from penstock.api.queues import Queue
+from penstock.errors import PenstockError, SpecError
+from penstock.local.decide_programs import Job, jobs_due, jobs_of, workers_of
+from penstock.local.programs import Program, Programs
+from penstock.testing.cache import cache_root
+from penstock.testing.cassandra.connection import Connection
+from penstock.testing.cassandra.kept import find_kept, start_kept, stop_kept
+
+LOOK_EVERY_S = 1.0
+PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
+
+
+def state_directory(files: Sequence[Path]) -> Path:
+    """Where the data of a stack of these files live: another set of files has its own."""
+    named = "\n".join(sorted(str(file.resolve()) for file in files))
+    return cache_root() / "run" / "dev" / hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
+
+
+class Stack:
+    """One run of it."""
+
+    def __init__(self, files: Sequence[Path], environment: Mapping[str, str], *, fresh: bool) -> None:
+        self._files = files
+        self._environment = dict(environment)
+        self._directory = state_directory(files)
+        self._fresh = fresh
+        self._own_cassandra = "CONTACT_POINTS" not in environment
+        self._started_cassandra = False
+        self._resources: Sequence[Resource] = ()
+        self._programs: Programs | None = None
+        self._repairing: dict[Job, asyncio.Task[int]] = {}
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        began_s = time.monotonic()
+        ending = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, ending.set)
+        self._resources = load_files(self._files)
+        if not self._resources:
+            raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
+        try:
+            if not await self._until(ending, asyncio.to_thread(self._bring_cassandra)):
+                return
+            self._programs = Programs(self._environment, _say)
+            if not await self._until(ending, self._apply()):
+                return
+            self._begin_workers()
+            self._tell(time.monotonic() - began_s)
+            await self._keep(ending)
+        finally:
+            await self._close()
+
+    # ---- its parts
+
+    def _bring_cassandra(self) -> None:
+        if not self._own_cassandra:
+            _say("cassandra", f"the one at {self._environment['CONTACT_POINTS']}, which is yours")
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        connection = find_kept(self._directory)
+        if connection is None:
+            if self._fresh:
+                shutil.rmtree(self._directory, ignore_errors=True)
+            _say("cassandra", "starting")
+            self._started_cassandra = True
+            connection = start_kept(self._directory)
+        elif self._fresh:
+            raise SpecError("--fresh needs its Cassandra to be stopped", remedy="end the other `penstock dev` first")
+        self._environment |= connection.environment()
+        _write_environment(self._directory / "env", connection)
+        _say("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
+
+    async def _apply(self) -> None:
+        arguments = (*PENSTOCK, "apply", *map(str, self._files))
+        assert self._programs is not None  # noqa: S101  made before
+        await self._programs.run(Program("apply", arguments, Path.cwd()))
+
+    def _begin_workers(self) -> None:
+        assert self._programs is not None  # noqa: S101  made before
+        self._programs.keep(
+            [Program(each.name, (*PENSTOCK, *each.arguments), Path.cwd()) for each in workers_of(self._resources)]
+        )
+
+    # ---- while it runs
+
+    async def _keep(self, ending: asyncio.Event) -> None:
+        """Repair when it is due; apply again when a file was changed."""
+        seen = self._stamps()
+        minute = _minute()
+        while not ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), LOOK_EVERY_S)
+            while minute < _minute():
+                minute += timedelta(minutes=1)
+                self._repair(jobs_due(jobs_of(self._resources), minute))
+            stamps = self._stamps()
+            if stamps != seen:
+                seen = stamps
+                await self._until(ending, self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            resources = load_files(self._files)
+        except PenstockError as error:
+            for line in str(error).splitlines():
+                _say("files", line)
+            return
+        self._resources = resources
+        await self._apply()
+        self._begin_workers()
+
+    def _repair(self, jobs: Sequence[Job]) -> None:
+        """Each once at a time; what it has to say is shown."""
+        assert self._programs is not None  # noqa: S101  made before
+        for job in jobs:
+            running = self._repairing.get(job)
+            if running is None or running.done():
+                program = Program("repair", (*PENSTOCK, *job.arguments), Path.cwd())
+                self._repairing[job] = asyncio.get_running_loop().create_task(self._programs.run(program))
+
+    def _stamps(self) -> dict[Path, int]:
+        """When each file was changed last; one that is gone for a moment, as editors do it, is not a change."""
+        files = [
+            found for file in self._files for found in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
+        ]
+        return {file: file.stat().st_mtime_ns for file in files if file.exists()}
+
+    # ---- its end
+
+    async def _until(self, ending: asyncio.Event, work: Awaitable[None]) -> bool:
+        """Wait for some work, or for the end; whether the work was done."""
+        doing = asyncio.ensure_future(work)
+        told = asyncio.ensure_future(ending.wait())
+        await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+            return False
+        doing.result()
+        return not ending.is_set()
+
+    async def _close(self) -> None:
+        for task in self._repairing.values():
+            task.cancel()
+        await asyncio.gather(*self._repairing.values(), return_exceptions=True)
+        if self._programs is not None:
+            await self._programs.close()
+        if self._started_cassandra:
+            _say("cassandra", "stopping; its data stay for the next time")
+            await asyncio.to_thread(stop_kept, self._directory)
+
+    def _tell(self, took_s: float) -> None:
+        """What there is, and what to try next."""
+        queues = [each for each in self._resources if isinstance(each, Queue)]
+        workers = len(workers_of(self._resources))
+        click.echo(f"\nready after {took_s:.0f} s: {len(queues)} queues, {workers} workers. Ctrl-C ends it.")
+        if not queues:
+            return
+        first = queues[0]
+        name = f"{first.metadata.namespace}/{first.metadata.name}"
+        click.echo("Try in another terminal:")
+        if self._own_cassandra:
+            click.echo(f"  . {shlex.quote(str(self._directory / 'env'))}")
+        click.echo(f"  penstock send --queue {name} '{{\"to\": \"you-{{n}}\"}}' --count 10")
+        click.echo(f"  penstock stats --queue {name}")
+        if not first.spec.consumers:
+            click.echo(f"  penstock receive --queue {name} --ack")
+        click.echo("")
+
+
+def _say(who: str, line: str) -> None:
+    click.echo(f"{who:<16} | {line}")
+
+
+def _minute() -> datetime:
+    return datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+def _write_environment(file: Path, connection: Connection) -> None:
+    """For other terminals: `. FILE`. It holds a password, so it is nobody else's to read."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in connection.environment().items()]
+    file.touch(mode=0o600)
+    file.write_text("\n".join(lines) + "\n")
