@@ -19,9 +19,7 @@ SECOND_US = 1_000_000
 class ClientQueue:
     """One queue of a connection."""
 
-    def __init__(
-        self, connection: Penstock, queue: Queue, *, visibility_us: int | None = None, suspects_apart: bool
-    ) -> None:
+    def __init__(self, connection: Penstock, queue: Queue, *, visibility_us: int | None = None) -> None:
         self.name = queue.name
         self._connection = connection
         self._queue = queue
@@ -30,7 +28,8 @@ class ClientQueue:
         # is extended while it is in hand. If this process dies, the lease's end says so earlier than 30 s would.
         free_us = settings.lease.promise(0).silent_after_us
         self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
-        queue.engine.suspects_apart = suspects_apart
+        # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
+        queue.engine.suspects_apart = True
 
     @property
     def max_receives(self) -> int | None:

@@ -253,6 +253,6 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
         except BaseException:
             await connection.close()
             raise
-        return ClientQueue(connection, queue, visibility_us=visibility_us, suspects_apart=options.http is None)
+        return ClientQueue(connection, queue, visibility_us=visibility_us)
 
     return open_queue
