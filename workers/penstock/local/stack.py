@@ -25,7 +25,7 @@ from penstock.api.loader import load_files
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
 from penstock.errors import PenstockError, SpecError
-from penstock.local.decide_programs import Job, jobs_due, jobs_of, workers_of
+from penstock.local.wanted import Job, jobs_due, jobs_of, workers_of
 from penstock.local.programs import Program, Programs
 from penstock.testing.cache import cache_root
 from penstock.testing.cassandra.connection import Connection
