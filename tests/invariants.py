@@ -357,7 +357,7 @@ class Ledger:
 
     def _comes_again(self, tale: Tale, calm_us: int) -> Iterator[Violation]:
         """After each delivery that was not finished: another one, in time."""
-        if tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
+        if not tale.hands or tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
             return
         hands = sorted(tale.hands, key=lambda hand: hand.given_us)
         for hand, later in zip(hands, [*hands[1:], None], strict=True):
