@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,9 +100,15 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
     cassandra_ring: Ring, tmp_path: Path, measured: Measured
 ) -> None:
     file = tmp_path / "generations.json"
-    with Fleet(cassandra_ring, tmp_path, generations_file=str(file), scheduled_in_s=12.0) as fleet:
+    wishes: dict[str, Any] = {
+        "generations_file": str(file),
+        "scheduled_in_s": 12.0,
+        "lease_ttl_s": 10,
+        "lease_touch_s": 2,
+    }
+    with Fleet(cassandra_ring, tmp_path, **wishes) as fleet:
         consumers = [fleet.consumer(name, nack_every=9) for name in ("one", "two")]
-        producer = fleet.producer("producer", plain=3, groups=3, scheduled=True)
+        producer = fleet.producer("producer", plain=2, groups=2, scheduled=True)
         asyncio.run(prepare(fleet.environment, fleet.order("lanes", generations_file="", shards=SHARDS[1])))
         for each in (*consumers, producer):
             each.wait_for("connected")
@@ -127,8 +134,7 @@ kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec:
   shards: {shards}
-  visibilityTimeout: 5s
-  timeline: {{lease: {{ttl: 5s, touch: 1s}}}}
+  visibilityTimeout: 10s
   storage: {{tables: shared}}
 """
 
@@ -170,7 +176,7 @@ def test_shards_that_are_applied_under_load_come_into_force_in_a_minute_and_lose
         consumers = [fleet.consumer(each, nack_every=9) for each in ("one", "two")]
         fleet.start("repair", "repair")
         scheduler = fleet.producer("scheduler", scheduled=True)
-        producer = fleet.producer("producer", plain=3, groups=3)
+        producer = fleet.producer("producer", plain=2, groups=2)
         scheduler.wait_for("put", more=80)
         began_s = time.monotonic()
         came_s = {}

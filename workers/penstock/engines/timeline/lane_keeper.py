@@ -9,6 +9,7 @@ closed by whoever holds them (closing.py), and until all of them are retired the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -24,6 +25,8 @@ from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
 from penstock.engines.timeline.watching import Watching
 from penstock.errors import Unavailable
+
+log = logging.getLogger("penstock.lanes")
 
 LOOK_EVERY_S = 1.0
 
@@ -53,6 +56,7 @@ class LaneKeeper:
         self._loop: asyncio.Task[None] | None = None
         self._watching = Watching(host, settings)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
+        self._said: set[tuple[str, str]] = set()
         self._closings: dict[LaneName, tuple[Dispatcher, asyncio.Task[None]]] = {}
 
     def want(self, lanes: int) -> None:
@@ -62,6 +66,7 @@ class LaneKeeper:
             self.sharing.join(lanes)
         if self._loop is None and lanes:
             self._loop = asyncio.get_running_loop().create_task(self._keep())
+            self._loop.add_done_callback(partial(self._say_if_broken, "lanes are not taken any more"))
 
     def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
         """In force from the next message on, on lanes that are held too; the lease's terms from their next taking."""
@@ -231,6 +236,7 @@ class LaneKeeper:
                     shard=name[1],
                 )
                 task = asyncio.get_running_loop().create_task(closing.run())
+                task.add_done_callback(partial(self._say_if_broken, "a lane can not be closed"))
                 self._closings[name] = dispatcher, task
 
     def _not_retired_before(self, number: int) -> list[LaneName]:
@@ -249,3 +255,10 @@ class LaneKeeper:
             for name, dispatcher in self.held.items():
                 if name[0] == number:
                     dispatcher.open_groups()
+
+    def _say_if_broken(self, what: str, task: asyncio.Task[None]) -> None:
+        """Nobody awaits these tasks: a bug in one would show in nothing but work that is not done. Once each."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and (what, repr(error)) not in self._said:
+            self._said.add((what, repr(error)))
+            log.error("%s: %s", what, self.settings.name, exc_info=error)
