@@ -21,10 +21,11 @@ from penstock.engines.contract import (
     Stats,
     Whereabouts,
 )
+from penstock.engines.decide_turns import Turns
 from penstock.engines.dispatcher import Told
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
-from penstock.engines.receipts import Receipt, read_receipt
+from penstock.engines.receipts import receipts_of
 from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.cancel import Cancels
 from penstock.engines.timeline.lane_keeper import LaneKeeper
@@ -75,7 +76,7 @@ class TimelineQueue:
         """Whether who receives runs each suspect in a process of its own: then they come beside the others, still
         one at a time."""
         self._changed = asyncio.Event()
-        self._turn = 0
+        self._turns = Turns()
         self._closed = False
 
     def settings_changed(
@@ -168,7 +169,7 @@ class TimelineQueue:
                     await self._changed.wait()
 
     async def _receive_now(self, limit: int, visibility_us: int) -> list[Delivery]:
-        """What the lanes give, each in turn first, so that none waits behind a busy one."""
+        """What the lanes give, each in its turn, so that none waits behind a busy one."""
         held = list(self.lanes.held.values())
         if not held:
             return []
@@ -177,12 +178,18 @@ class TimelineQueue:
             found = await self._receive_suspect(visibility_us)
             if not self.suspects_apart:
                 return found
-        self._turn += 1
-        start = self._turn % len(held)
-        for dispatcher in held[start:] + held[:start]:
-            if len(found) >= limit:
-                break
-            found += await dispatcher.receive(limit - len(found), visibility_us=visibility_us)
+        order = self._turns.order(len(held))
+        share = self._turns.share(limit, len(held))
+        given = -1
+        while given and len(found) < limit:
+            given = 0
+            for place in order:
+                left = limit - len(found)
+                got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
+                if got:
+                    found += got
+                    given += len(got)
+                    self._turns.gave(len(got), last=place, now_s=asyncio.get_running_loop().time())
         return found
 
     async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
@@ -207,24 +214,26 @@ class TimelineQueue:
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Durable when it returns, each for itself, in order. Of a lane that is not held here any more: stale."""
-        by_lane: dict[LaneName, list[tuple[int, Told]]] = {}
+        by_lane: dict[LaneName, tuple[list[int], list[Told]]] = {}
+        read = receipts_of(self.settings.queue, self.settings.receipt_key).read
         for place, settle in enumerate(settles):
-            receipt = self._receipt(settle.receipt)
-            told = Told(receipt.key, receipt.index, receipt.attempt, receipt.epoch, settle)
-            by_lane.setdefault((receipt.generation, receipt.shard), []).append((place, told))
+            row, index = read(settle.receipt)
+            places, told = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places.append(place)
+            told.append(Told(row.key, index, row.attempt, row.epoch, settle))
+        if len(by_lane) == 1:
+            ((name, (_, told)),) = by_lane.items()
+            return await self._settle_lane(name, told)
         results = [Settled.STALE] * len(settles)
-
-        async def settle_lane(name: LaneName, told: list[tuple[int, Told]]) -> None:
-            dispatcher = self.lanes.held.get(name)
-            if dispatcher is not None:
-                for (place, _), result in zip(told, await dispatcher.settle([each for _, each in told]), strict=True):
-                    results[place] = result
-
-        await asyncio.gather(*(settle_lane(*each) for each in by_lane.items()))
+        by_name = await asyncio.gather(*(self._settle_lane(name, told) for name, (_, told) in by_lane.items()))
+        for (places, _), of_lane in zip(by_lane.values(), by_name, strict=True):
+            for place, result in zip(places, of_lane, strict=True):
+                results[place] = result
         return results
 
-    def _receipt(self, text: str) -> Receipt:
-        return read_receipt(text, queue=self.settings.queue, secret=self.settings.receipt_key)
+    async def _settle_lane(self, name: LaneName, told: list[Told]) -> list[Settled]:
+        dispatcher = self.lanes.held.get(name)
+        return [Settled.STALE] * len(told) if dispatcher is None else await dispatcher.settle(told)
 
     # ---- looking
 
