@@ -47,9 +47,9 @@ class DispatchTerms:
     reach_lead_us: int = 3_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Told:
-    """A settle, and the delivery that its receipt names."""
+    """A settle, and the delivery that its receipt names. A value; not frozen, since one is made for each message."""
 
     key: bytes
     index: int

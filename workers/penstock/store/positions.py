@@ -47,6 +47,7 @@ class PositionBroken(Bug):
 
 _blank = object.__new__
 _set = object.__setattr__
+_UNKNOWN = SafeUUID.unknown
 """A uuid is made for each message that is due later, and the class's own way to make one takes twice as long."""
 
 
@@ -56,7 +57,7 @@ def _uuid_at(ticks: int, low: int) -> UUID:
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
     made = _blank(UUID)
     _set(made, "int", time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1 | low)
-    _set(made, "is_safe", SafeUUID.unknown)
+    _set(made, "is_safe", _UNKNOWN)
     return made
 
 

@@ -35,6 +35,11 @@ def _suffix(index: int) -> str:
 _SUFFIXES = tuple(_suffix(index) for index in range(_SUFFIX_INDEXES))
 
 
+def id_suffix(index: int) -> str:
+    """What the id of a message adds to its row's text."""
+    return _SUFFIXES[index] if index < _SUFFIX_INDEXES else _suffix(index)
+
+
 def id_alone(generation: int, shard: int, sub: int, due: UUID) -> str:
     """The id of the first message of a row, which is the only one of a row of its own."""
     return due_text(generation, shard, sub, due) + _SUFFIXES[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from penstock.engines.contract import Attributes, Delivery
 from penstock.engines.decide_lease import Tenure
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun
-from penstock.engines.receipts import Receipt, write_receipt
+from penstock.engines.receipts import receipts_of
 from penstock.engines.record import Piece
 from penstock.engines.rows import HandOut, LaneRow, Move, Why
 from penstock.engines.settled import Facts, decode, merge_facts
@@ -26,11 +26,11 @@ from penstock.engines.source import Loan
 from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.ended_places import see_to_late_copy
 from penstock.engines.timeline.families import Families
-from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text
+from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text, row_text
 from penstock.engines.timeline.part_index import PartIndex
 from penstock.engines.timeline.passing import Passing, kept_s, write_by_part
 from penstock.engines.timeline.reading import Reading, RowContent, family_of, put_before
-from penstock.engines.timeline.row_writes import ids_of
+from penstock.engines.timeline.row_writes import id_suffix
 from penstock.engines.timeline.sender import Copy, Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.errors import Bug, Unavailable
@@ -206,36 +206,48 @@ class TimelineSource:
     # ---- deliveries
 
     def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
-        """What consumers get."""
-        ids: dict[int, list[str]] = {}
-        made = []
+        """What consumers get. What messages of one row have in common is looked up once."""
+        made: list[Delivery] = []
+        of_row: Callable[[HandOut], Delivery] | None = None
+        row: LaneRow | None = None
+        attempt = 0
         for each in given:
-            content: RowContent = each.row.content
-            run = _run_of(each.row)
-            if id(each.row) not in ids:
-                ids[id(each.row)] = ids_of(content.place, len(run))
-            own_id = run.message_id[each.index] if run.message_id is not None else b""
-            made.append(
-                self._delivery(each, run, epoch, id_text(own_id) if own_id else ids[id(each.row)][each.index])
-            )
+            if of_row is None or each.row is not row or each.attempt != attempt:
+                row, attempt = each.row, each.attempt
+                of_row = self._deliveries_of(row, attempt, epoch)
+            made.append(of_row(each))
         return made
 
-    def _delivery(self, given: HandOut, run: PackedRun, epoch: int, message_id: str) -> Delivery:
-        index = given.index
-        receipt = Receipt(self._generation, self._shard, epoch, given.attempt, index, given.row.key)
-        return Delivery(
-            message_id,
-            run.payload[index],
-            attributes_of(run.attributes[index]) if run.attributes is not None else {},
-            run.group[index].decode() or None if run.group is not None else None,
-            given.attempt,
-            run.due_us[index],
-            run.put_us[index],
-            epoch,
-            given.until_us,
-            write_receipt(receipt, queue=self._settings.queue, secret=self._settings.receipt_key),
-            given.suspect,
+    def _deliveries_of(self, row: LaneRow, attempt: int, epoch: int) -> Callable[[HandOut], Delivery]:
+        settings = self._settings
+        run = _run_of(row)
+        payloads, dues_us, puts_us, own_ids = run.payload, run.due_us, run.put_us, run.message_id
+        attributes, groups = run.attributes, run.group
+        start = row_text(row.content.place)
+        receipt = (
+            receipts_of(settings.queue, settings.receipt_key)
+            .of_row(self._generation, self._shard, epoch, attempt, row.key, count=row.count)
+            .text
         )
+
+        def delivery(given: HandOut) -> Delivery:
+            index = given.index
+            own_id = own_ids[index] if own_ids is not None else b""
+            return Delivery(
+                id_text(own_id) if own_id else start + id_suffix(index),
+                payloads[index],
+                attributes_of(attributes[index]) if attributes is not None else {},
+                groups[index].decode() or None if groups is not None else None,
+                attempt,
+                dues_us[index],
+                puts_us[index],
+                epoch,
+                given.until_us,
+                receipt(index),
+                given.suspect,
+            )
+
+        return delivery
 
     # ---- loans
 
