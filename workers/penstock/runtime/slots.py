@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from penstock.engines.contract import Delivery
 from penstock.runtime.context import Context
-from penstock.runtime.decide_retry import Verdict
+from penstock.runtime.decide_retry import Again, Never, Verdict
 from penstock.runtime.flight import Flight
 from penstock.runtime.hands import Hands
 from penstock.runtime.performing import Performer
@@ -196,8 +196,12 @@ class Slots:
         log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(flights)))
         current_trace.set(trace)
         if self._terms.spans is not None:
-            with self._terms.spans.processing(self._terms.queue, [each.delivery for each in flights]):
-                return await self._performed(flights)
+            with self._terms.spans.processing(self._terms.queue, [each.delivery for each in flights]) as span:
+                verdicts = await self._performed(flights)
+                failed = [each.reason for each in verdicts if isinstance(each, Again | Never)]
+                if failed:
+                    span.failed(failed[0].partition("\n")[0])
+                return verdicts
         return await self._performed(flights)
 
     async def _performed(self, flights: Sequence[Flight]) -> Sequence[Verdict]:

@@ -15,6 +15,18 @@ from penstock.engines.contract import Delivery
 from penstock.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, read_trace
 
 
+class OpenSpan:
+    """The span of what is handled now."""
+
+    def __init__(self, trace: Any, span: Any) -> None:
+        self._trace = trace
+        self._span = span
+
+    def failed(self, reason: str) -> None:
+        """It failed, in a line."""
+        self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, reason))
+
+
 class Spans:
     """Made by `spans()`."""
 
@@ -27,7 +39,7 @@ class Spans:
         self._tracer = trace.get_tracer("penstock")
 
     @contextmanager
-    def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[None]:
+    def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:
         """A span around the handling of these."""
         first = deliveries[0]
         attributes: dict[str, Any] = {
@@ -42,12 +54,12 @@ class Spans:
             parent = self._propagator.extract(_carried(first))
         with self._tracer.start_as_current_span(
             f"process {queue}", context=parent, kind=self._trace.SpanKind.CONSUMER, attributes=attributes
-        ):
+        ) as span:
             carrier: dict[str, str] = {}
             self._propagator.inject(carrier)
             token = current_trace.set(read_trace(carrier) or current_trace.get())
             try:
-                yield
+                yield OpenSpan(self._trace, span)
             finally:
                 current_trace.reset(token)
 
