@@ -1,8 +1,9 @@
 """Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
 A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py). One that fails is named with
-the one command that replays it, and that shows its history; `STATEMENTS=1` shows each statement as well. `MINUTES=60`
-bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run ended, which says where.
+the one command that replays it and shows its history, which is kept in a file as well; `STATEMENTS=1` shows each
+statement too. `MINUTES=60` bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run
+ended, which says where.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
+from penstock.testing.cache import cache_root
 from penstock.testing.progress import duration, say
 
 TOLD_EVERY_S = 20.0
@@ -45,7 +48,7 @@ def try_seed(seed: int, *, statements: bool = False, keep_history: bool = False)
 
     began_s = time.process_time()
     ended = live(seed, statements=statements)
-    history = ended.history if keep_history else ""
+    history = ended.history if keep_history or ended.problem else ""
     return Tried(seed, ended.problem, ended.plan.told(), history, time.process_time() - began_s)
 
 
@@ -73,6 +76,14 @@ def tell_one(tried: Tried) -> int:
     say(f"\nseed {tried.seed}: {tried.about}")
     say(tried.problem or f"seed {tried.seed}: all held")
     return 1 if tried.problem else 0
+
+
+def keep_history(tried: Tried) -> Path:
+    """Where the history of a seed that failed can be read; the next failure of that seed overwrites it."""
+    path = cache_root() / "simulate" / f"seed-{tried.seed}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{tried.history}\n\nseed {tried.seed} ({tried.about}):\n{tried.problem}\n")
+    return path
 
 
 class Run:
@@ -120,7 +131,8 @@ class Run:
             self._failed.append(tried.seed)
             lines = tried.problem.splitlines()
             shown = "\n  ".join(lines[:PROBLEM_LINES_MAX])
-            say(f"seed {tried.seed} failed ({tried.about}):\n  {shown}\n  again: make simulate SEED={tried.seed}")
+            say(f"seed {tried.seed} failed ({tried.about}):\n  {shown}")
+            say(f"  its history: {keep_history(tried)}\n  again: make simulate SEED={tried.seed}")
         if time.monotonic() - self._told_s > TOLD_EVERY_S:
             self._told_s = time.monotonic()
             say(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")

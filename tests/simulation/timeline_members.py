@@ -84,6 +84,8 @@ class Life:
     producers: dict[str, Member] = field(default_factory=dict)
     consumers: dict[str, Member] = field(default_factory=dict)
     helpers: dict[str, Member] = field(default_factory=dict)
+    last_death_us: int = 0
+    """When somebody who receives ended last."""
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own."""
 
@@ -347,22 +349,26 @@ class Putter(Member):
         return Message(payload.encode(), due_us=due_us, group=group, once=once, attributes=attributes)
 
     async def _put(self, engine: TimelineQueue, messages: Sequence[Message]) -> None:
-        once = [each for each in messages if each.once is not None]
-        rest = [each for each in messages if each.once is None]
-        for part in (rest, once):
-            if not part:
-                continue
-            names = ", ".join(each.payload.decode() for each in part[:5]) + (", ..." if len(part) > 5 else "")
-            self.process.note("puts", names)
-            try:
-                ids = await self.life.ledger.put(engine.put, part, self.who)
-            except PenstockError as error:
-                self.process.note("could not put", names, type(error).__name__, error.message)
-                continue
-            self.process.note("has put", names)
-            self.life.scheduled += [
-                message_id for each, message_id in zip(part, ids, strict=True) if each.due_us is not None
-            ]
+        names = messages[0].payload.decode() + (f" and {len(messages) - 1} more" if len(messages) > 1 else "")
+        self.process.note("puts", ", ".join(self._told(each) for each in messages))
+        try:
+            ids = await self.life.ledger.put(engine.put, messages, self.who)
+        except PenstockError as error:
+            self.process.note("could not put", names, type(error).__name__, error.message)
+            return
+        self.process.note("has put", names)
+        self.life.scheduled += [
+            message_id for each, message_id in zip(messages, ids, strict=True) if each.due_us is not None
+        ]
+
+    def _told(self, message: Message) -> str:
+        """A message as the history shows it."""
+        told = message.payload.decode()
+        if message.due_us is not None:
+            told += f" (in {(message.due_us - self._wall_us()) / SECOND:.1f} s)"
+        if message.group is not None:
+            told += f" (group {message.group})"
+        return told if message.once is None else f"{told} (once {message.once})"
 
     async def _cancel(self, engine: TimelineQueue, message_id: str) -> None:
         self.life.ledger.cancelling(message_id)

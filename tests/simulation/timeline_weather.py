@@ -20,6 +20,7 @@ from penstock.store.simulated import Cluster
 from penstock.testing.world import EPOCH_S, State, World
 from tests.invariants import Ledger
 from tests.simulation.disks import Disks, StoredRow
+from tests.simulation.timeline_checks import owners_break
 from tests.simulation.timeline_faults import Storm
 from tests.simulation.timeline_members import (
     DELAY_S,
@@ -171,7 +172,7 @@ async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer | Putter 
     while not life.over:
         ended = asyncio.Event()
         member = of[name] = kind(life, name, dead=life.dead if kind is not Digger else None)
-        member.process.when_state_changes(partial(_tell_end, member, ended))
+        member.process.when_state_changes(partial(_tell_end, life, member, ended))
         member.start()
         if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
             life.world.outside(chance.uniform(1, 15), partial(_hand_over, life, member, chance.random()))
@@ -181,9 +182,11 @@ async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer | Putter 
         await asyncio.sleep(chance.uniform(0.2, 4))
 
 
-def _tell_end(member: Member, ended: asyncio.Event) -> None:
+def _tell_end(life: Life, member: Member, ended: asyncio.Event) -> None:
     if member.process.state is State.DEAD:
         ended.set()
+        if isinstance(member, Consumer):
+            life.last_death_us = life.ledger.now_us()
 
 
 def _hand_over(life: Life, member: Member, drawn: float) -> None:
@@ -219,7 +222,10 @@ def drained_within_s(life: Life) -> float:
 
 def _judged(life: Life, calm_us: int) -> str | None:
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
-    found = [*map(str, life.ledger.violations(there=there)), *life.broken]
+    calm_us = max(calm_us, life.last_death_us)
+    found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us)), *life.broken]
+    if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
+        found += owners_break(life.ledger, life.settings)
     return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
 
 

@@ -2,20 +2,17 @@
 show that it does not break this one.
 
 A test that shows an attack bears its number (`test_attack_A3_...`); the table is made from the tests, so it can not
-name one that is gone. `.venv/bin/python -m tests.unit.attacks_table --write` writes it anew.
+name one that is gone. generated_tables.py writes it into the page.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "simulation.md"
-BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->"
 
 ATTACKS = {
     "A1": "a claim of ids outlives the repair that gave it up",
@@ -113,22 +110,3 @@ def faults(tests: dict[str, list[str]]) -> list[str]:
     found = [f"{number}: no test, and no reason" for number in ATTACKS if not {number} & {*tests, *ELSEWHERE}]
     found += [f"{number}: no such attack" for number in tests if number not in ATTACKS]
     return found
-
-
-def in_page(page: str) -> str:
-    """The table as it stands in the page."""
-    return page.partition(BEGIN)[2].partition(END)[0]
-
-
-def main() -> None:
-    """Print the table, or write it into the page."""
-    text = table(tests_by_attack())
-    if sys.argv[1:] == ["--write"]:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(page.replace(BEGIN + in_page(page), BEGIN + text), encoding="utf-8")
-    else:
-        sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()

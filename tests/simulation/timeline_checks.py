@@ -1,0 +1,96 @@
+"""What has to hold of the owners of lanes, beside what `tests/invariants.py` asks of every queue: owners follow one
+another, a message is not handed out while its visibility lasts, and who runs a suspect runs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from penstock.engines.contract import Ack, Nack, Settled
+from penstock.engines.receipts import read_receipt
+from penstock.engines.timeline.settings import TimelineSettings
+from tests.invariants import Hand, Ledger, Tale
+
+TOLERANCE_US = 50_000
+"""When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
+
+
+def owners_break(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
+    """A line for each thing that should not be."""
+    yield from _owners_out_of_turn(ledger, settings)
+    yield from _suspects_in_company(ledger)
+    yield from _while_it_was_hidden(ledger)
+
+
+def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
+    """Of a lane no earlier owner hands out after a later one."""
+    first_of: dict[tuple[int, int, int], int] = {}
+    hands = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.hands]
+    for hand, lane in hands:
+        key = (*lane, hand.delivery.epoch)
+        first_of[key] = min(hand.given_us, first_of.get(key, hand.given_us))
+    for hand, lane in hands:
+        for (generation, shard, epoch), first_us in first_of.items():
+            if (
+                (generation, shard) == lane
+                and epoch > hand.delivery.epoch
+                and first_us < hand.given_us - TOLERANCE_US
+            ):
+                yield (
+                    f"owners follow one another: lane {lane}, {hand.who} handed out by epoch {hand.delivery.epoch} "
+                    f"{(hand.given_us - first_us) / 1e6:.2f} s after epoch {epoch} began\n"
+                    f"{ledger.story(hand.delivery.message_id)}"
+                )
+                return
+
+
+def _lane_of(hand: Hand, settings: TimelineSettings) -> tuple[int, int]:
+    receipt = read_receipt(hand.delivery.receipt, queue=settings.queue, secret=settings.receipt_key)
+    return receipt.generation, receipt.shard
+
+
+def _suspects_in_company(ledger: Ledger) -> Iterator[str]:
+    """Who runs a suspect runs nothing else: it may end the process, and with it what is innocent (attack D2)."""
+    of_process: dict[str, list[tuple[Hand, int]]] = {}
+    for tale in ledger.tales.values():
+        for hand in tale.hands:
+            of_process.setdefault(hand.who, []).append((hand, _open_until_us(tale, hand)))
+    for who, hands in of_process.items():
+        for suspect, ends_us in hands:
+            if not suspect.delivery.suspect:
+                continue
+            for other, other_ends_us in hands:
+                overlap_us = min(ends_us, other_ends_us) - max(suspect.given_us, other.given_us)
+                if other is not suspect and overlap_us > TOLERANCE_US:
+                    yield (
+                        f"who runs a suspect runs nothing else: {who}, for {overlap_us / 1e6:.2f} s\n"
+                        f"{ledger.story(suspect.delivery.message_id)}\n{ledger.story(other.delivery.message_id)}"
+                    )
+                    return
+
+
+def _open_until_us(tale: Tale, hand: Hand) -> int:
+    """Until its visibility is over, or it was settled."""
+    asked = [
+        word.asked_us
+        for word in tale.words
+        if word.settle.receipt == hand.delivery.receipt and isinstance(word.settle, Ack | Nack)
+    ]
+    return min([hand.until_us, *asked])
+
+
+def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
+    """By one owner, the same message only after its visibility, or after it was said to have failed."""
+    for tale in ledger.tales.values():
+        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
+        for hand, later in pairwise(hands):
+            same_owner = (hand.who, hand.delivery.epoch) == (later.who, later.delivery.epoch)
+            failed = any(
+                isinstance(word.settle, Nack) and word.settle.receipt == hand.delivery.receipt
+                for word in tale.words
+                if word.how is not Settled.STALE
+            )
+            if same_owner and not failed and later.given_us < hand.until_us - TOLERANCE_US:
+                yield f"hidden while its visibility lasts: {tale.message_id}\n{ledger.story(tale.message_id)}"
+                return
