@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ from penstock.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGran
 from penstock.engines.contract import Ack, Delivery, Message, Nack, Settled
 from penstock.engines.decide_lease import LaneState, Tenure
 from penstock.engines.lane import Lane
+from penstock.engines.record import Piece
 from penstock.engines.source import Loan
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key
@@ -269,6 +271,89 @@ def test_what_waits_for_its_next_attempt_or_is_on_its_way_elsewhere_is_not_the_j
         await consumer.process.start(engine.close())
 
     simulate(scenario, settings=ONE_LANE)
+
+
+def test_the_owner_answers_only_once_what_it_accepted_is_on_record() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(8)
+        await asyncio.sleep(2)
+        consumer = Consumer(queue, "live", Seen())
+        job = Job(queue)
+        asked, released = asyncio.Event(), asyncio.Event()
+
+        async def acknowledge_slowly() -> list[Settled]:
+            engine = await consumer.open()
+            found = await engine.receive(4, wait_us=20 * SECOND)
+            (dispatcher,) = engine.lanes.held.values()
+            write = dispatcher.source.write_record
+
+            async def hold_back(pieces: Sequence[Piece[Any]]) -> None:
+                await released.wait()
+                await write(pieces)
+
+            dispatcher.source.write_record = hold_back  # type: ignore[method-assign]
+            asked.set()
+            return await engine.settle([Ack(each.receipt) for each in found])
+
+        acknowledging = consumer.process.start(acknowledge_slowly())
+        await asked.wait()
+        await asyncio.sleep(0.1)
+        asking = job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        await asyncio.sleep(5)
+        assert not asking.done() and None is (await scene.lane()).lent_seen
+        released.set()
+        lent = await asking
+        assert {Settled.DONE} == set(await acknowledging)
+        await job.process.start(job.read(lent))
+        assert put[4:] == job.worked
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+def test_a_settle_that_is_acknowledged_after_the_deadline_is_not_confirmed() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        await scene.put(3)
+        await asyncio.sleep(2)
+        job = Job(queue)
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us(), for_us=10 * SECOND)))
+        rows = await job.process.start(job.read(lent))
+        write = job.source.write_record
+
+        async def answered_late(pieces: Sequence[Piece[Any]]) -> None:
+            await write(pieces)
+            await asyncio.sleep(10)
+
+        job.source.write_record = answered_late  # type: ignore[method-assign]
+        assert Settled.UNKNOWN is await job.process.start(job.settle(lent, rows))
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nobody_takes_a_range_back_before_two_clock_differences_after_its_deadline(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        await scene.put(3)
+        await asyncio.sleep(2)
+        scene.consumer()
+        await asyncio.sleep(queue.world.chance("begin").uniform(1, 3))
+        job, other = Job(queue, "job", number=1), Job(queue, "other", number=2)
+        loan = job.loan(0, job.client.host.now_us(), for_us=6 * SECOND)
+        await job.process.start(job.begin(loan))
+        end_us = loan.deadline_us + 2 * queue.settings.lease.skew_us
+        while (await scene.lane()).lent is not None:
+            if scene.ledger.now_us() < end_us - SECOND // 10:
+                with pytest.raises(RangeTaken):
+                    await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
+            await asyncio.sleep(0.1)
+        assert end_us <= scene.ledger.now_us() < end_us + 4 * SECOND
+
+    simulate(scenario, seed, settings=ONE_LANE)
 
 
 def test_what_the_job_leaves_is_the_owner_s_again_when_the_deadline_is_over() -> None:

@@ -205,6 +205,15 @@ def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
     assert [0, 1] == [each.order for each in books.advance()]
 
 
+def test_what_is_on_its_way_to_another_place_stays_ours_in_a_lent_range() -> None:
+    books = books_with(row(0, 2), terms=replace(TERMS, max_receives=1))
+    first, second = give(books)
+    assert books.nack(first.row.key, first.index, 1, delay_us=0, reason="no", now_us=0)
+    ack(books, second)
+    books.lend(0, 2)
+    assert [(0, 0, 1)] == [(it.order, index, attempt) for it, index, attempt in books.open_in_loan()]
+
+
 def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> None:
     books = books_with(row(1, 3, groups=[b"a", b"a", b"a"]))
     (first,) = give(books)
