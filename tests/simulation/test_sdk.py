@@ -11,6 +11,7 @@ import pytest
 from penstock.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
 from penstock.client.freshness import CatalogueUnreadable
 from penstock.client.message import Message
+from penstock.client.moments import SECOND_US
 from penstock.client.queue import ConnectionClosed, Queue
 from penstock.engines.contract import PassEnd
 from penstock.engines.lane import Lane
@@ -135,6 +136,22 @@ def test_what_fails_too_often_while_the_catalogue_is_away_costs_no_lane_and_goes
         dead = await program.process.start(program.connection.queue("shop/dead"))
         (letter,) = await program.process.start(dead.receive(1, wait=20))
         assert "it is broken" == letter.attributes["penstock.dead.reason"]
+
+    simulate(scenario)
+
+
+def test_a_catalogue_that_was_away_is_read_within_a_second_of_its_return_also_by_who_puts_nothing() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("consumer")
+        queue = await opened(program)
+        program.reads_catalogue = False
+        await shop.world.sleep(35)
+        program.reads_catalogue = True
+        returned_us = program.process.clock.wall_us()
+        await shop.world.sleep(2)
+        one_read_us = round(program.store.within_s * SECOND_US)
+        assert returned_us - queue.found.read_us < one_read_us + SECOND_US, "or by a read that was under way"
 
     simulate(scenario)
 
@@ -342,14 +359,16 @@ def test_a_queue_that_was_made_again_at_once_is_another_to_whoever_had_it_open()
     simulate(scenario)
 
 
-def test_a_connection_that_is_closed_gives_every_lane_back_at_once() -> None:
+def test_a_connection_that_is_closed_gives_every_lane_back_at_once_and_answers_who_waits() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         first, second = shop.program("first"), shop.program("second")
         queue = await opened(first)
         await first.process.start(queue.receive(1, wait=8))
         assert 3 == len(queue.engine.lanes.held)
+        waiting = first.process.start(refused(queue.receive(1, wait=600)))
         await first.process.start(first.connection.close())
+        assert isinstance(await asyncio.wait_for(waiting, 1), ConnectionClosed)
         others = await opened(second)
         await second.process.start(others.receive(1, wait=3))
         assert 3 == len(others.engine.lanes.held)
