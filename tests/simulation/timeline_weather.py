@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from penstock.engines.contract import Stats
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.simulated import Cluster
@@ -100,7 +101,21 @@ async def _life(world: World, plan: Plan) -> str | None:
             task.cancel()
     if plan.has("late"):
         await _aftermath(life)
-    return _judged(life, calm_us)
+    found = _judged(life, calm_us)
+    if not plan.faults and not plan.has("deaths"):  # else counts of producers that died lack their last second
+        found += [str(each) for each in ledger.books(await _counted(life), dead=0)]
+    return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+
+
+async def _counted(life: Life) -> Stats:
+    """What the queue says that it holds."""
+    accountant = Member(life, "accountant")
+
+    async def count() -> Stats:
+        engine = await accountant.open(life.settings)
+        return await engine.stats()
+
+    return await accountant.process.start(count())
 
 
 def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
@@ -220,17 +235,20 @@ def drained_within_s(life: Life) -> float:
     return DELAY_S + hidden_s + 60 + deaths * (plan.ttl_s + 10)
 
 
-def _judged(life: Life, calm_us: int) -> str | None:
+def _judged(life: Life, calm_us: int) -> list[str]:
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
     calm_us = max(calm_us, life.last_death_us)
     found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us)), *life.broken]
     if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
         found += owners_break(life.ledger, life.settings)
-    return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+    if life.plan.has("late"):
+        found += [f"what is durable anywhere comes in the end: {row.place} {ids}" for row, ids in _unmet(life)]
+    return found
 
 
-def _unmet(life: Life, disks: Disks) -> Iterator[tuple[StoredRow, list[str]]]:
+def _unmet(life: Life) -> Iterator[tuple[StoredRow, list[str]]]:
     """Rows of messages that nobody was given, though repair has looked at everything for the last time."""
+    disks = Disks(life.cluster, life.settings)
     there = {row.place for row in disks.undrained(2**62)}
     for row in disks.rows():
         if not row.cancelled and not row.moved and row.place not in there:
