@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.engines.books import Books
 from penstock.engines.rows import BookTerms, HandOut, LaneRow, Why
-from penstock.engines.settled import Moved, RowFacts, Tried
+from penstock.engines.settled import Moved, RowFacts, Tried, decode, encode
 
 SECOND = 1_000_000
 TERMS = BookTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)
@@ -352,3 +353,38 @@ def test_what_is_rejected_comes_again_where_there_is_no_queue_for_it() -> None:
     assert books.reject(one.row.key, 0, 1, delay_us=SECOND, reason="no", now_us=0)
     assert [] == books.take_moves()
     assert [(1, 0, 2)] == places(give(books, now_us=SECOND))
+
+
+def test_what_was_handed_out_together_is_told_together() -> None:
+    books = books_with(row(1, 300))
+    give(books, 200, visibility_us=60 * SECOND)
+    ((_, facts),) = books.take_news().by_row()
+    assert dict.fromkeys(range(200), Tried(7, 0, 1, 60 * SECOND)) == facts.tried
+    piece = encode({b"key": facts}, epoch=7, piece=0)
+    assert len(piece) < 60
+    assert {b"key": facts} == decode(piece)
+
+
+class Content:
+    """What an engine keeps of a row."""
+
+
+def test_a_row_that_was_passed_is_not_kept_for_the_visibility_it_had() -> None:
+    content = Content()
+    gone = weakref.ref(content)
+    books = books_with(row(1, 3, content=content))
+    del content
+    ack(books, *give(books, 3))
+    books.advance()
+    assert gone() is None
+    assert [] == give(books, 3, now_us=9 * SECOND)
+
+
+def test_of_messages_handed_out_together_each_has_its_own_end() -> None:
+    books = books_with(row(1, 4))
+    given = give(books, 4)
+    assert books.extend(b"row1", 2, 1, until_us=5 * SECOND, now_us=0)
+    ack(books, given[1])
+    assert [(1, 0, 2), (1, 3, 2)] == places(give(books, 9, now_us=2 * SECOND))
+    assert books.holds(b"row1", 2, 1)
+    assert [(1, 0, 3), (1, 2, 2), (1, 3, 3)] == sorted(places(give(books, 9, now_us=6 * SECOND)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count as counter
 from typing import Any
@@ -47,8 +47,10 @@ class _State:
         return self.tried.get(index, base)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Flight:
+    """One hand-out; several messages that were handed out together share it."""
+
     attempt: int
     until_us: int
 
@@ -78,7 +80,9 @@ class Books:
         self._suspects: deque[tuple[_State, int]] = deque()
         self._kept_back: list[tuple[_State, int]] = []
         self._lent: tuple[Any, Any] | None = None
-        self._timers: list[tuple[int, int, _State, int, int]] = []
+        self._timers: list[tuple[int, int, bytes, Sequence[int], int]] = []
+        """At its moment, by a ticket: a row's key, its messages, and the attempt whose visibility ends; 0 where
+        messages are held. By its key, since a row that was passed is not to be kept for the visibility it had."""
         self._ticket = counter()
         self._groups: dict[bytes, deque[tuple[_State, int]]] = {}
         self._news: dict[_State, RowFacts] = {}
@@ -174,14 +178,18 @@ class Books:
             self._open_groups()
 
     def _open_groups(self) -> None:
-        """Each in the order of what its messages stand for: a twin comes where the row that it replaces would."""
+        """Each in the order in which its messages were first put: a twin, or what moved here when it was due already,
+        comes where its original would."""
         self.groups_held, self._groups_open_at = False, None
         self._groups = {group: deque(sorted(line, key=_turn)) for group, line in self._groups.items()}
         for line in self._groups.values():
             self._offer(*line[0])
 
     def _time(self, at_us: int, state: _State, index: int, attempt: int) -> None:
-        heapq.heappush(self._timers, (at_us, next(self._ticket), state, index, attempt))
+        self._time_all(at_us, state, (index,), attempt)
+
+    def _time_all(self, at_us: int, state: _State, indexes: Sequence[int], attempt: int) -> None:
+        heapq.heappush(self._timers, (at_us, next(self._ticket), state.row.key, indexes, attempt))
 
     # ---- handing out
 
@@ -243,12 +251,32 @@ class Books:
     def _give_from_row(self, limit: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
         state, index = self._unread.popleft()
         closed = state.durable | state.accepted
+        fresh = not state.tried and state.row.attempts is None and not state.suspect
+        if fresh and not closed >> index and self.terms.max_receives >= 1:
+            end = min(state.row.count, index + limit - len(given))
+            self._give_run(state, range(index, end), until_us, now_us, given)
+            if end < state.row.count:
+                self._unread.appendleft((state, end))
+            return
         while index < state.row.count and len(given) < limit:
             if not closed >> index & 1:
                 self._give(state, index, until_us, now_us, given)
             index += 1
         if index < state.row.count:
             self._unread.appendleft((state, index))
+
+    def _give_run(
+        self, state: _State, indexes: Sequence[int], until_us: int, now_us: int, given: list[HandOut]
+    ) -> None:
+        """Messages of a row that nobody has had yet: the usual case, with one timer and one fact for all of them."""
+        state.flights.update(dict.fromkeys(indexes, _Flight(1, until_us)))
+        self.in_flight += len(indexes)
+        self._time_all(until_us, state, indexes, 1)
+        told = until_us - now_us > self.terms.remembered_us
+        if told:
+            self._news_of(state).tried.update(dict.fromkeys(indexes, Tried(self.epoch, 0, 1, until_us)))
+        row = state.row
+        given += [HandOut(row, index, 1, until_us, False, told) for index in indexes]
 
     def _give(self, state: _State, index: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
         attempt = state.attempts_before(index) + 1
@@ -268,15 +296,21 @@ class Books:
     def tick(self, now_us: int) -> None:
         """Let what is due by now happen: visibilities end, held messages become ready."""
         while self._timers and self._timers[0][0] <= now_us:
-            at_us, _, state, index, attempt = heapq.heappop(self._timers)
-            flight = state.flights.get(index)
-            if attempt:
-                if flight is not None and flight.attempt == attempt and flight.until_us == at_us:
-                    self._end_flight(state, index)
-                    self._fail(state, index, attempt, 0, "not settled within its visibility", now_us)
-            else:
-                self.held -= 1
-                self._offer(state, index)
+            at_us, _, key, indexes, attempt = heapq.heappop(self._timers)
+            state = self._by_key.get(key)
+            if not attempt:
+                self.held -= len(indexes)
+            if state is not None:
+                for index in indexes:
+                    self._time_is_up(state, index, attempt, at_us, now_us)
+
+    def _time_is_up(self, state: _State, index: int, attempt: int, at_us: int, now_us: int) -> None:
+        flight = state.flights.get(index)
+        if not attempt:
+            self._offer(state, index)
+        elif flight is not None and flight.attempt == attempt and flight.until_us == at_us:
+            self._end_flight(state, index)
+            self._fail(state, index, attempt, 0, "not settled within its visibility", now_us)
 
     @property
     def next_timer_us(self) -> int:
@@ -287,15 +321,18 @@ class Books:
 
     def holds(self, key: bytes, index: int, attempt: int) -> bool:
         """Whether that delivery is open here: a receipt of any other is stale."""
+        return self._holder(key, index, attempt) is not None
+
+    def _holder(self, key: bytes, index: int, attempt: int) -> _State | None:
         state = self._by_key.get(key)
         flight = state.flights.get(index) if state is not None else None
-        return flight is not None and flight.attempt == attempt
+        return state if flight is not None and flight.attempt == attempt else None
 
     def ack(self, key: bytes, index: int, attempt: int) -> bool:
         """It is done; the fact has still to be made durable. False if the receipt is stale."""
-        if not self.holds(key, index, attempt):
+        state = self._holder(key, index, attempt)
+        if state is None:
             return False
-        state = self._by_key[key]
         self._end_flight(state, index)
         self._accept(state, index)
         return True
@@ -340,7 +377,7 @@ class Books:
         if not self.holds(key, index, attempt):
             return False
         state = self._by_key[key]
-        state.flights[index].until_us = until_us
+        state.flights[index] = _Flight(attempt, until_us)
         self._time(until_us, state, index, attempt)
         if until_us - now_us > self.terms.remembered_us:
             self._tell(state, index, attempt, until_us)
@@ -371,8 +408,7 @@ class Books:
 
     def _accept(self, state: _State, index: int) -> None:
         state.accepted |= 1 << index
-        news = self._news.setdefault(state, RowFacts())
-        news.settled |= 1 << index
+        self._news_of(state).settled |= 1 << index
         self._free_group(state, index)
 
     def _free_group(self, state: _State, index: int) -> None:
@@ -388,8 +424,13 @@ class Books:
             self._offer(*line[0])
 
     def _tell(self, state: _State, index: int, attempt: int, until_us: int) -> None:
-        news = self._news.setdefault(state, RowFacts())
-        news.tried[index] = Tried(self.epoch, 0, attempt, until_us)
+        self._news_of(state).tried[index] = Tried(self.epoch, 0, attempt, until_us)
+
+    def _news_of(self, state: _State) -> RowFacts:
+        news = self._news.get(state)
+        if news is None:
+            news = self._news[state] = RowFacts()
+        return news
 
     # ---- copies
 
@@ -413,7 +454,7 @@ class Books:
         state = self._by_key[row.key]
         moving = state.moving[index]
         moving.place = place
-        self._news.setdefault(state, RowFacts()).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
+        self._news_of(state).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
 
     def move_failed(self, row: LaneRow, index: int) -> None:
         """Try again later; a place that is fixed stays fixed."""

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from penstock.engines.settled import Facts, RowFacts, encode
+from penstock.engines.settled import RowFacts, encode_head, encode_row
 
 PIECE_BYTES_MAX = 8 * 1024
 
@@ -29,9 +29,20 @@ class Piece(Generic[Where]):
 
 
 @dataclass
-class _Open(Generic[Where]):
+class _Open:
+    """A piece that still grows. What it tells of a row is encoded when that changes, not with every write."""
+
     number: int = 0
-    facts: Facts = field(default_factory=dict)
+    facts: dict[bytes, RowFacts] = field(default_factory=dict)
+    encoded: dict[bytes, bytes] = field(default_factory=dict)
+
+    def add(self, key: bytes, latest: RowFacts) -> None:
+        """The latest of one row."""
+        facts = self.facts.get(key)
+        if facts is None:
+            facts = self.facts[key] = RowFacts()
+        facts.overrule(latest)
+        self.encoded[key] = encode_row(key, facts)
 
 
 class Record(Generic[Where]):
@@ -39,7 +50,7 @@ class Record(Generic[Where]):
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self._open: dict[Where, _Open[Where]] = {}
+        self._open: dict[Where, _Open] = {}
 
     def add(self, news: Mapping[Where, Mapping[bytes, RowFacts]]) -> list[Piece[Where]]:
         """Take in new facts; what has to be written now so that they are durable."""
@@ -47,8 +58,8 @@ class Record(Generic[Where]):
         for where, facts in news.items():
             piece = self._open.setdefault(where, _Open())
             for key, latest in facts.items():
-                piece.facts.setdefault(key, RowFacts()).overrule(latest)
-            content = encode(piece.facts, epoch=self.epoch, piece=piece.number)
+                piece.add(key, latest)
+            content = b"".join((encode_head(epoch=self.epoch, piece=piece.number), *piece.encoded.values()))
             pieces.append(Piece(where, piece.number, content))
             if len(content) > PIECE_BYTES_MAX:
                 self._open[where] = _Open(piece.number + 1)
@@ -63,7 +74,7 @@ class Record(Generic[Where]):
                 for key in keys:
                     facts = piece.facts.get(key)
                     if facts is not None and not facts.moved:
-                        del piece.facts[key]
+                        del piece.facts[key], piece.encoded[key]
 
     def close(self, where: Where) -> None:
         """Nothing more will be told of this partition."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError
 
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<BII")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
-_TRIED = struct.Struct("<HIQ")
+_TRIED = struct.Struct("<HHIQ")
 _FLIGHT = struct.Struct("<BHI")
 _MOVED = struct.Struct("<HIB")
 
@@ -107,16 +107,44 @@ def bits_of(start: int, end: int) -> int:
 
 def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
     """One piece of a record, as docs/formats.md has it. All facts of a piece are of one tenure."""
-    parts = [_HEAD.pack(VERSION, epoch, piece)]
-    for key, row in facts.items():
-        ranges = list(ranges_of(row.settled))
-        parts.append(_ROW.pack(len(key), len(ranges), len(row.tried), len(row.moved)))
-        parts.append(key)
-        parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
-        parts += [_TRIED.pack(index, it.attempt, it.hidden_until_us) for index, it in sorted(row.tried.items())]
-        for index, moved in sorted(row.moved.items()):
-            parts += [_MOVED.pack(index, moved.attempt, len(moved.place)), moved.place]
+    return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
+
+
+def encode_head(*, epoch: int, piece: int) -> bytes:
+    """How a piece begins; the rows follow in any order."""
+    return _HEAD.pack(VERSION, epoch, piece)
+
+
+def encode_row(key: bytes, row: RowFacts) -> bytes:
+    """What a piece tells of one row."""
+    ranges = list(ranges_of(row.settled))
+    tried = list(_runs_of(row.tried))
+    parts = [_ROW.pack(len(key), len(ranges), len(tried), len(row.moved)), key]
+    parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
+    parts += [_TRIED.pack(first, last, it.attempt, it.hidden_until_us) for first, last, it in tried]
+    for index, moved in sorted(row.moved.items()):
+        parts += [_MOVED.pack(index, moved.attempt, len(moved.place)), moved.place]
     return b"".join(parts)
+
+
+def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
+    """Neighbours that were handed out together are told together: the first index, the last, and what is told."""
+    first = last = -1
+    same: Tried | None = None
+    for index in sorted(tried):
+        it = tried[index]
+        if same is not None and index == last + 1 and (it is same or _tells_the_same(it, same)):
+            last = index
+            continue
+        if same is not None:
+            yield first, last, same
+        first, last, same = index, index, it
+    if same is not None:
+        yield first, last, same
+
+
+def _tells_the_same(one: Tried, other: Tried) -> bool:
+    return (one.attempt, one.hidden_until_us) == (other.attempt, other.hidden_until_us)
 
 
 def decode(piece: bytes) -> Facts:
@@ -143,8 +171,9 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
             facts.settled |= bits_of(first, last + 1)
             at += _RANGE.size
         for _ in range(tried):
-            index, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
-            facts.tried[index] = Tried(epoch, number, attempt, hidden_until_us)
+            first, last, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
+            told = Tried(epoch, number, attempt, hidden_until_us)
+            facts.tried.update(dict.fromkeys(range(first, last + 1), told))
             at += _TRIED.size
         for _ in range(moved):
             index, attempt, length = _MOVED.unpack_from(piece, at)
