@@ -13,8 +13,10 @@ import pytest
 from penstock.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGranted, LoanOver, RangeTaken
 from penstock.engines.contract import Ack, Delivery, Message, Nack, Settled
 from penstock.engines.decide_lease import LaneState, Tenure
+from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.lane import Lane
 from penstock.engines.record import Piece
+from penstock.engines.settled import Facts
 from penstock.engines.source import Loan
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key
@@ -227,7 +229,10 @@ def test_what_is_in_flight_there_stays_the_owner_s_and_can_be_settled() -> None:
 
         async def hold() -> tuple[TimelineQueue, list[Delivery]]:
             engine = await consumer.open()
-            return engine, await engine.receive(4, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+            return engine, [
+                *await engine.receive(2, wait_us=20 * SECOND, visibility_us=60 * SECOND),
+                *await engine.receive(2, wait_us=20 * SECOND, visibility_us=7 * SECOND),  # too short to be on record
+            ]
 
         engine, held = await consumer.process.start(hold())
         job = Job(queue)
@@ -271,6 +276,68 @@ def test_what_waits_for_its_next_attempt_or_is_on_its_way_elsewhere_is_not_the_j
         await consumer.process.start(engine.close())
 
     simulate(scenario, settings=ONE_LANE)
+
+
+def test_what_the_job_settled_counts_in_rows_too_that_the_owner_has_yet_to_read() -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        consumer = Consumer(queue, "live", Seen())
+
+        async def own() -> tuple[TimelineQueue, Dispatcher]:
+            engine = await consumer.open()
+            assert [] == await engine.receive(1, wait_us=3 * SECOND)
+            (dispatcher,) = engine.lanes.held.values()
+            dispatcher.terms = replace(dispatcher.terms, read_ahead_bytes=1, slice_bytes=1)
+            return engine, dispatcher
+
+        engine, dispatcher = await consumer.process.start(own())
+        put = await scene.put(60)
+        await asyncio.sleep(3)
+        assert dispatcher.books.unsettled < 60
+        job = Job(queue)
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(lent))
+        assert put == job.worked
+        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
+        assert await job.process.start(job.borrower.give_back(job.lent))
+        await asyncio.sleep(5)
+        assert [] == await consumer.process.start(engine.receive(10, wait_us=20 * SECOND))
+
+    simulate(scenario, settings=ONE_LANE)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_dropped_from_the_record_while_the_job_reads_it_is_not_the_job_s(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        put = await scene.put(12)
+        await asyncio.sleep(2)
+        consumer = Consumer(queue, "live", Seen())
+
+        async def settle_but_one() -> tuple[TimelineQueue, Delivery]:
+            engine = await consumer.open()
+            found = await engine.receive(10, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+            assert {Settled.DONE} == set(await engine.settle([Ack(each.receipt) for each in found[:9]]))
+            return engine, found[9]
+
+        engine, last = await consumer.process.start(settle_but_one())
+        await asyncio.sleep(queue.world.chance("begin").uniform(0, 2))
+        job = Job(queue)
+        known = job.source.known
+
+        async def read_late(after: int, up_to: int) -> Facts:
+            await asyncio.sleep(5)
+            assert [Settled.DONE] == await consumer.process.start(engine.settle([Ack(last.receipt)]))
+            return await known(after, up_to)
+
+        job.source.known = read_late  # type: ignore[method-assign]
+        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        await job.process.start(job.read(lent))
+        assert put[10:] == job.worked
+
+    simulate(scenario, seed, settings=ONE_LANE)
 
 
 def test_the_owner_answers_only_once_what_it_accepted_is_on_record() -> None:
