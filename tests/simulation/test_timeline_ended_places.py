@@ -1,0 +1,148 @@
+"""Copies whose place was fixed in a generation that ended before they were written, and dead letters that were begun
+by an owner who died: both are finished by the next owner, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.engines.contract import Delivery, Message, Nack, Reject, Settle
+from penstock.engines.lane import Lane
+from penstock.engines.timeline.lane_rows import lane_key, make_lanes
+from penstock.engines.timeline.layout import Place, id_bytes
+from penstock.engines.timeline.repair import Repairer
+from penstock.engines.timeline.settings import Generation
+from penstock.store.positions import first_at
+from penstock.store.statements import Insert
+from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
+from tests.simulation.timeline_workers import (
+    WORKED,
+    Catalogue,
+    Consumer,
+    Seen,
+    check_seen,
+    lanes_ready,
+    until_retired,
+)
+
+TWO_LANES = replace(WORKED, generations=(Generation(1, 2),))
+
+
+async def receive_one(consumer: Consumer) -> Delivery:
+    """The first message that comes."""
+    engine = await consumer.open()
+    (found,) = await engine.receive(1, wait_us=20 * SECOND)
+    return found
+
+
+async def die_before_the_copy(consumer: Consumer, settle: Callable[[Delivery], Settle]) -> int:
+    """Receive one message, fail it, and die when its copy is about to be written: its place is on record by then. The
+    shard of that place."""
+    shards: list[int] = []
+
+    async def gate(statement: Any) -> None:
+        part = getattr(statement, "statements", (statement,))[0]
+        if isinstance(part, Insert) and part.shape.table.name == "timeline_work":
+            shards.append(dict(zip(part.shape.names, part.values, strict=True))["shard"])
+            consumer.process.kill()
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        found = await receive_one(consumer)
+        consumer.store.gate = gate
+        assert consumer.engine is not None
+        await consumer.engine.settle([settle(found)])
+
+    dead = asyncio.Event()
+    consumer.process.when_state_changes(dead.set)
+    consumer.process.start(work())
+    await dead.wait()
+    return shards[0]
+
+
+async def retire_by_hand(queue: Queue, shard: int) -> None:
+    """As an owner of that lane who has nothing left in it."""
+    client = queue.client(f"owner of {shard} at {queue.world.now_s()}")
+    settings = queue.settings
+    lane = Lane(client.host, settings.tables.lanes, lane_key(settings, 1, shard), settings.lease)
+    seen = await client.process.start(lane.look())
+    assert seen is not None
+    tenure = await client.process.start(lane.take(seen))
+    assert tenure is not None
+    assert await client.process.start(lane.retire(tenure, last=first_at(client.process.clock.wall_us())))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("delay_s", [15, 120])
+@pytest.mark.parametrize("is_retired", [False, True])
+def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_s: int, is_retired: bool) -> None:
+    """The place of its copy lies in a lane of the old generation that has read beyond it, or not, or is retired: by
+    the seed in its own lane or in the other. What nobody reads any more is repair's to find, or put anew at once."""
+
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"fails once")))
+        (message_id,) = queue.acknowledged
+        lane = Place.from_bytes(id_bytes(message_id)).row.shard
+        shard = await die_before_the_copy(Consumer(queue, "dying", Seen()), retry_in(delay_s))
+        Catalogue(queue).end_now(3)
+        await asyncio.sleep(20)
+        if is_retired:
+            await retire_by_hand(queue, 1 - lane)
+        Consumer(queue, "worker", seen).start()
+        if not is_retired or shard == lane:
+            repair = queue.client("repair")
+            repair.process.start(keep_repairing(queue, repair))
+        await until_retired(queue, 1, within_s=150)
+        await asyncio.sleep(300)
+        check_seen(queue, seen)
+        assert [2] == [each.attempt for _, each in seen.deliveries]
+
+    simulate(scenario, seed, settings=TWO_LANES)
+
+
+async def keep_repairing(queue: Queue, client: Client) -> None:
+    """As the cron job does."""
+    while True:
+        await asyncio.sleep(30)
+        client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())
+        await Repairer(client.host, queue.settings, client.producer.sender).run()
+
+
+def retry_in(delay_s: int) -> Callable[[Delivery], Settle]:
+    """A failure that is tried again so much later."""
+    return lambda found: Nack(found.receipt, delay_us=delay_s * SECOND)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(seed: int) -> None:
+    """Its place is one of the other queue, which has other shards than this."""
+    dead = replace(WORKED, queue=UUID(int=9), name="emails-dead", generations=(Generation(1, 7),))
+    settings = replace(WORKED, max_receives=2, dead_letter="emails-dead")
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        graves = Queue(queue.world, queue.cluster, dead)
+        maker = graves.client("grave maker")
+        await maker.process.start(make_lanes(maker.host, dead, dead.generations[0]))
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"poison")))
+        (message_id,) = queue.acknowledged
+        dying = Consumer(queue, "dying", Seen(), dead=dead)
+        await die_before_the_copy(dying, lambda found: Reject(found.receipt, reason="no such person"))
+        seen, buried = Seen(), Seen()
+        Consumer(queue, "worker", seen, dead=dead).start()
+        Consumer(graves, "digger", buried).start()
+        await asyncio.sleep(45)
+        assert [] == seen.deliveries
+        assert [message_id] == [each.message_id for _, each in buried.deliveries]
+        assert "emails" == buried.deliveries[0][1].attributes["penstock.dead.queue"]
+
+    simulate(scenario, seed, settings=settings)
