@@ -370,3 +370,9 @@ def test_bounds_that_serve_several_judge_nodes_by_the_widest_and_steps_by_the_na
     assert (4 * SECOND, 25_000) == (both.max_skew_us, both.step_us_max)
     assert (500_000, 125_000) == (Bounds().serving(500_000).max_skew_us, Bounds().serving(500_000).step_us_max)
     assert 5_000 == Bounds().serving(60 * SECOND).serving(20_000).serving(1 * SECOND).step_us_max
+
+
+def test_trust_that_was_judged_once_ends_two_minutes_after_its_check_began() -> None:
+    found = trust(checked(AGREEING), BOUNDS)
+    assert found is not None
+    assert (BOOT + 120 * SECOND, True) == (found.until_boot_us, found.bound_us_min >= 20_000)
