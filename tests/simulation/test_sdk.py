@@ -211,6 +211,24 @@ def test_a_short_pause_costs_no_lane() -> None:
     simulate(scenario)
 
 
+def test_a_clock_that_is_off_by_more_than_one_queue_allows_is_refused_there_with_the_reason() -> None:
+    async def scenario(shop: Shop) -> None:
+        narrow = queue_text("{shards: 1, maxClockSkew: 100ms}", name="narrow")
+        await shop.apply(narrow, queue_text("{shards: 1}"))
+        program = shop.program("producer")
+        program.process.clock.step(0.08)
+        wide = await opened(program)
+        queue = await opened(program, "shop/narrow")
+        assert await program.process.start(wide.put("x"))
+        error = await program.process.start(refused(queue.put("x")))
+        assert isinstance(error, ClockNotTrusted)
+        assert "this clock and a node's differ too much" in str(error)
+        assert "bound_ms=50" in str(error)
+        assert await program.process.start(wide.put("y"))
+
+    simulate(scenario)
+
+
 # ---- queues that change under one's hands
 
 
