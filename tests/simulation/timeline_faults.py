@@ -53,6 +53,7 @@ class Storm:
             "paused producers": lambda: self._pause(life.producers),
             "killed producers": lambda: self._kill(life.producers),
             "stepped clocks": self._step_clock,
+            "late writes": self._delay_writes,
         }
         self._acts = [acts[name] for name in sorted(life.plan.faults)]
 
@@ -130,6 +131,16 @@ class Storm:
             target=target,
             count=self._chance.randint(1, 4),
         )
+
+    def _delay_writes(self) -> None:
+        """Whole writes, to all replicas or from one producer, land after hours."""
+        by_s = self._chance.choice(VERY_LATE_S[1:]) * self._chance.uniform(0.5, 1.5)
+        producers = sorted(self._life.producers)
+        if self._chance.random() < 0.5:
+            source = self._chance.choice(producers)
+            self._network.delay("request", by_s=by_s, source=source, count=self._chance.choice((1, 3, 30)))
+        else:
+            self._network.delay("write", by_s=by_s, count=3 * self._chance.choice((1, 3, 30)))
 
     def _hold_hints(self) -> None:
         self._cluster.hold_hints(self._replica())

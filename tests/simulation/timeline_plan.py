@@ -49,8 +49,10 @@ FAULTS = {
     "paused producers": 0.4,
     "killed producers": 0.3,
     "stepped clocks": 0.5,
+    "late writes": 0.8,
 }
-"""What may befall it. Clocks are stepped only where processes compare theirs: elsewhere nobody would notice."""
+"""What may befall it. Clocks are stepped only where processes compare theirs: elsewhere nobody would notice. Writes
+land after hours only in lives that look again after hours."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def plan_of(seed: int) -> Plan:
     faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
     if "clocks" not in features:
         faults -= {"stepped clocks"}
+    if "late" not in features:
+        faults -= {"late writes"}
     if chance.random() < CALM_LIVES:
         faults = frozenset()
     storm_s = chance.choices((chance.uniform(2, 8), chance.uniform(8, 20), chance.uniform(20, 50)), (5, 4, 1))[0]
