@@ -112,3 +112,20 @@ def test_a_later_version_is_refused_with_what_to_do() -> None:
 def test_one_message_alone_is_packed_to_the_same_bytes_as_among_columns(payload: bytes, due: int, put: int) -> None:
     run = PackedRun(due_us=[due], put_us=[put], payload=[payload])
     assert packed._sealed(1, packed._body(packed._columns(run))) == pack(run)
+
+
+@given(st.binary(max_size=700), numbers, numbers)
+def test_a_message_alone_is_packed_and_read_as_its_columns_say(payload: bytes, due_us: int, put_us: int) -> None:
+    cell = packed.pack_alone(payload, due_us=due_us, put_us=put_us)
+    run = PackedRun([due_us], [put_us], [payload])
+    count, body = open_row(cell)
+    assert (1, packed._body(packed._columns(run))) == (count, bytes(body))
+    assert as_lists(run) == as_lists(unpack(cell))
+
+
+@given(st.binary(max_size=300), st.data())
+def test_a_message_alone_that_is_damaged_is_refused(payload: bytes, data: st.DataObject) -> None:
+    cell = bytearray(packed.pack_alone(payload, due_us=1, put_us=2))
+    cell[data.draw(st.integers(0, len(cell) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(RowBroken):
+        unpack(bytes(cell))

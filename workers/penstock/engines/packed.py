@@ -44,9 +44,12 @@ class RowBroken(PenstockError):
     """A stored row can not be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PackedRun:
-    """The columns of a row. A column of byte strings that is None holds nothing for any message."""
+    """The columns of a row. A column of byte strings that is None holds nothing for any message.
+
+    A value, not to be changed; not frozen, since one is made for each row, and many rows are of one message.
+    """
 
     due_us: Sequence[int]
     put_us: Sequence[int]
@@ -88,14 +91,30 @@ def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
     such. The same bytes as of the columns one by one, at once."""
     length = len(payload)
     padding = -length % 8
-    columns = 3, _DUE, _CONSTANT, 40, 8, _PUT, _CONSTANT, 48, 8, _PAYLOAD, _BYTES, 56, 8 + length
     body_length = _ALONE_BYTES + length + padding
-    stored = _ALONE.pack(body_length, *columns, due_us, put_us, 0, length) + payload + _PADDINGS[padding]
+    stored = _ALONE.pack(body_length, *_ALONE_COLUMNS, 8 + length, due_us, put_us, 0, length)
+    stored += payload + _PADDINGS[padding]
     if body_length >= COMPRESS_FROM_BYTES:
         return _sealed(1, stored[_COUNT.size :])
     return _ALONE_START + _COUNT.pack(zlib.crc32(stored, _ALONE_CHECKED)) + stored
 
 
+def _unpack_alone(cell: bytes) -> PackedRun | None:
+    """The one message of a cell as `pack_alone` makes it; None where something is otherwise, which is then looked
+    into by the columns."""
+    if len(cell) < _HEADER.size + _ALONE_BYTES:
+        return None
+    _, *columns, bytes_length, due_us, put_us, start, length = _ALONE.unpack_from(cell, _CHECKED)
+    end = _HEADER.size + _ALONE_BYTES + length
+    if columns != _ALONE_COLUMNS or (start, bytes_length) != (0, 8 + length) or len(cell) != end + -length % 8:
+        return None
+    (checksum,) = _COUNT.unpack_from(cell, _START.size)
+    if zlib.crc32(memoryview(cell)[_CHECKED:], _ALONE_CHECKED) != checksum:
+        return None
+    return PackedRun([due_us], [put_us], [cell[end - length : end]])
+
+
+_ALONE_COLUMNS = [3, _DUE, _CONSTANT, 40, 8, _PUT, _CONSTANT, 48, 8, _PAYLOAD, _BYTES, 56]
 _PADDINGS = tuple(bytes(length) for length in range(8))
 _ALONE_START = _START.pack(VERSION, _PLAIN, 1)
 _ALONE_CHECKED = zlib.crc32(_ALONE_START)
@@ -122,6 +141,10 @@ def _sealed(count: int, body: bytes) -> bytes:
 
 def unpack(cell: bytes) -> PackedRun:
     """The run in a cell, checked."""
+    if cell.startswith(_ALONE_START):
+        alone = _unpack_alone(cell)
+        if alone is not None:
+            return alone
     count, body = open_row(cell)
     found = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
     for column in (_DUE, _PUT, _PAYLOAD):

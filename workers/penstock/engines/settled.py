@@ -117,8 +117,8 @@ def encode_head(*, epoch: int, piece: int) -> bytes:
 
 def encode_row(key: bytes, row: RowFacts) -> bytes:
     """What a piece tells of one row."""
-    ranges = list(ranges_of(row.settled))
-    tried = list(_runs_of(row.tried))
+    ranges = list(ranges_of(row.settled)) if row.settled else ()
+    tried = list(_runs_of(row.tried)) if row.tried else ()
     parts = [_ROW.pack(len(key), len(ranges), len(tried), len(row.moved)), key]
     parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
     parts += [_TRIED.pack(first, last, it.attempt, it.hidden_until_us) for first, last, it in tried]
