@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from penstock.testing.cassandra import Ring
 from penstock.testing.debian import is_debian
 from penstock.testing.wall_clock import find_installed_libfaketime, shifted
-from tests.cluster.timeline_fleet import Fleet, Member, wall_us_at
+from tests.cluster.timeline_fleet import Event, Fleet, Member, wall_us_at
 from tests.cluster.timeline_process import prepare
 
 WITHIN_MS = (200, -200)
@@ -25,7 +26,7 @@ BOUND_MS = 250
 MESSAGES = 60
 
 
-@pytest.fixture(params=["injected", "faketime"])
+@pytest.fixture
 def way(request: pytest.FixtureRequest) -> str:
     """How clocks are set off."""
     if request.param == "faketime" and find_installed_libfaketime() is None and not is_debian():
@@ -49,12 +50,13 @@ def start_off(fleet: Fleet, way: str, role: str, off_ms: int, **wishes: Any) -> 
     return fleet.start(role, name, clock_off_ms=off_ms, **wishes)
 
 
+@pytest.mark.parametrize("way", [pytest.param("injected", marks=pytest.mark.slow), "faketime"], indirect=True)
 def test_producers_within_the_bound_lose_nothing_whichever_way_they_are_off(fleet: Fleet, way: str) -> None:
     consumer = fleet.consumer("consumer")
     producers = [start_off(fleet, way, "produce", off_ms, plain=3, groups=1) for off_ms in WITHIN_MS]
     for producer, off_ms in zip(producers, WITHIN_MS, strict=True):
         (ready,) = producer.wait_for("ready")
-        assert abs(ready["now_us"] - wall_us_at(ready["boot_us"]) - off_ms * 1000) < 50_000
+        assert abs(ready["now_us"] - wall_us_at(ready["boot_us"]) - off_ms * 1000) < 100_000
     for producer in producers:
         producer.wait_for("put", more=MESSAGES)
     for producer in producers:
@@ -63,6 +65,7 @@ def test_producers_within_the_bound_lose_nothing_whichever_way_they_are_off(flee
     consumer.end()
 
 
+@pytest.mark.parametrize("way", ["injected", "faketime"], indirect=True)
 def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_one_line(
     fleet: Fleet, way: str
 ) -> None:
@@ -73,18 +76,26 @@ def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_on
     ]
     for member in refused:
         off_ms = BEYOND_MS[0] if "+" in member.name else BEYOND_MS[1]
-        (told, *_) = member.wait_for("said")
-        failed = member.wait_for("error", more=3)
-        for line in (told["line"], *(event["line"] for event in failed)):
-            assert "this clock and a node's differ too much" in line
+        # Where the machine is so busy that a node answers late, that is the reason for a while.
+        failed = member.wait_for("error", more=3, where=_is_off)
+        for line in (event["line"] for event in (*failed, *member.wait_for("said", where=_is_off))):
             assert f"bound_ms={BOUND_MS}" in line
             assert "let NTP or chrony keep this host and the nodes in time" in line
             assert BOUND_MS < abs(_told_by_ms(line)) < 2 * abs(off_ms)
             assert (_told_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
             assert "\n" not in line
         assert {"ClockNotTrusted"} == {event["kind"] for event in failed}
+        said = [_why(event) for event in member.those("said")]
+        assert all(earlier != later for earlier, later in pairwise(said)), "the same was said again"
     assert [] == fleet.those("put", "taken", "given", "settled")
-    assert 4 == len(fleet.those("said"))
+
+
+def _why(event: Event) -> str:
+    return str(event["line"]).partition("why=")[2].partition(",")[0]
+
+
+def _is_off(event: Event) -> bool:
+    return _why(event) == "this clock and a node's differ too much"
 
 
 def _told_by_ms(line: str) -> int:
