@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from random import Random
 
 import pytest
@@ -90,6 +91,51 @@ def test_a_suspect_in_a_thread_may_ask_for_time_and_sys_exit_is_a_failure() -> N
         await until_settled(made)
         assert [True] == ["the handler called sys.exit(3)" in each.reason for each in made.queue.dead]
         assert (1, 0) == (made.metrics.acked.value, made.metrics.child_deaths.value)
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_died_while_it_had_nothing_costs_nobody_a_receive() -> None:
+    async def scenario() -> None:
+        made = bench("tests.runtime.killers:fragile")
+        made.queue.put_now(b"fine", suspect=True)
+        running = asyncio.get_running_loop().create_task(made.worker.run())
+        performer = made.worker.suspects
+        assert isinstance(performer, ChildPerformer)
+        for _ in range(3):
+            async with asyncio.timeout(30):
+                while made.queue.live:
+                    await made.queue.next_event()
+            pid = performer.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            made.queue.put_now(b"fine", suspect=True)
+        async with asyncio.timeout(30):
+            while made.queue.live:
+                await made.queue.next_event()
+        made.worker.end()
+        await running
+        assert {1} == {each.attempt for each in made.queue.deliveries}
+        assert (4, 0) == (made.metrics.acked.value, made.metrics.child_deaths.value)
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_can_not_be_started_costs_nobody_a_receive() -> None:
+    async def scenario() -> None:
+        made = bench("tests.runtime.killers:fragile")
+        performer = made.worker.suspects
+        assert isinstance(performer, ChildPerformer)
+        performer.entry_point = "tests.runtime.broken_module:send"
+        message_id = made.queue.put_now(b"fine", suspect=True)
+        running = asyncio.get_running_loop().create_task(made.worker.run())
+        async with asyncio.timeout(60):
+            while len(made.queue.deliveries) < 2:
+                await made.queue.next_event()
+        made.worker.end()
+        await running
+        assert {1} == {each.attempt for each in made.queue.deliveries}
+        assert not made.queue.is_settled(message_id)
 
     asyncio.run(scenario())
 

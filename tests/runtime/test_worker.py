@@ -265,6 +265,7 @@ def test_a_handler_whose_message_is_lost_is_cancelled_and_nothing_is_settled() -
         bench.worker.end()
         await other
         assert (["cancelled, lost=True"], 1) == (ended, bench.metrics.lost.value)
+        assert 0 == bench.metrics.settle_stale.value
         assert [] == [each for each in bench.queue.settles if not isinstance(each, Extend)]
 
     in_virtual_time(scenario)

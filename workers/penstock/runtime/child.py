@@ -21,7 +21,7 @@ from typing import Any
 from penstock.runtime.context import Context
 from penstock.runtime.decide_retry import Verdict
 from penstock.runtime.flight import Flight
-from penstock.runtime.frames import HEAD, Extension, Granted, Work, from_frame, to_frame
+from penstock.runtime.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from penstock.runtime.handlers import load_handler
 from penstock.runtime.performing import PythonPerformer
 from penstock.telemetry.logs import log_fields, log_to
@@ -95,6 +95,7 @@ def main(end: socket.socket, entry_point: str) -> None:
     channel.send("ready")
     with asyncio.Runner() as runner:
         while isinstance(work := channel.receive(), Work):
+            channel.send(Begun())
             channel.send(runner.run(_handle(performer, work, channel)))
         runner.run(performer.close())
 

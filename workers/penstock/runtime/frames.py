@@ -27,6 +27,11 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """From the child: it has the message. What ends it before that is not this message."""
+
+
+@dataclass(frozen=True)
 class Extension:
     """From the child: so long more. Answered with whether it was granted."""
 

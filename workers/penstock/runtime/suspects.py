@@ -22,12 +22,15 @@ from typing import Any
 from penstock.errors import Surroundings
 from penstock.runtime.decide_retry import Again, Backoff, Verdict, delay_after
 from penstock.runtime.flight import Flight
-from penstock.runtime.frames import HEAD, Extension, Granted, Work, from_frame, to_frame
+from penstock.runtime.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from penstock.telemetry.logs import log_fields
 
 log = logging.getLogger("penstock.worker")
 
 START_WITHIN_S = 60.0
+STARTS_MAX = 3
+UNSTARTED_AS_ATTEMPT = 5
+"""Where no child can be started, waiting longer than after a first failure is better."""
 
 
 class ChildPerformer:
@@ -41,7 +44,7 @@ class ChildPerformer:
         self, entry_point: str, *, queue: str, log_form: str, log_level: str, backoff: Backoff, chance: Random
     ) -> None:
         self.on_death: Callable[[], None] | None = None
-        self._entry_point = entry_point
+        self.entry_point = entry_point
         self._queue = queue
         self._log = (log_form, log_level)
         self._backoff = backoff
@@ -58,13 +61,17 @@ class ChildPerformer:
     async def perform(self, flight: Flight) -> Verdict:
         """Handle one."""
         try:
-            await self._start()
-            return await self._run(flight)
+            await self._hand_over(flight)
+            return await self._verdict(flight)
         except asyncio.CancelledError:
             await self._end()
             raise
-        except (EOFError, OSError, Surroundings) as error:
-            return await self._judge_death(flight, error)
+        except Surroundings as error:
+            log.error("suspects can not be run", extra={**log_fields.get(), "error": str(error)})
+            delay_us = delay_after(self._backoff, UNSTARTED_AS_ATTEMPT, self._chance.random())
+            return Again(delay_us, str(error), charged=False)
+        except (EOFError, OSError):
+            return await self._judge_death(flight)
 
     async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
         """One after the other: a suspect is alone in its process."""
@@ -79,9 +86,22 @@ class ChildPerformer:
 
     # ---- one message
 
-    async def _run(self, flight: Flight) -> Verdict:
+    async def _hand_over(self, flight: Flight) -> None:
+        """Give it to a child that says that it has it. One that died while it had nothing is nobody's fault."""
         hands = flight.context.hands if flight.context is not None else None
-        await self._send(Work(flight.delivery, self._queue, hands.deadline_s() if hands else None))
+        code = None
+        for _ in range(STARTS_MAX):
+            try:
+                await self._start()
+                await self._send(Work(flight.delivery, self._queue, hands.deadline_s() if hands else None))
+                if isinstance(await self._receive(), Begun):
+                    return
+            except (EOFError, OSError):
+                code = await self._end()
+        raise Surroundings("the process for suspects ends before it has one", exit_code=code)
+
+    async def _verdict(self, flight: Flight) -> Verdict:
+        hands = flight.context.hands if flight.context is not None else None
         while True:
             told = await self._receive()
             if isinstance(told, Extension) and hands is not None:
@@ -91,12 +111,10 @@ class ChildPerformer:
                 verdict: Verdict = told
                 return verdict
 
-    async def _judge_death(self, flight: Flight, error: Exception) -> Verdict:
+    async def _judge_death(self, flight: Flight) -> Verdict:
         """It is charged to this message: nothing else ran there."""
         code = await self._end()
-        if isinstance(error, Surroundings):
-            why = str(error)
-        elif code is not None and code < 0:
+        if code is not None and code < 0:
             why = f"its process was killed by {_signal_name(-code)}"
         else:
             why = f"its process ended with exit code {code}"
@@ -114,7 +132,7 @@ class ChildPerformer:
         await self._end()
         ours, theirs = socket.socketpair()
         try:
-            command = ("-m", "penstock.runtime.child", str(theirs.fileno()), str(os.getpid()), self._entry_point)
+            command = ("-m", "penstock.runtime.child", str(theirs.fileno()), str(os.getpid()), self.entry_point)
             self._child = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *command,
