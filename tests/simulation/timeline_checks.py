@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from penstock.engines.contract import Ack, Nack, Settled
+from penstock.engines.contract import Ack, Extend, Nack, Settled
 from penstock.engines.receipts import read_receipt
 from penstock.engines.timeline.settings import TimelineSettings
-from tests.invariants import Hand, Ledger, Tale
+from tests.invariants import Hand, Ledger, Tale, Word
 
 TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
@@ -86,11 +86,21 @@ def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
         hands = sorted(tale.hands, key=lambda hand: hand.given_us)
         for hand, later in pairwise(hands):
             same_owner = (hand.who, hand.delivery.epoch) == (later.who, later.delivery.epoch)
-            failed = any(
-                isinstance(word.settle, Nack) and word.settle.receipt == hand.delivery.receipt
+            words = [
+                word
                 for word in tale.words
-                if word.how is not Settled.STALE
-            )
-            if same_owner and not failed and later.given_us < hand.until_us - TOLERANCE_US:
+                if word.settle.receipt == hand.delivery.receipt and word.how is not Settled.STALE
+            ]
+            hidden_us = min([hand.until_us, *_told_us(words)])
+            if same_owner and later.given_us < hidden_us - TOLERANCE_US:
                 yield f"hidden while its visibility lasts: {tale.message_id}\n{ledger.story(tale.message_id)}"
                 return
+
+
+def _told_us(words: list[Word]) -> Iterator[int]:
+    """Until when its receiver said that it be hidden: an extend may also shorten, and a failure ends it."""
+    for word in words:
+        if isinstance(word.settle, Extend):
+            yield word.asked_us + word.settle.visibility_us
+        elif isinstance(word.settle, Nack):
+            yield word.asked_us
