@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "repair": "penstock.cli.repair",
     "send": "penstock.cli.send",
     "stats": "penstock.cli.stats",
+    "top": "penstock.cli.top",
     "validate": "penstock.cli.validate",
     "where": "penstock.cli.where",
     "worker": "penstock.cli.worker",

@@ -20,6 +20,7 @@ from penstock.client.connection import NAMESPACE, SKEW_S, NotConnected, Penstock
 from penstock.client.message import Message, Received, reason_of
 from penstock.client.moments import Span
 from penstock.client.outgoing import Put
+from penstock.client.overview import QueueOverview
 from penstock.client.payloads import Payload
 from penstock.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
 from penstock.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
@@ -79,6 +80,10 @@ class SyncPenstock:
     def queues(self, namespace: str | None = None) -> list[str]:
         """The names of all queues, or of those in one namespace."""
         return self._running().run(self.connection.queues(namespace))
+
+    def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """As `Penstock.overview`."""
+        return self._running().run(self.connection.overview(namespace))
 
     def _running(self) -> BackgroundLoop:
         background = self._background

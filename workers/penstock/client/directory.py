@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from uuid import UUID
 
 from penstock.engines.timeline.from_catalogue import settings_of
 from penstock.engines.timeline.settings import TimelineSettings
@@ -83,6 +84,15 @@ class Directory:
         """Every queue, or those of one namespace, as `namespace/name`."""
         namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
         return [_shown(known.entry.name) for each in namespaces for known in await self._catalogue.list(each, KIND)]
+
+    async def ids(self) -> dict[UUID, str]:
+        """Every queue by its id, as `namespace/name`."""
+        namespaces = sorted(await self._catalogue.namespaces())
+        return {
+            known.entry.id: _shown(known.entry.name)
+            for each in namespaces
+            for known in await self._catalogue.list(each, KIND)
+        }
 
     def _usable(self, known: Known) -> Found:
         entry = known.entry

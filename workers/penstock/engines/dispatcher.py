@@ -79,6 +79,8 @@ class Dispatcher:
         self.tenure = tenure
         self.books = Books(terms.books, tenure.epoch, groups_held=groups_held)
         self.progress = 0
+        self.answered = 0
+        """Deliveries whose answers were honoured."""
         self.failed_reads = 0
         self.ended: str | None = None
         self.failure: Exception | None = None
@@ -106,7 +108,7 @@ class Dispatcher:
         )
         self._suspect_up_to = None if tenure.clean else self.position.reach
         self.marking = asyncio.Lock()
-        """Held while rows that lie ahead are marked as moved: a range is not lent meanwhile."""
+        """While rows that lie ahead are marked as moved no range is lent, and the lane not given back."""
         self.on_change: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -171,7 +173,8 @@ class Dispatcher:
     async def give_back(self) -> bool:
         """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
         self.drain()
-        self.books.hand_over()
+        async with self.marking:  # who takes the lane next sees all that was marked
+            self.books.hand_over()
         released = False
         if self.may_act() and await self.recorder.flush():
             await self.position.advance()
@@ -218,6 +221,14 @@ class Dispatcher:
     def open_groups(self) -> None:
         """Earlier generations are drained: what they left for this lane is due by now."""
         self.books.open_groups_at(self.source.order_at(self.host.now_us()))
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Another loop of this tenure: it ends with it, and if it breaks, the tenure does."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self._guard(work)))
+
+    def may_mark(self) -> bool:
+        """Whether rows that lie ahead may be marked as moved; asked with `marking` held."""
+        return self.tenure.lent is None and not self._draining and self.may_act()
 
     def abandon(self) -> None:
         """Stop working without giving back: the lease is over, or runs out by itself."""
@@ -284,6 +295,7 @@ class Dispatcher:
         self._tell_change()
         durable = await self.recorder.flush() if self.books.has_news() else self.may_act()
         yes = Settled.DONE if durable else Settled.UNKNOWN
+        self.answered += honoured.count(True)
         return [yes if each else Settled.STALE for each in honoured]
 
     def _settle_one(self, told: Told, now_us: int) -> bool:

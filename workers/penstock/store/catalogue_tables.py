@@ -1,9 +1,9 @@
 """The tables of the catalogue: what every process needs to know of queues and counters, which tables were made, and
 who is at work.
 
-All but `members` is written by LWT, and nothing of that ever expires. They are SERIAL, not LOCAL_SERIAL: resources
-with different home data centres share them, and a reader in any data centre has to see what was decided in another
-(rule R5 is about the resources' own tables).
+All but `members` and `summary` is written by LWT, and nothing of that ever expires. They are SERIAL, not
+LOCAL_SERIAL: resources with different home data centres share them, and a reader in any data centre has to see what
+was decided in another (rule R5 is about the resources' own tables).
 """
 
 from __future__ import annotations
@@ -91,5 +91,29 @@ MEMBERS = Table(
     gc_grace_s=DAY_S,
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS)
+SUMMARY = Table(
+    "summary",
+    "what is behind: marks by producers, figures by owners of lanes; small rows, all of which expire",
+    partition=(Column("slice", Type.INT),),
+    clustering=(Column("queue", Type.UUID), Column("writer", Type.UUID)),
+    columns=(
+        Column("put_us", Type.BIGINT),
+        Column("due_us", Type.BIGINT),
+        Column("until_us", Type.BIGINT),
+        Column("backlog", Type.BIGINT),
+        Column("in_flight", Type.BIGINT),
+        Column("oldest_us", Type.BIGINT),
+        Column("rate", Type.DOUBLE),
+        Column("lanes", Type.INT),
+        Column("held", Type.INT),
+        Column("unread", Type.INT),
+        Column("lowest", Type.BIGINT),
+        Column("total", Type.BIGINT),
+        Column("total_oldest_us", Type.BIGINT),
+        Column("at_us", Type.BIGINT),
+    ),
+    gc_grace_s=DAY_S,
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY)
 EVERYTHING = "everything"

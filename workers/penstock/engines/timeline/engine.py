@@ -27,6 +27,7 @@ from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.receipts import receipts_of
 from penstock.engines.sharing import Sharing
+from penstock.engines.summary.figures import OwnersFigures
 from penstock.engines.timeline.cancel import Cancels
 from penstock.engines.timeline.lane_keeper import LaneKeeper
 from penstock.engines.timeline.lane_rows import lane_key
@@ -59,16 +60,27 @@ class TimelineQueue:
         dead_letter_host: Host | None = None,
         lanes_max: int = LANES_MAX,
         sharing: Sharing | None = None,
+        summary: Host | None = None,
     ) -> None:
         self.host = host
         self.settings = settings
-        self.producer = Producer(host, settings, read_us=read_us)
+        self._summary = summary
+        """This process with the store of the catalogue's keyspace, where the summary lies; None: nothing is told."""
+        self.producer = Producer(host, settings, read_us=read_us, summary=summary)
         self.dead_letters: Sender | None = None
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
-            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us)
+            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
         self._closing: set[asyncio.Task[None]] = set()
         self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
         self.lanes.on_change = self._tell_change
+        if summary is not None:
+            self.lanes.summary = OwnersFigures(
+                summary,
+                settings.queue,
+                stands=self.lanes.stands,
+                lanes=self.lanes.count_open,
+                count=self.stats,
+            )
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
@@ -99,7 +111,7 @@ class TimelineQueue:
             return
         self.dead_letters = None
         if dead_letters is not None:
-            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us)
+            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us, summary=self._summary)
         self.lanes.settings_changed(self.settings, self.dead_letters)
         if known is not None:
             closing = asyncio.get_running_loop().create_task(known.close())

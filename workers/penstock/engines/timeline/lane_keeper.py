@@ -16,19 +16,23 @@ from functools import partial
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
 from penstock.engines.sharing import Sharing
+from penstock.engines.summary.decide_figures import LaneStand
+from penstock.engines.summary.figures import OwnersFigures
 from penstock.engines.timeline.closing import Closing
 from penstock.engines.timeline.decide_closing import is_over, lanes_before
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.lane_taking import LaneName, dispatch_terms, lane_of, take_up
+from penstock.engines.timeline.next_due import next_due_us, stand_of
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
 from penstock.engines.timeline.watching import Watching
-from penstock.errors import Unavailable
+from penstock.errors import PenstockError, Unavailable
 
 log = logging.getLogger("penstock.lanes")
 
 LOOK_EVERY_S = 1.0
+MARK_WITHIN_S = 3.0
 
 
 class LaneKeeper:
@@ -51,19 +55,23 @@ class LaneKeeper:
         """Lanes known to be left for good."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
+        self.summary: OwnersFigures | None = None
+        """Where figures of the lanes held here are told."""
         self._sender = sender
         self._dead_letters = dead_letters
         self._loop: asyncio.Task[None] | None = None
         self._watching = Watching(host, settings)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
         self._said: set[tuple[str, str]] = set()
-        self._closings: dict[LaneName, tuple[Dispatcher, asyncio.Task[None]]] = {}
+        self._closing: dict[LaneName, Dispatcher] = {}
 
     def want(self, lanes: int) -> None:
         """Hold up to so many from now on."""
         self.wanted = lanes
         if self.sharing is not None and (lanes or self._loop is not None):
             self.sharing.join(lanes)
+        if self.summary is not None and lanes:
+            self.summary.begin()
         if self._loop is None and lanes:
             self._loop = asyncio.get_running_loop().create_task(self._keep())
             self._loop.add_done_callback(partial(self._say_if_broken, "lanes are not taken any more"))
@@ -84,6 +92,7 @@ class LaneKeeper:
         self.wanted = 0
         if self.sharing is not None:
             await self.sharing.leave()
+        await self._mark_what_is_next()
         for name in list(self.held):
             self._begin_hand_over(name)
 
@@ -93,13 +102,16 @@ class LaneKeeper:
         if self._loop is not None:
             self._loop.cancel()
             self._loop = None
-        for task in (*(closing for _, closing in self._closings.values()), *self._handing_over.values()):
+        for task in self._handing_over.values():
             task.cancel()
-        self._closings, self._handing_over = {}, {}
+        self._handing_over = {}
         if self.sharing is not None:  # first, so that others know whose the lanes are when they are free
             await self.sharing.leave()
+        await self._mark_what_is_next()
         held, self.held = self.held, {}
         await asyncio.gather(*(dispatcher.give_back() for dispatcher in held.values()))
+        if self.summary is not None:
+            await self.summary.end()
 
     async def _keep(self) -> None:
         while True:
@@ -119,9 +131,10 @@ class LaneKeeper:
             if dispatcher.is_over():
                 dispatcher.abandon()
                 del self.held[name]
+                self._say("the work of a lane broke, and somebody takes it up anew", dispatcher.failure)
                 if dispatcher.is_retired:
                     self.retired.add(name)
-        self._closings = {name: each for name, each in self._closings.items() if not each[1].done()}
+        self._closing = {name: each for name, each in self._closing.items() if self.held.get(name) is each}
 
     # ---- taking lanes
 
@@ -148,6 +161,30 @@ class LaneKeeper:
         free = [name for name in names if name not in self.held and name not in self.retired]
         self.host.chance.shuffle(free)
         return free
+
+    # ---- what the summary tells of them
+
+    def stands(self) -> dict[Dispatcher, LaneStand]:
+        """How each lane stands, by its tenure."""
+        now_us = self.host.now_us()
+        return {each: stand_of(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
+
+    def count_open(self) -> int:
+        """How many lanes there are that are not known to be left for good."""
+        return len([name for name in self._all_names() if name not in self.retired])
+
+    async def _mark_what_is_next(self) -> None:
+        """Who leaves tells when the queue has to be woken; a store that does not answer holds nobody up."""
+        marks = self._sender.marks
+        if marks is None or not self.held:
+            return
+        try:
+            async with asyncio.timeout(MARK_WITHIN_S):
+                due_us = await next_due_us(self.host, self.settings)
+                if due_us is not None:
+                    await marks.tell_later(due_us)
+        except (PenstockError, TimeoutError) as error:
+            log.warning("what is due later is not marked, repair finds it: %s: %s", self.settings.name, error)
 
     # ---- sharing them
 
@@ -220,9 +257,8 @@ class LaneKeeper:
     def _begin_closings(self) -> None:
         now_us = self.host.now_us()
         for name, dispatcher in self.held.items():
-            known = self._closings.get(name)
             generation = self._generation(name[0])
-            if generation is None or (known is not None and known[0] is dispatcher):
+            if generation is None or self._closing.get(name) is dispatcher:
                 continue
             if not is_over(generation, now_us=now_us, skew_us=self.settings.skew_us):
                 continue
@@ -235,9 +271,8 @@ class LaneKeeper:
                     generation=generation,
                     shard=name[1],
                 )
-                task = asyncio.get_running_loop().create_task(closing.run())
-                task.add_done_callback(partial(self._say_if_broken, "a lane can not be closed"))
-                self._closings[name] = dispatcher, task
+                dispatcher.run_beside(closing.run())
+                self._closing[name] = dispatcher
 
     def _not_retired_before(self, number: int) -> list[LaneName]:
         before = lanes_before(self.settings.generations, number)
@@ -258,7 +293,9 @@ class LaneKeeper:
 
     def _say_if_broken(self, what: str, task: asyncio.Task[None]) -> None:
         """Nobody awaits these tasks: a bug in one would show in nothing but work that is not done. Once each."""
-        error = None if task.cancelled() else task.exception()
+        self._say(what, None if task.cancelled() else task.exception())
+
+    def _say(self, what: str, error: BaseException | None) -> None:
         if error is not None and (what, repr(error)) not in self._said:
             self._said.add((what, repr(error)))
             log.error("%s: %s", what, self.settings.name, exc_info=error)

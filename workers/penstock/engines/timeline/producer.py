@@ -29,8 +29,8 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 class Producer:
     """The putting side of one queue in one process."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int) -> None:
-        self.sender = Sender(host, settings, read_us=read_us)
+    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
+        self.sender = Sender(host, settings, read_us=read_us, summary=summary)
         self._flushes = Flushes(self.sender, after=self._open_door)
         self._plain = self._flushes.plain
         self._create_future = asyncio.get_running_loop().create_future

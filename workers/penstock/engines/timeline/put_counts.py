@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.engines.host import Host
+from penstock.engines.summary.marks import Marks
 from penstock.engines.timeline.layout import LATER_SUBS_FROM, RowPlace
 from penstock.engines.timeline.own_parts import Count, OwnParts
 from penstock.engines.timeline.row_writes import count_statement
@@ -22,8 +23,11 @@ COUNTS_AT_ONCE_MAX = 64
 class PutCounts:
     """The counting of one sender."""
 
-    def __init__(self, host: Host, parts: OwnParts, settings: Callable[[], TimelineSettings]) -> None:
+    def __init__(
+        self, host: Host, parts: OwnParts, settings: Callable[[], TimelineSettings], marks: Marks | None = None
+    ) -> None:
         self._host = host
+        self._marks = marks
         self._parts = parts
         self._settings = settings
         self._writing: asyncio.Task[None] | None = None
@@ -31,6 +35,8 @@ class PutCounts:
 
     def add(self, rows: Sequence[StampedRow]) -> None:
         """These are durable."""
+        if self._marks is not None:
+            self._marks.add([row.due_us for row in rows], sent_us=rows[0].sent_us)
         totals: dict[tuple[int, int, bool], list[int]] = {}
         last, total = None, [0, 0]
         for row in rows:

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun
+from penstock.engines.summary.marks import Marks
 from penstock.engines.timeline.decide_ack import (
     Answer,
     Fate,
@@ -95,13 +96,17 @@ class Copy:
 class Sender:
     """The sending side of one queue in one process."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int) -> None:
+    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
         self.host = host
         self.settings = settings
         self.known = Known(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
         self.parts = OwnParts(host.uuid)
-        self._counts = PutCounts(host, self.parts, lambda: self.settings)
+        self.marks: Marks | None = None
+        if summary is not None:
+            kept = lambda: self.settings.retention_us  # noqa: E731 - what is in force by then
+            self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
+        self._counts = PutCounts(host, self.parts, lambda: self.settings, self.marks)
         self._turn = host.chance.randrange(1 << 16)
         self._ready_us = 0
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
@@ -429,6 +434,8 @@ class Sender:
     async def close(self) -> None:
         """Write what is to be counted; what was sent is waited for by who sent it."""
         await self._counts.close()
+        if self.marks is not None:
+            await self.marks.close()
 
 
 def _is_one_write(rows: Sequence[StampedRow]) -> bool:

@@ -1,0 +1,283 @@
+"""The summary in the simulated world: what producers and owners tell, and what wakes a queue that sleeps (attack E7).
+
+The prose is docs/protocols/summary.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from penstock.client.outgoing import Put
+from penstock.client.overview import QueueOverview
+from penstock.client.queue import Queue
+from penstock.engines.summary.reading import QueueFigures
+from penstock.store.catalogue_tables import SUMMARY
+from penstock.store.statements import Delete, Insert
+from tests.simulation.sdk_world import Program, Shop, queue_text
+from tests.simulation.test_sdk import opened, simulate
+
+SECOND = 1_000_000
+
+
+def written(program: Program) -> list[Any]:
+    """What a process sent to the summary."""
+    return [each for each in program.store.sent if isinstance(each, Insert | Delete) and each.shape.table is SUMMARY]
+
+
+async def figures(program: Program, name: str = "shop/emails") -> QueueFigures:
+    """Of one queue, as a process sees it."""
+    found: list[QueueOverview] = await program.process.start(program.connection.overview())
+    return next(each.figures for each in found if each.name == name)
+
+
+async def receive_for_ever(queue: Queue, *, work_s: float = 0.0) -> None:
+    """A consumer."""
+    while True:
+        for message in await queue.receive(10, wait=5):
+            await asyncio.sleep(work_s)
+            await message.ack()
+
+
+async def put_all(queue: Queue, count: int, **how: Any) -> None:
+    """So many, in one write."""
+    await queue.put_many([Put(b"%d" % number, **how) for number in range(count)])
+
+
+def test_what_was_put_is_seen_by_who_looks_and_wakes_who_slept() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer, looker = shop.program("producer"), shop.program("looker")
+        queue = await opened(producer)
+        await looker.process.start(looker.connection.open())
+        assert QueueFigures() == await figures(looker)
+        before_us = producer.process.clock.wall_us()
+        await producer.process.start(queue.put("hello"))
+        await shop.world.sleep(0.5)
+        seen = await figures(looker)
+        assert None is seen.backlog
+        assert seen.wakes(before_us, now_us=looker.process.clock.wall_us())
+        assert not seen.wakes(before_us + 5 * SECOND, now_us=looker.process.clock.wall_us())
+
+    simulate(scenario)
+
+
+def test_attack_e7_who_slept_right_after_the_write_is_woken_for_what_is_due_after_that() -> None:
+    """E7: the mark is compared with how far the lanes were read, not with the moment of the put."""
+
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer = shop.program("producer")
+        queue = await opened(producer)
+        await producer.process.start(queue.put("hello"))
+        slept_us = producer.process.clock.wall_us()
+        await shop.world.sleep(2)
+        seen = await figures(producer)
+        assert seen.wakes(slept_us, now_us=producer.process.clock.wall_us())
+
+    simulate(scenario)
+
+
+def test_attack_e7_a_mark_from_a_slower_clock_hides_none_and_none_is_ever_cleared() -> None:
+    """E7, as it was attacked."""
+
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        fast, slow = shop.program("fast"), shop.program("slow")
+        fast.process.clock.step(0.2)
+        queues = await opened(fast), await opened(slow)
+        await fast.process.start(queues[0].put("first"))
+        await shop.world.sleep(2)
+        first = await figures(fast)
+        await slow.process.start(queues[1].put("second"))
+        await shop.world.sleep(2)
+        second = await figures(fast)
+        assert first.put_us is not None
+        assert second.put_us is not None
+        assert second.put_us > first.put_us
+        assert [] == [each for each in written(fast) + written(slow) if isinstance(each, Delete)]
+
+    simulate(scenario)
+
+
+def test_a_producer_writes_once_a_second_while_it_puts_and_nothing_while_it_does_not() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer = shop.program("producer")
+        queue = await opened(producer)
+        for _ in range(50):
+            await producer.process.start(queue.put("hello"))
+            await shop.world.sleep(0.1)
+        assert 4 <= len(written(producer)) <= 8
+        await shop.world.sleep(3)
+        calm = len(written(producer))
+        await shop.world.sleep(60)
+        assert calm == len(written(producer))
+
+    simulate(scenario)
+
+
+def test_of_what_is_due_later_the_earliest_part_is_marked_and_the_next_one_when_that_has_passed() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer = shop.program("producer")
+        queue = await opened(producer)
+        for minutes in (7, 3, 5):
+            await producer.process.start(queue.put("hello", delay=60 * minutes))
+        await shop.world.sleep(2)
+        now_us = producer.process.clock.wall_us()
+        next_us = (await figures(producer)).next_due_us(now_us)
+        assert next_us is not None
+        assert 170 * SECOND < next_us - now_us <= 180 * SECOND
+        await shop.world.sleep(185)
+        now_us = producer.process.clock.wall_us()
+        next_us = (await figures(producer)).next_due_us(now_us)
+        assert next_us is not None
+        assert 100 * SECOND < next_us - now_us <= 120 * SECOND
+
+    simulate(scenario)
+
+
+def test_an_owner_that_leaves_marks_what_is_next_although_its_producer_is_long_gone() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer, worker, looker = shop.program("producer"), shop.program("worker"), shop.program("looker")
+        queue = await opened(producer)
+        await producer.process.start(put_all(queue, 1, delay=90))
+        await producer.process.start(put_all(queue, 1, delay=4000))
+        await shop.world.sleep(2)
+        producer.process.kill()
+        mine = await opened(worker)
+        working = worker.process.start(receive_for_ever(mine))
+        await shop.world.sleep(150)
+        working.cancel()
+        await worker.process.start(worker.connection.close())
+        assert 1 == sum(1 for each in written(worker) if "due_us" in each.shape.value_names)
+        slept_us = worker.process.clock.wall_us()
+        await looker.process.start(looker.connection.open())
+        seen = await figures(looker)
+        assert 0 == seen.workers
+        assert not seen.wakes(slept_us, now_us=slept_us)
+        next_us = seen.next_due_us(slept_us)
+        assert next_us is not None
+        assert 3700 * SECOND < next_us - slept_us < 4000 * SECOND
+        assert seen.wakes(slept_us, now_us=next_us)
+
+    simulate(scenario)
+
+
+def test_owners_tell_what_is_behind_in_hands_and_how_fast_it_goes() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer, workers = shop.program("producer"), [shop.program("one"), shop.program("two")]
+        queue = await opened(producer)
+        for each in workers:
+            mine = await opened(each)
+            each.process.start(receive_for_ever(mine, work_s=0.2))
+        await shop.world.sleep(15)
+        for _ in range(40):
+            await producer.process.start(put_all(queue, 10))
+        await shop.world.sleep(15)
+        seen = await figures(producer)
+        exact = await producer.process.start(queue.stats())
+        assert (2, 3) == (seen.workers, seen.lanes)
+        assert seen.backlog is not None
+        assert abs(seen.backlog + seen.in_flight - exact.backlog - exact.in_flight) < 45
+        assert 6 <= seen.rate <= 12
+        assert seen.oldest_us is not None
+        await shop.world.sleep(60)
+        seen = await figures(producer)
+        assert (0, 0, None, 0.0, 2) == (seen.backlog, seen.in_flight, seen.oldest_us, seen.rate, seen.workers)
+
+    simulate(scenario)
+
+
+def test_an_idle_owner_writes_only_so_that_its_row_does_not_expire() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        worker = shop.program("worker")
+        mine = await opened(worker)
+        worker.process.start(receive_for_ever(mine))
+        await shop.world.sleep(10)
+        began = len(written(worker))
+        for _ in range(60):
+            await shop.world.sleep(1)
+            assert 1 == (await figures(worker)).workers
+        assert 9 <= len(written(worker)) - began <= 11
+
+    simulate(scenario)
+
+
+def test_an_owner_that_was_killed_is_gone_within_its_row_and_one_that_leaves_at_once() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        killed, leaving, looker = shop.program("killed"), shop.program("leaving"), shop.program("looker")
+        for each in (killed, leaving):
+            mine = await opened(each)
+            working = each.process.start(receive_for_ever(mine))
+        await looker.process.start(looker.connection.open())
+        await shop.world.sleep(30)
+        assert 2 == (await figures(looker)).workers
+        killed.process.kill()
+        await shop.world.sleep(16)
+        assert 1 == (await figures(looker)).workers
+        working.cancel()
+        await leaving.process.start(leaving.connection.close())
+        assert 0 == (await figures(looker)).workers
+
+    simulate(scenario)
+
+
+def test_a_backlog_that_books_do_not_hold_is_counted_by_one_owner_and_seldom() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 2}"))
+        producer, workers = shop.program("producer"), [shop.program("one"), shop.program("two")]
+        queue = await opened(producer)
+        for _ in range(60):
+            large = [producer.process.chance.randbytes(100_000) for _ in range(10)]
+            await producer.process.start(queue.put_many(large))
+        await shop.world.sleep(3)
+        counts = dict.fromkeys(("one", "two"), 0)
+        for each in workers:
+            mine = await opened(each)
+            count = mine.engine.stats
+
+            async def counting(name: str = each.process.name, count: Any = count) -> Any:
+                counts[name] += 1
+                return await count()
+
+            assert mine.engine.lanes.summary is not None
+            mine.engine.lanes.summary._count = counting
+            each.process.start(receive_for_ever(mine, work_s=2))
+        await shop.world.sleep(60)
+        seen = await figures(producer)
+        exact = await producer.process.start(queue.stats())
+        assert exact.backlog > 500
+        assert seen.backlog is not None
+        assert abs(seen.backlog - exact.backlog) < 20
+        assert sorted(counts.values())[0] <= 1, "while both began, both may have"
+        assert 3 <= sorted(counts.values())[1] <= 13
+
+    simulate(scenario)
+
+
+def test_where_the_summary_can_not_be_written_queues_go_on() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("both")
+        queue = await opened(program)
+
+        async def gate(statement: Any) -> None:
+            if isinstance(statement, Insert) and statement.shape.table is SUMMARY:
+                await asyncio.sleep(3600)
+
+        program.store.gate = gate
+        receiving = program.process.start(receive_for_ever(queue))
+        await program.process.start(put_all(queue, 20))
+        await shop.world.sleep(30)
+        assert (0, 0) == ((await program.process.start(queue.stats())).backlog, int(receiving.done()))
+        receiving.cancel()
+        program.store.gate = None
+        await program.process.start(program.connection.close())
+
+    simulate(scenario)

@@ -1,0 +1,128 @@
+"""What an owner of lanes tells the summary, when it tells it anew, and which owner counts the whole queue.
+docs/protocols/summary.md, "Figures".
+
+Pure: how lanes stand, and the time, go in. It knows neither tables nor books.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+SECOND_US = 1_000_000
+RATE_OVER_US = 10 * SECOND_US
+REFRESH_EVERY_US = 6 * SECOND_US
+"""Figures that stay as they are: a row is kept for 15 s, so one write may be lost."""
+KEPT_S = 15
+COUNT_SHARE = 20
+"""Of its time an owner counts one in so many parts at most."""
+COUNT_EVERY_US_MIN = 5 * SECOND_US
+NOT_COUNTED = -1
+
+
+@dataclass(frozen=True)
+class LaneStand:
+    """How a lane that is held here stands."""
+
+    number: int
+    """Sorts as the lanes of a queue do, the same for every owner."""
+    waiting: int
+    in_flight: int
+    oldest_us: int | None
+    answered: int
+    """Since it was taken."""
+    is_held: bool
+    is_unread: bool
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The cells of an owner's row."""
+
+    backlog: int = 0
+    in_flight: int = 0
+    oldest_us: int = 0
+    rate: float = 0.0
+    lanes: int = 0
+    held: int = 0
+    unread: int = 0
+    lowest: int = 0
+    total: int = NOT_COUNTED
+    total_oldest_us: int = 0
+
+
+def figures_of(stands: Collection[LaneStand], rate: float) -> Figures:
+    """The sums over the lanes held here; the whole queue is not counted."""
+    oldest = [stand.oldest_us for stand in stands if stand.oldest_us is not None]
+    return Figures(
+        backlog=sum(stand.waiting for stand in stands),
+        in_flight=sum(stand.in_flight for stand in stands),
+        oldest_us=min(oldest, default=0),
+        rate=rate if stands else 0.0,
+        lanes=len(stands),
+        held=sum(stand.is_held for stand in stands),
+        unread=sum(stand.is_unread for stand in stands),
+        lowest=min((stand.number for stand in stands), default=0),
+    )
+
+
+class Rate:
+    """Deliveries answered a second, over the last ten. Lanes come and go: what each adds is told by its tenure."""
+
+    def __init__(self) -> None:
+        self._seen: Mapping[Any, int] = {}
+        self._total = 0
+        self._past: deque[tuple[int, int]] = deque()
+
+    def at(self, now_us: int, answered: Mapping[Any, int]) -> float:
+        """The rate now; `answered` counts for each tenure from 0."""
+        self._total += sum(count - self._seen.get(tenure, 0) for tenure, count in answered.items())
+        self._seen = dict(answered)
+        self._past.append((now_us, self._total))
+        while len(self._past) > 2 and self._past[1][0] <= now_us - RATE_OVER_US:
+            self._past.popleft()
+        began_us, before = self._past[0]
+        return round((self._total - before) * SECOND_US / max(now_us - began_us, SECOND_US), 1)
+
+
+def is_owed(figures: Figures, written: Figures | None, *, written_us: int, now_us: int) -> bool:
+    """Whether the row has to be written now."""
+    if written is None:
+        return figures.lanes > 0
+    if figures != written:
+        return True
+    return figures.lanes > 0 and now_us - written_us >= REFRESH_EVERY_US
+
+
+@dataclass(frozen=True)
+class OwnersRow:
+    """What the table says of one owner."""
+
+    writer: Any
+    at_us: int
+    figures: Figures
+
+
+def fresh(rows: Iterable[OwnersRow], now_us: int) -> list[OwnersRow]:
+    """Those that still count: an owner that holds nothing is none."""
+    return [row for row in rows if row.figures.lanes > 0 and now_us - row.at_us < KEPT_S * SECOND_US]
+
+
+def has_to_count(own: Figures, others: Sequence[OwnersRow], *, lanes: int) -> bool:
+    """Whether this owner counts the whole queue: books do not tell all of it, and it holds the lowest lane.
+    `lanes` are all that are not left for good."""
+    everybody = [own, *(row.figures for row in others)]
+    told = not any(each.unread for each in everybody) and sum(each.lanes for each in everybody) >= lanes
+    return own.lanes > 0 and not told and all(own.lowest <= row.figures.lowest for row in others)
+
+
+def next_count_us(began_us: int, ended_us: int) -> int:
+    """When to count again: one part in twenty of the time at most."""
+    return ended_us + max(COUNT_EVERY_US_MIN, (COUNT_SHARE - 1) * (ended_us - began_us))
+
+
+def with_total(figures: Figures, backlog: int, oldest_us: int | None) -> Figures:
+    """The same, with what was counted of the whole queue."""
+    return replace(figures, total=backlog, total_oldest_us=oldest_us or 0)
