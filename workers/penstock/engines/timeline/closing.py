@@ -245,7 +245,7 @@ class Closing:
         return all(answers)
 
     def _check(self) -> None:
-        if self._dispatcher.tenure.lent is not None or not self._dispatcher.may_act():
+        if not self._dispatcher.may_mark():
             raise Interrupted(generation=self._generation, shard=self._shard)
 
     async def _mark_partition(self, of_one: Sequence[Sequence[tuple[LaneRow, Place]]]) -> bool:
