@@ -142,8 +142,8 @@ class QueueUnderTest:
         self.ledger.dead(await self._dead_ids())
         self.ledger.check(there=there)
         if books_are_whole:
-            stats = await observer.stats()
-            assert [] == [str(each) for each in self.ledger.books(stats)]
+            wrong = "\n".join(map(str, self.ledger.books(await observer.stats())))
+            assert not wrong, wrong
         await observer.close()
 
     async def _dead_ids(self) -> list[str]:

@@ -11,7 +11,7 @@ async def test_a_queue_that_holds_nothing_gives_nothing_when_the_wait_is_over(gr
     member = await (await ground.queue()).member()
     begun_us = member.now_us()
     assert [] == await member.receive(wait_s=1)
-    assert SECOND_US <= member.now_us() - begun_us < 3 * SECOND_US
+    assert SECOND_US <= member.now_us() - begun_us < 10 * SECOND_US
 
 
 async def test_no_more_come_than_were_asked_for(ground: Ground) -> None:

@@ -40,6 +40,8 @@ class Count:
     writer: UUID
     messages: int = 0
     size_bytes: int = 0
+    sent_us: int = 0
+    """When the latest of them was sent: what a purge from then on covers whole."""
     changed: bool = False
 
 
@@ -79,9 +81,12 @@ class OwnParts:
         mine.size_bytes += size_bytes
         return mine.sub + (LATER_SUBS_FROM if later else 0)
 
-    def acknowledged(self, generation: int, part: int, *, later: bool, messages: int, size_bytes: int) -> None:
+    def acknowledged(
+        self, generation: int, part: int, *, later: bool, messages: int, size_bytes: int, sent_us: int = 0
+    ) -> None:
         """Count messages that are durable."""
         count = self._of(generation, part, later).count
+        count.sent_us = max(count.sent_us, sent_us)
         count.messages += messages
         count.size_bytes += size_bytes
         if not count.changed:

@@ -47,8 +47,11 @@ class PutCounts:
                 total = totals.setdefault(key, [0, 0])
             total[0] += row.count
             total[1] += len(row.cell)
+        sent_us = max([row.sent_us for row in rows])
         for (generation, part, later), (messages, size_bytes) in totals.items():
-            self._parts.acknowledged(generation, part, later=later, messages=messages, size_bytes=size_bytes)
+            self._parts.acknowledged(
+                generation, part, later=later, messages=messages, size_bytes=size_bytes, sent_us=sent_us
+            )
         self._write_soon()
 
     def take_off(self, places: Sequence[RowPlace]) -> None:

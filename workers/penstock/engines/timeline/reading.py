@@ -42,7 +42,8 @@ class RowContent:
     first: UUID
     """The due id of the place that it was stamped with first; its own unless it is a twin."""
     counted: int
-    """For how many messages it stands in the put counts: none where it was cancelled, or another row does."""
+    """For how many messages it stands in the put counts of its part: none where it was cancelled, or where another
+    row of its family does. Of rows in two parts both stand for theirs: only the last one stamped was counted."""
 
 
 class Reading:
@@ -173,7 +174,7 @@ class Reading:
         moved: dict[int, bytes] = {}
         if run is not None and row.cancelled is None:
             if not await self._families.choose(first, row.due):
-                counted = 0
+                counted = 0 if moment_us_of(first) // self._settings.part_us == part else count
             elif row.moved is None:
                 settled = await self._voided(run, row.due)
             elif count == 1 and not (order <= self.finished_up_to and self._is_later(row.moved)):

@@ -114,6 +114,7 @@ def count_statement(settings: TimelineSettings, count: Count, *, now_us: int, la
             "writer": count.writer,
             "messages": count.messages,
             "bytes": count.size_bytes,
+            "sent_us": count.sent_us,
         },
         timestamp_us=now_us,
         ttl_s=ttl_s_kept(end_us, settings, now_us=now_us, last_expiry_s=last_expiry_s),

@@ -174,10 +174,10 @@ class _Generation:
     async def _count_part(self, part: _Part) -> None:
         generation = self.lanes[0].view.generation
         key: dict[str, Value] = {"queue": self._settings.queue, "generation": generation, "part": part.number}
-        select = Select(self._settings.tables.put_counts, key, ("messages",), write_times_of=("messages",))
+        select = Select(self._settings.tables.put_counts, key, ("messages", "sent_us"))
         counts = await self._host.store.read(select)
         purged_us = min(lane.view.state.purged_before_us for lane in self.lanes)
-        if max((row.messages_written_us for row in counts), default=0) < purged_us:
+        if max((row.sent_us or 0 for row in counts), default=0) < purged_us:
             return
         part.put = sum(row.messages for row in counts)
         for lane in self.lanes:

@@ -64,7 +64,7 @@ PUT_COUNTS = Table(
     "how much each producer put into a part; each overwrites its own row",
     partition=(QUEUE, GENERATION, PART),
     clustering=(WRITER,),
-    columns=(Column("messages", Type.BIGINT), Column("bytes", Type.BIGINT)),
+    columns=(Column("messages", Type.BIGINT), Column("bytes", Type.BIGINT), Column("sent_us", Type.BIGINT)),
     compaction=UNIFIED,
 )
 LANES = Table(
