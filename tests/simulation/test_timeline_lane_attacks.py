@@ -39,6 +39,29 @@ async def receives(consumer: Consumer, limit: int = 10, *, visibility_us: int | 
     return await consumer.process.start(receive())
 
 
+def test_attack_A13_a_part_that_was_not_in_the_index_when_it_was_read_is_visited_all_the_same() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        await put_many(queue, "early", 1)
+        consumer = Consumer(queue, "owner", Seen())
+        (first,) = await receives(consumer)
+        assert consumer.engine is not None
+        await consumer.process.start(consumer.engine.settle([Ack(first.receipt)]))
+        consumer.process.pause(for_s=2.5)
+        await asyncio.sleep(4)  # it has looked for the parts that it had missed: it knows the index of this day
+        consumer.process.pause(for_s=4.5)  # within its lease
+        await put_many(queue, "meanwhile", 12, every_s=0.3)
+        found: list[bytes] = []
+        while len(found) < 12:
+            given = await receives(consumer)
+            assert given, f"only {len(found)} of 12 came"
+            found += [each.payload for each in given]
+            await consumer.process.start(consumer.engine.settle([Ack(each.receipt) for each in given]))
+        assert 1 == given[0].epoch
+
+    simulate(scenario, settings=replace(ONE_LANE, part_us=SECOND))
+
+
 def test_attack_C5_each_delivery_carries_the_epoch_and_a_later_owners_is_higher() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
