@@ -25,8 +25,8 @@ from penstock.api.loader import load_files
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
 from penstock.errors import PenstockError, SpecError
-from penstock.local.wanted import Job, jobs_due, jobs_of, workers_of
 from penstock.local.programs import Program, Programs
+from penstock.local.wanted import Job, jobs_due, jobs_of, workers_of
 from penstock.testing.cache import cache_root
 from penstock.testing.cassandra.connection import Connection
 from penstock.testing.cassandra.kept import find_kept, start_kept, stop_kept
@@ -188,7 +188,7 @@ class Stack:
         click.echo("Try in another terminal:")
         if self._own_cassandra:
             click.echo(f"  . {shlex.quote(str(self._directory / 'env'))}")
-        click.echo(f"  penstock send --queue {name} '{{\"to\": \"you-{{n}}\"}}' --count 10")
+        click.echo(f'  penstock send --queue {name} \'{{"to": "you-{{n}}"}}\' --count 10')
         click.echo(f"  penstock stats --queue {name}")
         if not first.spec.consumers:
             click.echo(f"  penstock receive --queue {name} --ack")
