@@ -18,7 +18,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m dev.environment $(VENV)
 
 dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassandra, a queue, a worker, repair
-	@$(PY) -m penstock.cli.main dev examples/dev.yaml
+	@$(PY) -m penstock.cli.main dev examples/dev/emails.yaml
 
 demo: ## a cluster, a Cassandra and the examples on this machine (CONTEXT=name uses a cluster you have)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT))
