@@ -19,6 +19,7 @@ from penstock.store.statements import (
     Insert,
     InsertIfAbsent,
     Operator,
+    RowsOf,
     Scan,
     Select,
     Slice,
@@ -73,6 +74,8 @@ ROW = {"p": 1, "c": 1, "d": 1}
 LANE = {"p": 1, "c": 1}
 ME = uuid4()
 AT = 1_000_000
+SHAPE = insert_shape(PLAIN, ("p", "c", "d", "v"), False)
+TAIL = (1, 1, "v")
 UP_TO_5 = Slice("c", upper=Bound(5, inclusive=True))
 
 
@@ -229,6 +232,33 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         lambda: Batch([Insert(PLAIN, ROW, timestamp_us=AT)] * 10_001),
         StatementBroken,
         "ten thousand",
+    ),
+    "rows without rows": (lambda: RowsOf(SHAPE, (1,), [], []), StatementBroken, "from one to ten thousand"),
+    "rows without a timestamp": (
+        lambda: RowsOf(SHAPE, (1,), [TAIL], [(0, 5)]),
+        StatementBroken,
+        "its own timestamp",
+    ),
+    "rows that live no time": (lambda: RowsOf(SHAPE, (1,), [TAIL], [(AT, 0)]), StatementBroken, "one second"),
+    "rows told with a null": (
+        lambda: RowsOf(SHAPE, (1,), [TAIL, (1, 2, None)], [(AT, 5)] * 2),
+        StatementBroken,
+        "all their values",
+    ),
+    "rows whose key comes last": (
+        lambda: RowsOf(insert_shape(PLAIN, ("c", "d", "v", "p"), False), (1,), [TAIL], [(AT, 5)]),
+        StatementBroken,
+        "by its key first",
+    ),
+    "rows of a key of the wrong type": (
+        lambda: RowsOf(SHAPE, ("p",), [TAIL], [(AT, 5)]),
+        ShapeBroken,
+        "wrong type",
+    ),
+    "a row of an LWT's shape": (
+        lambda: Insert.of(insert_shape(LANES, ("p", "c", "n"), True), (1, 1, 1), timestamp_us=AT),
+        StatementBroken,
+        "R3",
     ),
     # Tables.
     "a table without a key": (lambda: Table("t", "", ()), TableBroken, "partition key"),

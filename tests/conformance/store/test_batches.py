@@ -6,7 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.store.statements import Batch, Bound, Delete, Insert, Select, Slice, Update
+from penstock.store.shapes import insert_shape
+from penstock.store.statements import Batch, Bound, Delete, Insert, RowsOf, Select, Slice, Update
 from tests.conformance.store.tables import COMPOSITE, LOG, PAIRS
 from tests.conformance.store.worlds import ALL, World
 
@@ -49,6 +50,24 @@ async def test_a_batch_deletes_below_and_writes_above(world: World) -> None:
     for _ in range(2):
         await world.store.write(Batch(parts, consistency=ALL))
     assert [(0, 6), (4, 4)] == await world.rows(LOG, p, "c", "n")
+
+
+@pytest.mark.parametrize("names", [("p", "c", "v"), ("p", "c", "v", "n")], ids=["two each", "three each"])
+async def test_rows_told_by_what_they_add_are_the_same_as_a_batch_of_them(
+    world: World, names: tuple[str, ...]
+) -> None:
+    p, at = world.key(), world.now_us()
+    shape = insert_shape(LOG, names, False)
+    tails = [(c, f"row {c}", -c)[: len(names) - 1] for c in range(150)]
+    stamps = [(at, 3600)] * 100 + [(at + 1, 1)] * 50
+    rows = RowsOf(shape, (p,), tails, stamps)
+    await world.store.write(rows)
+    expected = [(c, f"row {c}", -c if len(names) > 3 else None) for c in range(150)]
+    assert expected == await world.rows(LOG, p, "c", "v", "n")
+    await world.store.write(Batch(rows.statements))
+    assert expected == await world.rows(LOG, p, "c", "v", "n")
+    await world.advance(2)
+    assert expected[:100] == await world.rows(LOG, p, "c", "v", "n")
 
 
 async def test_a_batch_of_many_rows_of_one_partition_is_whole(world: World) -> None:

@@ -37,6 +37,7 @@ from penstock.store.statements import (
     Decision,
     Insert,
     Plain,
+    RowsOf,
     Scan,
     Select,
     Statement,
@@ -84,6 +85,7 @@ class CassandraStore(Store):
         self._preparing: dict[tuple[Shape, Markers], asyncio.Task[Plan]] = {}
         self._kinds: dict[type, Callable[[Any, float], Awaitable[_Request]]] = {
             Batch: self._bind_batch,
+            RowsOf: self._bind_rows,
             BatchIf: self._bind_batch_if,
             Select: self._bind_select,
         }
@@ -259,6 +261,14 @@ class CassandraStore(Store):
         query = binding.batch(how, wiring, binding.LEVELS[batch.consistency])
         table = batch.statements[0].shape.table.name
         metrics = self.metrics.of("logged batch" if batch.logged else "batch", table)
+        return _Request(query, wiring.size, metrics, len(wiring.wired))
+
+    async def _bind_rows(self, rows: RowsOf, within_s: float) -> _Request:
+        plan = await self._plan(rows.shape, binding.PLAIN_TTL, "insert", within_s, rows)
+        wiring = binding.Wiring()
+        wiring.add_rows(plan, rows)
+        query = binding.batch(binding.UNLOGGED, wiring, binding.LEVELS[rows.consistency])
+        metrics = self.metrics.of("batch", rows.shape.table.name)
         return _Request(query, wiring.size, metrics, len(wiring.wired))
 
     async def _bind_batch_if(self, batch: BatchIf, within_s: float) -> _Request:

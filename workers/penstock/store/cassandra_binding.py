@@ -28,7 +28,7 @@ from penstock.store.shapes import (
     ShapeBroken,
     UpdateShape,
 )
-from penstock.store.statements import Conditional, Delete, InsertIfAbsent, Plain, Scan, Select
+from penstock.store.statements import Conditional, Delete, InsertIfAbsent, Plain, RowsOf, Scan, Select
 from penstock.store.table import Table
 from penstock.store.types import Value
 
@@ -139,7 +139,7 @@ def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) ->
 
 
 _PLAIN = Markers(timestamp=True)
-_PLAIN_TTL = Markers(timestamp=True, ttl=True)
+PLAIN_TTL = _PLAIN_TTL = Markers(timestamp=True, ttl=True)
 _NOTHING = Markers()
 _LWT = {(ttl, attempt): Markers(ttl=ttl, attempt=attempt) for ttl in (False, True) for attempt in (False, True)}
 
@@ -253,6 +253,29 @@ class Wiring:
         end = _TIMESTAMP(8, stamp) if ttl_s is None else _TIMESTAMP_TTL(8, stamp, 4, ttl_s)
         self.wired.append(self._start + _wire(plan.encoders[lead:], values[lead:], plan) + end)
 
+    def add_rows(self, plan: Plan, rows: RowsOf) -> None:
+        """Inserts into one partition."""
+        lead = len(rows.lead)
+        start = _start_of(plan, len(plan.encoders) + 2) + _wire(plan.encoders[:lead], rows.lead, plan)
+        encoders = plan.encoders[lead:]
+        wired, int_ = self.wired, _INT
+        stamp, end = (0, 0), b""
+        if self.first is None:
+            key: Encoded = [encode(value) for encode, value in zip(plan.encoders[:lead], rows.lead, strict=True)]
+            self.first = plan, key + [b""] * (len(encoders) + 2)
+        if len(encoders) == 2:  # a clustering column and a cell: the rows of messages
+            first, second = encoders
+            for (one, two), each in zip(rows.tails, rows.stamps, strict=True):
+                if each != stamp:
+                    stamp, end = each, _TIMESTAMP_TTL(8, each[0], 4, each[1])
+                one_stored, two_stored = first(one), second(two)
+                wired.append(
+                    b"".join((start, int_(len(one_stored)), one_stored, int_(len(two_stored)), two_stored, end))
+                )
+            return
+        for tail, each in zip(rows.tails, rows.stamps, strict=True):
+            wired.append(start + _wire(encoders, tail, plan) + _TIMESTAMP_TTL(8, each[0], 4, each[1]))
+
     @property
     def size(self) -> int:
         """Bytes of all of them."""
@@ -304,6 +327,7 @@ __all__ = [
     "ENCODERS",
     "LEVELS",
     "LOGGED",
+    "PLAIN_TTL",
     "SERIAL_LEVELS",
     "UNLOGGED",
     "Encoded",

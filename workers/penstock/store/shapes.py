@@ -119,12 +119,13 @@ class Shape:
         return tuple(values[place] for place in self._attempt_places)
 
     @cached_property
-    def _exact_types(self) -> tuple[type, ...]:
+    def exact_types(self) -> tuple[type, ...]:
+        """The types of its values, where none is null and none is of a subclass."""
         return tuple(column.type.value.python[0] for column in self.value_columns)
 
     def check_values(self, values: tuple[Value, ...]) -> None:
         """Refuse a value that the column can not hold: the server would, later and less clearly."""
-        if tuple(map(type, values)) != self._exact_types:
+        if tuple(map(type, values)) != self.exact_types:
             self._check_each(values)
 
     def _check_each(self, values: tuple[Value, ...]) -> None:

@@ -16,7 +16,7 @@ A statement is `shape` and `values`: the shape is checked once, and kept, so a s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 from uuid import UUID
@@ -206,6 +206,52 @@ class Batch(_Statement):
         self.consistency = consistency
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
             raise StatementBroken("a batch holds from one to ten thousand statements", held=len(self.statements))
+
+
+class RowsOf(Batch):
+    """A batch of plain inserts into one partition, told by what they have in common and what each adds: the same as
+    the `Batch` of its `statements`, for those who write many rows.
+
+    `lead` are the values of the partition key, which stand first in the shape; each of `tails` the rest of a row's;
+    each of `stamps` its timestamp and its time to live. No value is null.
+    """
+
+    __slots__ = ("lead", "shape", "stamps", "tails")
+    _shown = ("shape", "lead", "tails", "stamps", "consistency")  # type: ignore[assignment]  # more than a batch has
+
+    def __init__(
+        self,
+        shape: InsertShape,
+        lead: tuple[Value, ...],
+        tails: Sequence[tuple[Value, ...]],
+        stamps: Sequence[tuple[int, int]],
+    ) -> None:
+        self.shape = shape
+        self.lead = lead
+        self.tails = tails
+        self.stamps = stamps
+        self.logged = False
+        self.consistency = Consistency.LOCAL_QUORUM
+        if shape.conditional or shape.value_names[: len(lead)] != shape.table.partition_names:
+            raise StatementBroken("rows of one partition, told by its key first", table=shape.table.name)
+        if not 0 < len(tails) == len(stamps) <= BATCH_STATEMENTS_MAX:
+            raise StatementBroken("a batch holds from one to ten thousand statements", held=len(tails))
+        for timestamp_us, ttl_s in set(stamps):
+            _check_timestamp(timestamp_us)
+            _check_ttl(ttl_s)
+        kinds = {tuple(map(type, tail)) for tail in tails}
+        for kind in kinds:
+            if kind != shape.exact_types[len(lead) :]:
+                raise StatementBroken("rows that are told together have all their values", table=shape.table.name)
+        shape.check_values((*lead, *tails[0]))
+
+    @property
+    def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # made when somebody asks
+        """Each row as a statement of its own."""
+        return tuple(
+            Insert.of(self.shape, (*self.lead, *tail), timestamp_us=timestamp_us, ttl_s=ttl_s)
+            for tail, (timestamp_us, ttl_s) in zip(self.tails, self.stamps, strict=True)
+        )
 
 
 @dataclass(frozen=True)
