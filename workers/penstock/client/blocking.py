@@ -14,8 +14,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
+from typing import Any
 
 from penstock.client.background import BackgroundLoop, close_at_end, was_closed
+from penstock.client.batching import WITHIN_S, PutStatements
 from penstock.client.connection import NAMESPACE, SKEW_S, NotConnected, Penstock, connect
 from penstock.client.message import Message, Received, reason_of
 from penstock.client.moments import Span
@@ -132,6 +134,33 @@ class SyncQueue:
         """As `Queue.put_many`."""
         return self._background.run(self.queue.put_many(messages))
 
+    def put_statements(
+        self,
+        batch: Any,
+        message: Put | Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        attributes: Attributes | None = None,
+        within: Span = WITHIN_S,
+        tables: Iterable[str] = (),
+    ) -> SyncPutStatements:
+        """As `Queue.put_statements`."""
+        put = self._background.run(
+            self.queue.put_statements(
+                batch,
+                message,
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                attributes=attributes,
+                within=within,
+                tables=tables,
+            )
+        )
+        return SyncPutStatements(put, self._connection)
+
     def receive(
         self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
     ) -> list[SyncMessage]:
@@ -188,6 +217,24 @@ class SyncQueue:
 
     def __repr__(self) -> str:
         return f"SyncQueue({self.name})"
+
+
+class SyncPutStatements:
+    """A message that was added to a batch, whose check waits."""
+
+    def __init__(self, put: PutStatements, connection: SyncPenstock) -> None:
+        self.id = put.id
+        self.until = put.until
+        self._put = put
+        self._connection = connection
+
+    def check(self) -> None:
+        """As `PutStatements.check`."""
+
+        async def check() -> None:
+            self._put.check()
+
+        self._connection._running().run(check())
 
 
 class SyncMessage(Received):

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
+from penstock.client.batching import Batches
 from penstock.client.directory import Directory, Found
 from penstock.client.freshness import Freshness
 from penstock.client.generations import CatalogueGenerations
@@ -132,6 +133,11 @@ class Penstock:
     def now_us(self) -> int:
         """The time, good for telling moments; promises are made by `ground.clock.require`."""
         return self._known().ground.clock.now_us()
+
+    @property
+    def batches(self) -> Batches | None:
+        """What is known of batches of the application's own."""
+        return self._known().ground.batches
 
     # ---- queues
 

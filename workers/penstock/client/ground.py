@@ -13,6 +13,7 @@ from random import Random
 from typing import Protocol
 from uuid import UUID, uuid4
 
+from penstock.client.batching import Batches
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from penstock.store.cassandra_settings import ConnectionSettings
@@ -65,6 +66,8 @@ class Ground:
     new_uuid: Callable[[], UUID] = uuid4
     chance: Random = field(default_factory=Random)
     positions: Positions = field(default_factory=Positions)
+    batches: Batches | None = None
+    """What is known of batches that the application makes and sends itself."""
 
     def catalogue(self) -> Catalogue:
         """For reading, and for what anybody may write."""
@@ -92,6 +95,7 @@ def process_name() -> str:
 async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: int) -> Ground:
     """Connect to Cassandra, and compare clocks with it."""
     from penstock.store.cassandra import CassandraStore
+    from penstock.store.cassandra_batches import CassandraBatches
     from penstock.store.cassandra_compatibility import keeps_past_2038
     from penstock.store.cassandra_times import CassandraTimes
     from penstock.store.clock import Bounds
@@ -126,4 +130,5 @@ async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: i
         clock=clock,
         last_expiry_s=last_expiry_s,
         close=close,
+        batches=CassandraBatches(store),
     )

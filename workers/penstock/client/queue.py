@@ -12,8 +12,9 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from penstock.client.batching import WITHIN_S, Batches, PutStatements
 from penstock.client.directory import Found
 from penstock.client.ground import Bound
 from penstock.client.message import Message
@@ -32,6 +33,7 @@ from penstock.engines.contract import (
     Whereabouts,
 )
 from penstock.engines.contract import Message as Sent
+from penstock.engines.timeline.batched import Batched, BatchedPuts
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.repair import PASS_US, GenerationKeeper
 from penstock.engines.timeline.sender import KnowledgeTooOld
@@ -83,6 +85,11 @@ class Upkeep(Protocol):
 
     def now_us(self) -> int:
         """The time."""
+        ...
+
+    @property
+    def batches(self) -> Batches | None:
+        """What is known of batches of the application's own; None: there can be none."""
         ...
 
 
@@ -169,6 +176,40 @@ class Queue:
             return await self.engine.put(messages)
         except (ClockNotTrusted, KnowledgeTooOld):
             return await self._try_again(lambda: self.engine.put(messages))
+
+    async def put_statements(
+        self,
+        batch: Any,
+        message: Put | Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        attributes: Attributes | None = None,
+        within: Span = WITHIN_S,
+        tables: Iterable[str] = (),
+    ) -> PutStatements:
+        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver), which then sends
+        it: its write and its message happen together or not at all. No once key can be claimed there. `within` is the
+        time until the batch is answered; `tables` names tables (`shop.orders`) that can not be seen in it. `check()`
+        of what it returns, right before the batch is sent, says why it had better not be.
+        """
+        batches = self._upkeep.batches
+        if batches is None:
+            raise Refused("there is no Cassandra behind this connection that could take a batch")
+        within_us = span_us(within, "within")
+        put = message
+        if not isinstance(put, Put):
+            put = Put(message, delay, deliver_at, group, attributes=attributes or {})
+        puts = BatchedPuts(self.engine.producer)
+        await batches.learn(batch, tables)
+
+        async def stamp() -> Batched:
+            return puts.stamp(message_of(put, self.now_us()), within_us=within_us)
+
+        batched = await self._tried(stamp)
+        batches.add(batch, self.entry.place.keyspace, batched.statements)
+        return PutStatements(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
         """Whether it will never be delivered. False: too late, it may have been."""

@@ -25,7 +25,9 @@ from penstock.store.shapes import (
     SliceForm,
     UpdateShape,
 )
+from penstock.store.statements import Insert
 from penstock.store.table import Keyspace, Table
+from penstock.store.types import Value
 
 RESERVED = frozenset((
     "add", "allow", "alter", "and", "any", "apply", "asc", "authorize", "batch", "begin", "by", "columnfamily",
@@ -75,6 +77,13 @@ def insert_cql(keyspace: str, shape: InsertShape, markers: Markers) -> str:
     return f"INSERT INTO {qualified_cql(keyspace, shape.table)} ({_names(names)}) VALUES ({values}){unless}" + _using(
         markers
     )
+
+
+def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...]]:
+    """A plain INSERT for somebody who sends it himself: CQL with %s where values stand, and the values."""
+    text = insert_cql(keyspace, statement.shape, Markers(timestamp=True, ttl=statement.ttl_s is not None))
+    values = (*statement.values, statement.timestamp_us)
+    return text.replace("?", "%s"), values if statement.ttl_s is None else (*values, statement.ttl_s)
 
 
 def update_cql(keyspace: str, shape: UpdateShape, markers: Markers) -> str:

@@ -372,6 +372,10 @@ class Sender:
     def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
 
+    def expect(self, rows: Sequence[StampedRow]) -> None:
+        """Somebody else sends these: they are counted and marked before it is known whether he did."""
+        self._counts.add(rows)
+
     def count_cancelled(self, places: Sequence[RowPlace]) -> None:
         """What was cancelled counts no more."""
         self._counts.take_off(places)
