@@ -1,8 +1,8 @@
 """The number of a queue's shards is changed twice while producers and consumers work, on a ring of three nodes.
 
 Nothing is lost, groups keep their order over the changes, what was scheduled comes or stays cancelled, and the lanes
-of the old generations are retired. Once as a catalogue would have told it long before, which takes seconds; and
-once by `penstock apply`, whose announcement is a minute's promise, with repair at work beside.
+of the old generations are retired. Once with a notice of seconds instead of a minute; and once as a person does it,
+by `penstock apply`, with repair at work beside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ SHARDS = {1: 6, 2: 12, 3: 4}
 """By generation."""
 
 OLD_LANES = {(number, shard) for number in (1, 2) for shard in range(SHARDS[number])}
-LEAD_US = 4 * SECOND
-LASTS_US = 5 * SECOND
+NOTICE_S = 3
 SKEW_US = SECOND // 2
 
 
@@ -81,19 +80,33 @@ def check_the_end(fleet: Fleet, consumers: list[Member]) -> int:
     return len(ledger.acknowledged_ids)
 
 
-def tell_generations(file: Path) -> dict[int, int]:
-    """Write down two changes that are soon, whole or not at all; since when nobody writes to each old generation."""
-    first_us = time.time_ns() // 1000 + LEAD_US
-    second_us = first_us + LASTS_US
-    told = (
-        Generation(1, SHARDS[1], 0, first_us, first_us + SKEW_US),
-        Generation(2, SHARDS[2], first_us, second_us, second_us + SKEW_US),
-        Generation(3, SHARDS[3], second_us),
-    )
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps([asdict(each) for each in told]))
-    partial.rename(file)
-    return {each.number: each.sure_us for each in told if each.sure_us is not None}
+class Told:
+    """Generations in a file, told as the catalogue tells them, but with a notice of seconds (generations.md)."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known = [Generation(1, SHARDS[1])]
+        self._write()
+
+    def change(self, shards: int) -> int:
+        """Announce, and once that is there to be read, make sure; from when on the old generation is not written."""
+        from_us = self._begins_us()
+        old = replace(self._known.pop(), until_us=from_us)
+        self._known += [old, Generation(old.number + 1, shards, from_us)]
+        self._write()
+        sure_us = max(from_us, self._begins_us())
+        self._known[-2] = replace(old, sure_us=sure_us)
+        self._write()
+        return sure_us
+
+    def _begins_us(self) -> int:
+        return time.time_ns() // 1000 + NOTICE_S * SECOND + 2 * SKEW_US
+
+    def _write(self) -> None:
+        """Whole or not at all."""
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps([asdict(each) for each in self._known]))
+        partial.rename(self._file)
 
 
 def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_retired(
@@ -102,21 +115,22 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
     file = tmp_path / "generations.json"
     wishes: dict[str, Any] = {
         "generations_file": str(file),
-        "scheduled_in_s": 12.0,
+        "notice_s": NOTICE_S,
         "lease_ttl_s": 10,
         "lease_touch_s": 2,
     }
-    with Fleet(cassandra_ring, tmp_path, **wishes) as fleet:
+    told = Told(file)
+    with Fleet(cassandra_ring, tmp_path, scheduled_in_s=12.0, **wishes) as fleet:
+        asyncio.run(prepare(fleet.environment, fleet.order("lanes")))
         consumers = [fleet.consumer(name, nack_every=9) for name in ("one", "two")]
         producer = fleet.producer("producer", plain=2, groups=2, scheduled=True)
-        asyncio.run(prepare(fleet.environment, fleet.order("lanes", generations_file="", shards=SHARDS[1])))
-        for each in (*consumers, producer):
-            each.wait_for("connected")
-        sure_us = tell_generations(file)
-        for number in SHARDS:
+        wait_until_each_works(fleet, 1)
+        sure_us = {}
+        for number in (2, 3):
+            sure_us[number - 1] = told.change(SHARDS[number])
             wait_until_each_works(fleet, number)
         producer.end()
-        fleet.wait_until(lambda: set(retired_us(fleet)) >= OLD_LANES, "the old lanes are retired by their owners")
+        fleet.wait_until(lambda: set(retired_us(fleet)) >= OLD_LANES, "owners retire the old lanes", within_s=150)
         count = check_the_end(fleet, consumers)
         took_s = {
             number: (max(at for lane, at in retired_us(fleet).items() if lane[0] == number) - sure) / SECOND

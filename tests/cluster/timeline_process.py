@@ -44,6 +44,7 @@ from penstock.store.cassandra_settings import read_settings
 from penstock.store.cassandra_times import CassandraTimes
 from penstock.store.clock import Instant
 from penstock.store.clocks import Clock, MachineTime
+from penstock.store.decide_generation import NOTICE_US
 from penstock.store.positions import Positions
 from penstock.store.schema import ensure
 from penstock.store.table import Keyspace
@@ -51,9 +52,7 @@ from penstock.store.table import Keyspace
 KEYSPACE = "penstock_timeline"
 RECEIPT_KEY = b"secret"
 SECOND = 1_000_000
-READ_AGAIN_S = 20.0
-"""Well within the notice: what a producer knows of the generations is never too old."""
-
+READS_IN_A_NOTICE = 6
 TRUSTED_WITHIN_S = 30.0
 PAUSE_AFTER_ERROR_S = 0.1
 RECEIVE_WAIT_US = 500_000
@@ -69,7 +68,9 @@ class Order:
     """The uuid of a queue that the catalogue does not know; or `namespace/name` of one that it does."""
     shards: int = 3
     generations_file: str = ""
-    """Where the generations will be told, which is waited for at the start; none: there is one, of so many shards."""
+    """Where the generations are told, as a catalogue would; none: there is one, of so many shards."""
+    notice_s: int = NOTICE_US // SECOND
+    """For how long what was read of the generations is good, and by how much a change is told before."""
     lease_ttl_s: int = 5
     lease_touch_s: int = 1
     visibility_s: int = 5
@@ -129,13 +130,6 @@ def generations_of(order: Order) -> tuple[Generation, ...]:
     if not order.generations_file:
         return (Generation(1, order.shards),)
     return tuple(Generation(**each) for each in json.loads(Path(order.generations_file).read_text()))
-
-
-async def generations_told(order: Order) -> None:
-    """Return when the generations are told; a file has no event to wait for."""
-    file = Path(order.generations_file)
-    while order.generations_file and not file.exists():  # noqa: ASYNC110, ASYNC240
-        await asyncio.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -240,12 +234,9 @@ async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> Asyn
         async with Clock(CassandraTimes(store), source=ShiftedTime(order.clock_off_ms * 1000)) as clock:
             if not order.begins_out_of_bounds:
                 await clock.until_trusted(TRUSTED_WITHIN_S)
-            tell("connected")
-            await generations_told(order)
-            engine = TimelineQueue(
-                host_of(store, clock), settings_of(order), read_us=clock.now_us(), lanes_max=order.lanes_max
-            )
-            fresh = asyncio.get_running_loop().create_task(keep_fresh(engine, clock))
+            settings, read_us = read_generations(order, clock)
+            engine = TimelineQueue(host_of(store, clock), settings, read_us=read_us, lanes_max=order.lanes_max)
+            fresh = asyncio.get_running_loop().create_task(keep_fresh(engine, order, clock))
             try:
                 yield Opened(engine, engine.repair, clock.now_us)
             finally:
@@ -255,11 +246,18 @@ async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> Asyn
         await store.close()
 
 
-async def keep_fresh(engine: TimelineQueue, clock: Clock) -> None:
-    """Stand in for the reads of a catalogue that does not change."""
+def read_generations(order: Order, clock: Clock) -> tuple[TimelineSettings, int]:
+    """What is known of the queue, and since when; as old as it takes to be good for no longer than the notice."""
+    read_us = clock.now_us()
+    return settings_of(order), read_us - (NOTICE_US - order.notice_s * SECOND)
+
+
+async def keep_fresh(engine: TimelineQueue, order: Order, clock: Clock) -> None:
+    """Stand in for the reads of a catalogue."""
     while True:
-        await asyncio.sleep(READ_AGAIN_S)
-        engine.settings_changed(engine.settings, read_us=clock.now_us())
+        await asyncio.sleep(order.notice_s / READS_IN_A_NOTICE)
+        settings, read_us = read_generations(order, clock)
+        engine.settings_changed(settings, read_us=read_us)
 
 
 # ---- producing
