@@ -56,14 +56,14 @@ class Server:
         self.asked.append(text)
         if self.refuses:
             raise Unavailable("not allowed")
-        row = namedtuple("row", ("name", "value", "query_string", "gc_grace_seconds"))
+        row = namedtuple("row", ("name", "value", "query_string", "logged_keyspace", "gc_grace_seconds"))
         if "settings" in text:
-            return [row(name, value, None, None) for name, value in self.settings.items() if name in values]
+            return [row(name, value, None, None, None) for name, value in self.settings.items() if name in values]
         if "prepared" in text:
             known = self.prepared.get(values[0]) if at == "two" else None
-            return [] if known is None else [row(None, None, known, None)]
+            return [] if known is None else [row(None, None, known, "shop", None)]
         found = self.gc_grace.get(".".join(values))
-        return [] if found is None else [row(None, None, None, found)]
+        return [] if found is None else [row(None, None, None, None, found)]
 
 
 def batches(server: Server | None = None) -> CassandraBatches:
@@ -206,7 +206,7 @@ def test_a_table_that_forgets_within_three_hours_is_refused_by_name() -> None:
 
 def test_the_table_of_a_prepared_statement_is_known_from_the_node_that_knows_its_text() -> None:
     server = Server(gc_grace={"shop.orders": 3600})
-    server.prepared[b"id"] = WRITE
+    server.prepared[b"id"] = WRITE.replace("shop.", "")
     batch = BatchStatement()
     batch._add_statement_and_params(True, b"id", [b"7", None, b"name"])
     assert "table=shop.orders" in refused(server, batch)

@@ -56,13 +56,21 @@ class Part:
     size: int
 
 
+@dataclass(frozen=True)
+class _Told:
+    """The text of a statement, and the keyspace that it was prepared in; without a text, nobody tells."""
+
+    text: str | None
+    keyspace: str | None = None
+
+
 class CassandraBatches:
     """What the server says of batches, remembered: its limit, prepared texts, and when tables forget."""
 
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
         self._fail_bytes: int | None = None
-        self._texts: dict[bytes, str | None] = {}
+        self._texts: dict[bytes, _Told] = {}
         self._gc_grace_s: dict[tuple[str, str], int | None] = {}
 
     # ---- asked
@@ -74,10 +82,11 @@ class CassandraBatches:
             self._fail_bytes = await self._read_fail_bytes()
         wanted = [_split(name) for name in tables]
         for part in parts_of(batch):
-            text = part.text if part.prepared is None else await self._text_of(part.prepared)
-            if text is not None:
-                _refuse_condition(text)
-                wanted += [found for found in [table_of(text, getattr(batch, "keyspace", None))] if found is not None]
+            told = _Told(part.text) if part.prepared is None else await self._text_of(part.prepared)
+            if told.text is not None:
+                _refuse_condition(told.text)
+                found = table_of(told.text, told.keyspace or getattr(batch, "keyspace", None))
+                wanted += [] if found is None else [found]
         for keyspace, name in dict.fromkeys(wanted):
             gc_grace_s = await self._gc_grace_of(keyspace, name)
             if gc_grace_s is not None and gc_grace_s < GC_GRACE_S_MIN:
@@ -101,17 +110,17 @@ class CassandraBatches:
         limits = [bytes_of(str(row.value)) for row in rows if row.value]
         return min((limit for limit in limits if limit is not None), default=FAIL_BYTES)
 
-    async def _text_of(self, prepared: bytes) -> str | None:
+    async def _text_of(self, prepared: bytes) -> _Told:
         """Each node keeps a list of its own: asked one by one, once."""
         if prepared not in self._texts:
             if len(self._texts) >= KNOWN_MAX:
                 self._texts.clear()
-            self._texts[prepared] = None
+            self._texts[prepared] = _Told(None)
             for node in self._store.coordinators():
-                asked = "SELECT query_string FROM system.prepared_statements WHERE prepared_id = %s"
+                asked = "SELECT query_string, logged_keyspace FROM system.prepared_statements WHERE prepared_id = %s"
                 rows = await self._ask(asked, (prepared,), at=node)
                 if rows:
-                    self._texts[prepared] = str(rows[0].query_string)
+                    self._texts[prepared] = _Told(str(rows[0].query_string), rows[0].logged_keyspace)
                     break
         return self._texts[prepared]
 
@@ -144,7 +153,7 @@ class CassandraBatches:
         """Once more, right before it is sent: more may have been added since."""
         check_kind(batch)
         for part in parts_of(batch):
-            text = part.text if part.prepared is None else self._texts.get(part.prepared)
+            text = part.text if part.prepared is None else self._texts.get(part.prepared, _Told(None)).text
             if text is not None:
                 _refuse_condition(text)
         self._check_size(sum(part.size for part in parts_of(batch)))
