@@ -20,7 +20,7 @@ class Terms:
     message_bytes_max: int = 64 * 1024
     retention_s: int = 3_600
     once_window_s: int = 600
-    lease_s: int = 6
+    lease_s: int = 8
     skew_s: float = 0.2
 
     @property
