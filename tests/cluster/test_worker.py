@@ -328,9 +328,9 @@ async def main():
     async with penstock.connect(json.loads(sys.argv[1])) as connection:
         queue = await connection.queue("shop/stormy")
         ids = []
-        for _ in range(150):
+        for _ in range(100):
             ids += await queue.put_many([b"x"] * 20)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.15)
         print(json.dumps(ids))
 
 asyncio.run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from penstock.engines.contract import Nack
 from penstock.runtime.decide_retry import Backoff
 from penstock.runtime.handlers import load_handler
 from penstock.runtime.performing import PythonPerformer
-from penstock.runtime.suspects import ChildPerformer
+from penstock.runtime.suspects import ChildPool, ChildTerms
 from penstock.runtime.worker import WorkerTerms
 from penstock.testing.memory_queue import MemoryQueue
 from tests.runtime.workers import Bench, bench_of
@@ -23,9 +24,7 @@ AT_ONCE = Backoff(0, 1, 0)
 
 def bench(entry_point: str, **queue: object) -> Bench:
     """A worker whose suspects run in a child."""
-    child = ChildPerformer(
-        entry_point, queue="test/queue", log_form="text", log_level="error", backoff=AT_ONCE, chance=Random(1)
-    )
+    child = ChildPool(ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE), chance=Random(1), idle_s=0.5)
     made = bench_of(
         None,
         queue=MemoryQueue(**queue),  # type: ignore[arg-type]
@@ -101,13 +100,12 @@ def test_a_child_that_died_while_it_had_nothing_costs_nobody_a_receive() -> None
         made.queue.put_now(b"fine", suspect=True)
         running = asyncio.get_running_loop().create_task(made.worker.run())
         performer = made.worker.suspects
-        assert isinstance(performer, ChildPerformer)
+        assert isinstance(performer, ChildPool)
         for _ in range(3):
             async with asyncio.timeout(30):
                 while made.queue.live:
                     await made.queue.next_event()
-            pid = performer.pid
-            assert pid is not None
+            (pid,) = performer.pids
             os.kill(pid, signal.SIGKILL)
             made.queue.put_now(b"fine", suspect=True)
         async with asyncio.timeout(30):
@@ -125,8 +123,8 @@ def test_a_child_that_can_not_be_started_costs_nobody_a_receive() -> None:
     async def scenario() -> None:
         made = bench("tests.runtime.killers:fragile")
         performer = made.worker.suspects
-        assert isinstance(performer, ChildPerformer)
-        performer.entry_point = "tests.runtime.broken_module:send"
+        assert isinstance(performer, ChildPool)
+        performer.terms = replace(performer.terms, entry_point="tests.runtime.broken_module:send")
         message_id = made.queue.put_now(b"fine", suspect=True)
         running = asyncio.get_running_loop().create_task(made.worker.run())
         async with asyncio.timeout(60):
@@ -150,11 +148,11 @@ def test_a_suspect_that_hangs_is_ended_with_its_process_when_the_worker_ends() -
             while len(made.queue.deliveries) < 2:
                 await made.queue.next_event()
         performer = made.worker.suspects
-        assert isinstance(performer, ChildPerformer)
+        assert isinstance(performer, ChildPool)
         async with asyncio.timeout(30):
-            while performer.pid is None:
+            while not performer.pids:
                 await made.queue.next_event()
-        pid = performer.pid
+        (pid,) = performer.pids
         made.worker.end()
         await running
         assert ["the worker ended before the handler did"] == [
@@ -162,5 +160,22 @@ def test_a_suspect_that_hangs_is_ended_with_its_process_when_the_worker_ends() -
         ]
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+    asyncio.run(scenario())
+
+
+def test_children_are_ended_when_there_was_no_suspect_for_a_while() -> None:
+    async def scenario() -> None:
+        made = bench("tests.runtime.killers:fragile")
+        made.queue.put_now(b"fine", suspect=True)
+        running = asyncio.get_running_loop().create_task(made.worker.run())
+        performer = made.worker.suspects
+        assert isinstance(performer, ChildPool)
+        async with asyncio.timeout(30):
+            while made.queue.live or performer.pids:
+                await made.queue.next_event()
+        made.worker.end()
+        await running
+        assert 1 == made.metrics.acked.value
 
     asyncio.run(scenario())

@@ -183,6 +183,28 @@ def test_attack_D2_suspects_are_given_alone_and_only_when_asked_for() -> None:
     assert {0: Tried(7, 0, 1, SECOND)} == next(books.take_news().by_row())[1].tried
 
 
+def test_suspects_that_were_never_charged_come_together_and_others_alone() -> None:
+    books = Books(replace(TERMS, max_receives=5), epoch=7)
+    books.add(row(1, 3), RowFacts(tried={1: Tried(6, 0, 2, 0)}), suspect=True, now_us=0)
+    assert [(1, 0, 1), (1, 2, 1)] == places(give(books, suspects=True, together=True))
+    assert [] == give(books, suspects=True, together=True)
+    assert (2, 0) == (books.suspects_in_flight, books.alone_in_flight)
+    assert [(1, 1, 3)] == places(give(books, suspects=True))
+    assert (3, 1) == (books.suspects_in_flight, books.alone_in_flight)
+    ack(books, HandOut(row(1, 3), 1, 3, 0))
+    assert (2, 0) == (books.suspects_in_flight, books.alone_in_flight)
+    books.nack(b"row1", 0, 1, delay_us=0, reason="", now_us=0)
+    assert [] == give(books, suspects=True, together=True)
+    assert [(1, 0, 2)] == places(give(books, suspects=True))
+
+
+def test_where_a_charge_can_not_be_borne_suspects_come_alone_from_the_first() -> None:
+    books = Books(replace(TERMS, max_receives=2), epoch=7)
+    books.add(row(1, 2), suspect=True, now_us=0)
+    assert [] == give(books, suspects=True, together=True)
+    assert [(1, 0, 1)] == places(give(books, suspects=True))
+
+
 def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
     terms = BookTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2)
     books = books_with(*(row(order, 1) for order in range(6)), terms=terms)

@@ -24,6 +24,8 @@ from penstock.engines.rows import BookTerms, HandOut, LaneRow, Move, Why
 from penstock.engines.settled import Moved, RowFacts, Tried, bits_of, ranges_of
 
 NEVER_US = 2**63 - 1
+CHARGES_BORNE = 2
+"""A suspect may be charged once for another's fault, and keeps a try of its own: else it goes alone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,7 @@ class _Flight:
 
     attempt: int
     until_us: int
+    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Books:
         self._unread: deque[tuple[_State, int]] = deque()
         self._again: deque[tuple[_State, int]] = deque()
         self._suspects: deque[tuple[_State, int]] = deque()
+        self._suspects_alone: deque[tuple[_State, int]] = deque()
         self._kept_back: list[tuple[_State, int]] = []
         self._lent: tuple[Any, Any] | None = None
         self._timers: list[tuple[int, int, bytes, Sequence[int], int]] = []
@@ -90,6 +94,7 @@ class Books:
         self._horizon: Any = None
         self.in_flight = 0
         self.suspects_in_flight = 0
+        self.alone_in_flight = 0
         self.held = 0
         self.unsettled = 0
         self.holes = 0
@@ -159,7 +164,16 @@ class Books:
         self._offer(state, index)
 
     def _offer(self, state: _State, index: int) -> None:
-        (self._suspects if state.suspect else self._again).append((state, index))
+        if not state.suspect:
+            self._again.append((state, index))
+        elif self._goes_alone(state.attempts_before(index) + 1):
+            self._suspects_alone.append((state, index))
+        else:
+            self._suspects.append((state, index))
+
+    def _goes_alone(self, attempt: int) -> bool:
+        """Whether a suspect is in nobody's hands beside another: it was charged before, or can not bear a charge."""
+        return attempt > 1 or self.terms.max_receives <= CHARGES_BORNE
 
     def open_groups_at(self, order: Any) -> None:
         """Earlier generations are drained: groups may go once the lane has been read up to here, since what they left
@@ -194,18 +208,30 @@ class Books:
     # ---- handing out
 
     def hand_out(
-        self, limit: int, *, now_us: int, visibility_us: int, reach: Any, suspects: bool = False
+        self,
+        limit: int,
+        *,
+        now_us: int,
+        visibility_us: int,
+        reach: Any,
+        suspects: bool = False,
+        together: bool = False,
     ) -> list[HandOut]:
-        """Up to `limit` messages, none beyond `reach`. Suspects are given one at a time, and only when asked for."""
+        """Up to `limit` messages, none beyond `reach`. Suspects are given only when asked for, one at a time; those
+        that were never charged also several together, to who runs each in a process that dies of it alone."""
         self.tick(now_us)
         given: list[HandOut] = []
         until_us = now_us + visibility_us
         limit = min(limit, self.terms.in_flight_max - self.in_flight)
         if self.is_held():
             return given
-        waiting = self._suspects if suspects else self._again
+        waiting = self._again if not suspects else self._suspects or self._suspects_alone
+        if suspects and together:
+            waiting = self._suspects
+        elif suspects:
+            limit = min(limit, 1)
         for _ in range(len(waiting)):
-            if len(given) >= (1 if suspects else limit):
+            if len(given) >= limit:
                 break
             state, index = waiting.popleft()
             if state.row.order > reach:
@@ -283,9 +309,11 @@ class Books:
         if attempt > self.terms.max_receives:
             self._move(state, index, attempt - 1, Why.DEAD, now_us, "received too often")
             return
-        state.flights[index] = _Flight(attempt, until_us)
+        alone = state.suspect and self._goes_alone(attempt)
+        state.flights[index] = _Flight(attempt, until_us, alone)
         self.in_flight += 1
         self.suspects_in_flight += state.suspect
+        self.alone_in_flight += alone
         self._time(until_us, state, index, attempt)
         told = attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us
         if told:
@@ -377,16 +405,17 @@ class Books:
         if not self.holds(key, index, attempt):
             return False
         state = self._by_key[key]
-        state.flights[index] = _Flight(attempt, until_us)
+        state.flights[index] = _Flight(attempt, until_us, state.flights[index].alone)
         self._time(until_us, state, index, attempt)
         if until_us - now_us > self.terms.remembered_us:
             self._tell(state, index, attempt, until_us)
         return True
 
     def _end_flight(self, state: _State, index: int) -> None:
-        del state.flights[index]
+        flight = state.flights.pop(index)
         self.in_flight -= 1
         self.suspects_in_flight -= state.suspect
+        self.alone_in_flight -= flight.alone
 
     def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
         if attempt >= self.terms.max_receives:
@@ -573,7 +602,7 @@ class Books:
 
     def has_suspects(self) -> bool:
         """Whether messages wait that may have killed their process."""
-        return bool(self._suspects)
+        return bool(self._suspects or self._suspects_alone)
 
     # ---- looked at from outside
 

@@ -255,9 +255,16 @@ class Dispatcher:
     # ---- handing out and settling
 
     async def receive(
-        self, limit: int, *, visibility_us: int, wait_us: int = 0, suspects: bool = False
+        self,
+        limit: int,
+        *,
+        visibility_us: int,
+        wait_us: int = 0,
+        suspects: bool = False,
+        together: bool = False,
     ) -> list[Delivery]:
-        """Up to `limit` messages, waiting at most `wait_us` for the first. Suspects come alone, when asked for."""
+        """Up to `limit` messages, waiting at most `wait_us` for the first. Suspects come when asked for: see
+        `Books.hand_out`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / 1_000_000
         while self.may_act() and not self._draining:
@@ -267,6 +274,7 @@ class Dispatcher:
                 visibility_us=visibility_us,
                 reach=self.position.reach,
                 suspects=suspects,
+                together=together,
             )
             if given:
                 self.position.gave(len(given))

@@ -28,7 +28,7 @@ from penstock.runtime.http_handler import HttpPerformer, checked_url
 from penstock.runtime.loop_watch import LoopWatch
 from penstock.runtime.performing import Performer, PythonPerformer
 from penstock.runtime.port import WorkerQueue
-from penstock.runtime.suspects import ChildPerformer
+from penstock.runtime.suspects import ChildPool, ChildTerms
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.runtime.worker_metrics import WorkerMetrics
 from penstock.telemetry.graphite import Graphite, GraphiteSettings
@@ -163,14 +163,9 @@ class WorkerProcess:
                 chance=self._chance,
             )
             return performer, None
-        suspects = ChildPerformer(
-            self.options.handler,
-            queue=queue.name,
-            log_form=self.options.log_form,
-            log_level=self.options.log_level,
-            backoff=terms.backoff,
-            chance=self._chance,
-        )
+        options = self.options
+        child = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level, terms.backoff)
+        suspects = ChildPool(child, chance=self._chance)
         suspects.on_death = self._metrics.child_deaths.add
         return PythonPerformer(self._handler, threads=terms.concurrency, chance=self._chance), suspects
 

@@ -81,6 +81,11 @@ class Slots:
         """How many messages can be handled at the same time."""
         return self._slots_max * self._batch_size
 
+    @property
+    def in_hand(self) -> int:
+        """How many wait or are handled."""
+        return len(self._waiting) + sum(map(len, self._running.values()))
+
     def add(self, flights: Sequence[Flight]) -> None:
         """Have these handled."""
         self._waiting.extend(flights)

@@ -5,7 +5,7 @@ are the queue's; who shares them is decided beside it (docs/protocols/balance.md
 
 - At most `concurrency` handlers run, over all lanes; a few messages more are in hand so that no handler waits.
 - What was lost is not settled; what could not be settled comes again.
-- A suspect runs apart (`suspects.py`), one at a time; nothing else waits for it.
+- A suspect runs apart (`suspects.py`); nothing else waits for it. How many are in hand is the queue's to bound.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ UNSETTLED_MAX = 2_000
 STOP_WITHIN_S = 2.0
 """So long a handler that is cancelled at the end of the grace may take to end."""
 SETTLE_WITHIN_S = 5.0
+CHILDREN_MAX = 4
+"""Processes for suspects, which are many after a worker with a backlog died."""
 RECEIVE_AGAIN_S = (0.1, 5.0)
 
 
@@ -89,7 +91,7 @@ class Worker:
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
-        self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, 1)
+        self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
         self._capacity = self._slots.capacity + terms.prefetch
         self._bucket = TokenBucket(terms.rate_per_s) if terms.rate_per_s else None
         self._broken: BaseException | None = None
@@ -247,7 +249,10 @@ class Worker:
 
     def _free(self) -> int:
         """How many messages more may be in hand."""
-        return self._capacity - len(self.hands) if self._settler.pending < UNSETTLED_MAX else 0
+        if self._settler.pending >= UNSETTLED_MAX:
+            return 0
+        apart = 0 if self._apart is None else self._apart.in_hand
+        return self._capacity - (len(self.hands) - apart)
 
     async def _until_told(self, at_most_s: float) -> None:
         try:

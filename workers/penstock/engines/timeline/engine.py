@@ -45,6 +45,7 @@ from penstock.store.store import Unknown
 LANES_MAX = 1_000
 PURGE_TRIES = 5
 SUSPECT_ALONE = 1
+SUSPECTS_TOGETHER = 32
 
 
 class TimelineQueue:
@@ -85,8 +86,8 @@ class TimelineQueue:
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
         self.suspects_apart = False
-        """Whether who receives runs each suspect in a process of its own: then they come beside the others, still
-        one at a time."""
+        """Whether who receives runs each suspect in a process that dies of it alone: then they come beside the
+        others, and several of those that were never charged."""
         self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
@@ -162,8 +163,8 @@ class TimelineQueue:
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages from the lanes held here; waits at most `wait_us` for the first.
 
-        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2), or while
-        no other suspect is where they run apart.
+        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2), unless
+        suspects run apart.
         """
         self.lanes.want(self._lanes_max)
         visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
@@ -187,9 +188,9 @@ class TimelineQueue:
             return []
         found: list[Delivery] = []
         if any(dispatcher.books.has_suspects() for dispatcher in held):
-            found = await self._receive_suspect(visibility_us)
             if not self.suspects_apart:
-                return found
+                return await self._receive_suspect(visibility_us)
+            found = await self._receive_suspects_apart(limit, visibility_us)
         order = self._turns.order(len(held))
         share = self._turns.share(limit, len(held))
         given = -1
@@ -206,14 +207,32 @@ class TimelineQueue:
 
     async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
         """One message that may have killed its process: while it runs, this process runs nothing else."""
-        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
-        if any(each.suspects_in_flight if self.suspects_apart else each.in_flight for each in books):
+        if any(dispatcher.books.in_flight for dispatcher in self.lanes.held.values()):
             return []
+        return await self._suspects_of_lanes(SUSPECT_ALONE, visibility_us)
+
+    async def _receive_suspects_apart(self, limit: int, visibility_us: int) -> list[Delivery]:
+        """Those never charged up to SUSPECTS_TOGETHER at a time; one that was charged before only while there is no
+        other in hand, so that who dies of it charges it alone."""
+        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
+        if any(each.alone_in_flight for each in books):
+            return []
+        in_hand = sum(each.suspects_in_flight for each in books)
+        room = min(limit, SUSPECTS_TOGETHER - in_hand)
+        found = await self._suspects_of_lanes(room, visibility_us, together=True)
+        if found or in_hand:
+            return found
+        return await self._suspects_of_lanes(SUSPECT_ALONE, visibility_us)
+
+    async def _suspects_of_lanes(self, limit: int, visibility_us: int, *, together: bool = False) -> list[Delivery]:
+        found: list[Delivery] = []
         for dispatcher in list(self.lanes.held.values()):
-            found = await dispatcher.receive(SUSPECT_ALONE, visibility_us=visibility_us, suspects=True)
-            if found:
-                return found
-        return []
+            if len(found) >= limit:
+                break
+            if dispatcher.books.has_suspects():
+                left = limit - len(found)
+                found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
+        return found
 
     def _until_next_timer_s(self) -> float:
         next_us = min((each.books.next_timer_us for each in self.lanes.held.values()), default=2**62)
