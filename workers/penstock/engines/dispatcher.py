@@ -43,7 +43,7 @@ class DispatchTerms:
     slice_bytes: int = 1024 * 1024
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
-    reach_messages_min: int = 5_000
+    reach_messages_min: int = 500
     reach_lead_us: int = 3_000_000
 
 
