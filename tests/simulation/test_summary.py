@@ -281,3 +281,32 @@ def test_where_the_summary_can_not_be_written_queues_go_on() -> None:
         await program.process.start(program.connection.close())
 
     simulate(scenario)
+
+
+def test_what_was_never_marked_is_marked_by_the_next_pass_of_repair() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer, repairer = shop.program("producer"), shop.program("repairer")
+        queue = await opened(producer)
+
+        async def gate(statement: Any) -> None:
+            if isinstance(statement, Insert) and statement.shape.table is SUMMARY:
+                await asyncio.sleep(3600)
+
+        producer.store.gate = gate
+        slept_us = producer.process.clock.wall_us()
+        await producer.process.start(queue.put("soon"))
+        await producer.process.start(queue.put("later", delay=3000))
+        producer.process.kill()
+        await shop.world.sleep(30)
+        mine = await opened(repairer)
+        assert not (await figures(repairer)).wakes(slept_us, now_us=repairer.process.clock.wall_us())
+        assert () == (await repairer.process.start(mine.repair())).problems
+        seen = await figures(repairer)
+        now_us = repairer.process.clock.wall_us()
+        assert seen.wakes(slept_us, now_us=now_us)
+        next_us = seen.next_due_us(now_us)
+        assert next_us is not None
+        assert 2900 * SECOND < next_us - now_us < 3000 * SECOND
+
+    simulate(scenario)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from penstock.engines.host import Host
-from penstock.engines.summary.decide_marks import LaterPart, Mark, Owed
+from penstock.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
 from penstock.engines.summary.rows import SECOND_US, mark_statement
 from penstock.errors import PenstockError
 
@@ -46,6 +46,10 @@ class Marks:
     async def tell_later(self, due_us: int) -> None:
         """The next message of the queue is due then: from who leaves it. Raises what went wrong."""
         await self._write(LaterPart(due_us // self._owed.part_us, due_us))
+
+    async def tell_put(self, due_us: int) -> None:
+        """Something waits that is due since then: from who looked. Raises what went wrong."""
+        await self._write(LastPut(due_us))
 
     async def close(self) -> None:
         """Write what is owed now."""

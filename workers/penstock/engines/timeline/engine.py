@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 
 from penstock.engines.contract import (
     Cancelled,
     Delivery,
     Message,
+    PassEnd,
     Peeked,
     Repaired,
     Settle,
@@ -35,11 +37,13 @@ from penstock.engines.timeline.lane_taking import LaneName
 from penstock.engines.timeline.once import OncePuts
 from penstock.engines.timeline.peek import peek
 from penstock.engines.timeline.producer import Producer
+from penstock.engines.timeline.remarks import mark_what_waits
 from penstock.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stats import stats
 from penstock.engines.timeline.where import Finder
+from penstock.errors import PenstockError
 from penstock.store.store import Unknown
 
 LANES_MAX = 1_000
@@ -303,7 +307,13 @@ class TimelineQueue:
         for who has one: without it nothing of it is brought on."""
         sender, graves = self.producer.sender, self.dead_letters
         repairer = Repairer(self.host, self.settings, sender, dead_letters=graves, keeper=keeper)
-        return await repairer.run(within_us=within_us)
+        done = await repairer.run(within_us=within_us)
+        if done.end is not PassEnd.BUSY and sender.marks is not None:
+            try:
+                await mark_what_waits(self.host, self.settings, sender.marks)
+            except PenstockError as error:
+                done = replace(done, problems=(*done.problems, f"what waits could not be marked: {error}"))
+        return done
 
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
         settings = self.settings

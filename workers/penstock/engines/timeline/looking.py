@@ -15,7 +15,7 @@ from penstock.engines.decide_lease import LaneState
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
 from penstock.engines.lane import lane_state
-from penstock.engines.settled import Facts, decode, merge_facts
+from penstock.engines.settled import Facts, bits_of, decode, merge_facts
 from penstock.engines.timeline.families import Families
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.engines.timeline.part_index import PartIndex
@@ -29,6 +29,8 @@ from penstock.store.types import Value
 LaneName = tuple[int, int]
 Held = Mapping[LaneName, Dispatcher]
 BEFORE_ALL = position_order(first_at(0))
+ONE_ROW_BYTES = 1
+"""A read that is as small as it can be."""
 
 
 @dataclass(frozen=True)
@@ -148,3 +150,13 @@ class LaneRows:
 
     async def _read_passed(self, part: int) -> set[UUID]:
         return await read_passed(self._host, self._settings, self._view.generation, self._view.shard, part)
+
+
+async def first_unsettled_us(host: Host, settings: TimelineSettings, view: LaneView) -> int | None:
+    """The due moment of the first row above the position that is due by now and not settled as it lies there."""
+    rows = LaneRows(host, settings, view, PartIndex(host, settings, view.generation))
+    piece = await rows.reading.read(view.position, bytes_max=ONE_ROW_BYTES)
+    for row in piece.rows:
+        if row.settled != bits_of(0, row.count):
+            return moment_us_of(position_at(row.order))
+    return None

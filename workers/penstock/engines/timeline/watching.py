@@ -12,19 +12,15 @@ from collections.abc import Collection
 
 from penstock.engines.decide_sharing import LaneName, Look, Watch
 from penstock.engines.host import Host
-from penstock.engines.settled import bits_of
 from penstock.engines.timeline.lane_taking import lane_of
-from penstock.engines.timeline.looking import LaneRows, LaneView, look_at_lane
-from penstock.engines.timeline.part_index import PartIndex
+from penstock.engines.timeline.looking import LaneView, first_unsettled_us, look_at_lane
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.errors import Unavailable
-from penstock.store.positions import moment_us_of, position_at
 
 log = logging.getLogger("penstock.lanes")
 
 LOOK_EVERY_S = 5.0
 LANES_AT_ONCE = 8
-SLICE_BYTES = 1
 
 
 class Watching:
@@ -71,7 +67,7 @@ class Watching:
         as_before = (state.epoch, state.progress, state.lock is not None)
         stands = self._seen.get(name) == as_before
         self._seen[name] = as_before
-        due_us = await self._oldest_due_us(view) if stands else None
+        due_us = await first_unsettled_us(self._host, self.settings, view) if stands else None
         look = Look(name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us)
         if self._watch.is_suspicious(look):
             await self._stop(name, state.epoch)
@@ -88,13 +84,3 @@ class Watching:
         self._stopped[name] = epoch
         fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
         log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
-
-    async def _oldest_due_us(self, view: LaneView) -> int | None:
-        """The due moment of the first row above the position that is not settled as it lies there."""
-        index = PartIndex(self._host, self.settings, view.generation)
-        rows = LaneRows(self._host, self.settings, view, index)
-        piece = await rows.reading.read(view.position, bytes_max=SLICE_BYTES)
-        for row in piece.rows:
-            if row.settled != bits_of(0, row.count):
-                return moment_us_of(position_at(row.order))
-        return None
