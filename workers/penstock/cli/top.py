@@ -16,6 +16,7 @@ from penstock.cli.showing import age, table
 from penstock.client.connection import Penstock
 from penstock.client.overview import QueueOverview
 from penstock.client.queue import PATIENCE_S
+from penstock.errors import Unavailable
 
 HEADS = ("queue", "backlog", "in flight", "oldest", "rate/s", "workers", "lanes", "held back", "next due in", "")
 CLEAR = "\033[H\033[J"
@@ -38,8 +39,13 @@ async def _show(connection: Penstock, options: dict[str, Any]) -> None:
     clears = not options["once"] and not options["as_json"] and sys.stdout.isatty()
     await connection.ground.clock.until_trusted(PATIENCE_S)
     while True:
-        found = ranked(await connection.overview(options["namespace"]))
-        click.echo((CLEAR if clears else "") + (as_json(found) if options["as_json"] else as_text(found)))
+        try:
+            found = ranked(await connection.overview(options["namespace"]))
+            click.echo((CLEAR if clears else "") + (as_json(found) if options["as_json"] else as_text(found)))
+        except Unavailable as error:
+            if options["once"]:
+                raise
+            click.echo(f"penstock: {error}", err=True)
         if options["once"]:
             return
         try:
