@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ class Letter(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a person whose queues were applied."""
+def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a person whose queues were applied; gone afterwards, since tables count against a bound."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
     file = tmp_path_factory.mktemp("sdk") / "queues.yaml"
     file.write_text(QUEUES)
@@ -88,7 +88,9 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         timeout=120,
     )
     assert (0, 6) == (done.returncode, done.stdout.count(" created ")), done.stderr
-    return environment
+    yield environment
+    for keyspace in (KEYSPACE, f"{KEYSPACE}_dead"):
+        cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
 
 
 def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, None]]) -> None:

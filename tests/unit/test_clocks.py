@@ -297,3 +297,19 @@ def test_the_machines_clocks_are_read_together() -> None:
     apart = {look.apart_us for look in looks}
     assert max(apart) - min(apart) < 100_000
     assert sorted(look.boot_us for look in looks) == [look.boot_us for look in looks]
+
+
+def test_a_pause_that_a_check_makes_good_warns_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        machine = Machine()
+        nodes = Nodes(machine, "a")
+        async with kept(nodes) as clock:
+            machine.true_us += 3 * SECOND
+            with pytest.raises(ClockNotTrusted, match="stood still"):
+                clock.require()
+            await clock.check()
+            clock.require()
+
+    with caplog.at_level(logging.INFO, logger="penstock.clock"):
+        asyncio.run(scenario())
+    assert "WARNING" not in {record.levelname for record in caplog.records}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -21,7 +23,7 @@ from penstock.store.cassandra_settings import ConnectionSettings, read_settings
 from penstock.store.cassandra_times import CassandraTimes
 from penstock.store.catalogue import Catalogue
 from penstock.store.clock import Bounds
-from penstock.store.clocks import Clock
+from penstock.store.clocks import Clock, ClockNotTrusted
 from penstock.store.drift import Drift
 from penstock.store.schema import SchemaRightsMissing
 
@@ -29,6 +31,10 @@ OWNER = "penstock"
 OWNER_LENGTH_MAX = 63
 EXIT_REFUSED = 2
 EXIT_DRIFTED = 1
+CLOCK_TRIES = 10
+CLOCK_WITHIN_S = 10.0
+
+T = TypeVar("T")
 
 
 @click.command("apply")
@@ -84,17 +90,28 @@ async def _apply(
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
             applier = Applier(schema, catalogue, store.in_keyspace, surroundings)
             if only_print:
-                for line in await applier.print_plan(resources):
+                for line in await _patiently(clock, partial(applier.print_plan, resources)):
                     click.echo(line)
                 return []
             _tell_drifts("the catalogue", (await applier.prepare()).drifts)
             results = []
             for resource in resources:
-                results.append(await applier.apply_one(resource))
+                results.append(await _patiently(clock, partial(applier.apply_one, resource)))
                 _tell(results[-1])
             return results
     finally:
         await store.close()
+
+
+async def _patiently(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:
+    """On a busy machine this process stands still now and then, and has to compare clocks anew: what is begun again
+    does what is left."""
+    for _ in range(CLOCK_TRIES - 1):
+        await clock.until_trusted(CLOCK_WITHIN_S)
+        with contextlib.suppress(ClockNotTrusted):
+            return await work()
+    await clock.until_trusted(CLOCK_WITHIN_S)
+    return await work()
 
 
 def _tell(result: Applied) -> None:

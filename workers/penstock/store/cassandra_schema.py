@@ -47,20 +47,33 @@ class CassandraSchema:
         return FoundKeyspace(name, strategy, {key: int(value) for key, value in told.items() if value.isdigit()})
 
     async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
-        """Columns and options of every table."""
-        columns: dict[str, list[FoundColumn]] = defaultdict(list)
+        """Columns and options of every table: two reads, perhaps of two nodes, while others make and drop tables. One
+        that shows without any column was met in between, and is looked at again."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + AGREED_WITHIN_S
+        while True:
+            rows = await self._read(
+                "SELECT table_name, id, gc_grace_seconds, default_time_to_live, comment, compaction, compression"
+                " FROM system_schema.tables WHERE keyspace_name = %s",
+                keyspace,
+            )
+            columns = await self._read_columns(keyspace)
+            between = [row.table_name for row in rows if row.table_name not in columns]
+            if not between:
+                return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
+            if loop.time() >= deadline_s:
+                raise NotAgreed("a table shows without its columns", table=f"{keyspace}.{min(between)}")
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:
+        columns: defaultdict[str, list[FoundColumn]] = defaultdict(list)
         for row in await self._read(
             "SELECT table_name, column_name, type, kind, position, clustering_order"
             " FROM system_schema.columns WHERE keyspace_name = %s",
             keyspace,
         ):
             columns[row.table_name].append(_column(row))
-        rows = await self._read(
-            "SELECT table_name, id, gc_grace_seconds, default_time_to_live, comment, compaction, compression"
-            " FROM system_schema.tables WHERE keyspace_name = %s",
-            keyspace,
-        )
-        return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
+        return columns
 
     async def count_tables(self) -> int:
         """All but the server's own."""

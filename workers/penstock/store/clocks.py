@@ -276,6 +276,8 @@ class Clock:
             log.info("the clock is in bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
+        elif self._state.doubt is not None:  # the check that follows says what came of it
+            log.info("%s", _error(found))
         else:
             log.warning("%s", _error(found))
         self._said = found
