@@ -13,7 +13,7 @@ from penstock.client.overview import QueueOverview
 from penstock.client.queue import Queue
 from penstock.engines.summary.reading import QueueFigures
 from penstock.store.catalogue_tables import SUMMARY
-from penstock.store.statements import Delete, Insert
+from penstock.store.statements import Delete, Insert, Select
 from tests.simulation.sdk_world import Program, Shop, queue_text
 from tests.simulation.test_sdk import opened, simulate
 
@@ -308,5 +308,36 @@ def test_what_was_never_marked_is_marked_by_the_next_pass_of_repair() -> None:
         next_us = seen.next_due_us(now_us)
         assert next_us is not None
         assert 2900 * SECOND < next_us - now_us < 3000 * SECOND
+
+    simulate(scenario)
+
+
+def test_a_look_at_all_queues_is_sixteen_reads_and_names_are_read_again_only_when_they_are_old() -> None:
+    async def scenario(shop: Shop) -> None:
+        names = [f"queue-{number}" for number in range(12)]
+        await shop.apply(*(queue_text("{shards: 1}", name) for name in names))
+        producer, looker = shop.program("producer"), shop.program("looker")
+        for name in names[:5]:
+            queue = await opened(producer, f"shop/{name}")
+            await producer.process.start(queue.put("hello"))
+        await looker.process.start(looker.connection.open())
+        await shop.world.sleep(3)
+
+        async def look() -> tuple[int, int, list[str]]:
+            began = len(looker.store.sent)
+            found = await looker.process.start(looker.connection.overview("shop"))
+            reads = [each for each in looker.store.sent[began:] if isinstance(each, Select)]
+            of_summary = sum(each.shape.table is SUMMARY for each in reads)
+            put = [each.name.removeprefix("shop/") for each in found if each.figures.put_us is not None]
+            assert 12 == len(found)
+            return of_summary, len(reads) - of_summary, put
+
+        of_summary, of_catalogue, put = await look()
+        assert (16, names[:5]) == (of_summary, put)
+        assert of_catalogue > 0
+        assert (16, 0, names[:5]) == await look()
+        await shop.world.sleep(16)
+        assert 16 == (await look())[0]
+        assert [] == await looker.process.start(looker.connection.overview("elsewhere"))
 
     simulate(scenario)
