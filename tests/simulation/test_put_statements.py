@@ -7,20 +7,27 @@ The prose is "A message in the application's own batch" in docs/protocols/timeli
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
+from penstock.client.outgoing import Put
+from penstock.client.queue import Queue as SdkQueue
 from penstock.engines.contract import Message
 from penstock.engines.timeline.batched import Batched, BatchedPuts, BatchTooLate
 from penstock.engines.timeline.sender import KnowledgeTooOld
 from penstock.engines.timeline.settings import Generation
-from penstock.errors import SpecError, Unavailable
+from penstock.errors import Refused, SpecError, Unavailable
+from penstock.store.cassandra_batches import BatchUnfit
 from penstock.store.consistency import Consistency
 from penstock.store.statements import Batch, Insert, Select
 from penstock.store.table import DAY_S, Column, Table
 from penstock.store.types import Type
+from tests.simulation.sdk_world import Program, queue_text
+from tests.simulation.sdk_world import Shop as SdkShop
+from tests.simulation.test_sdk import opened as sdk_opened
+from tests.simulation.test_sdk import simulate as sdk_simulate
 from tests.simulation.test_timeline_repair import HOUR_S, MINUTE_S, REPAIRED, Ward, opened
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 
@@ -233,3 +240,67 @@ def test_the_coordinator_killed_at_every_step_of_a_batch_leaves_both_or_neither(
 
     acknowledged, written, tried = simulate(scenario, settings=REPAIRED)
     assert 0 < acknowledged < written < tried, "steps before the log, between log and answer, and after the answer"
+
+
+class Outbox:
+    """A batch, and what is known of it, where there is no driver: statements are kept as they are."""
+
+    def __init__(self) -> None:
+        self.statements: list[Insert] = []
+        self.learned: list[str] = []
+
+    async def learn(self, batch: object, tables: Iterable[str] = ()) -> None:
+        """Takes a moment, as a server does."""
+        await asyncio.sleep(0.1)
+        self.learned += tables
+
+    def add(self, batch: object, keyspace: str, statements: Sequence[Insert]) -> None:
+        """All are sent by one store here."""
+        self.statements += statements
+
+    def check(self, batch: object) -> None:
+        """Whatever there is."""
+        if not self.statements:
+            raise BatchUnfit("nothing was added")
+
+
+async def queue_with(program: Program, outbox: Outbox) -> SdkQueue:
+    """The queue as a process has it whose connection knows of batches."""
+    queue = await sdk_opened(program)
+    known = program.connection._known()
+    program.connection._now = replace(known, ground=replace(known.ground, batches=outbox))
+    return queue
+
+
+def test_through_the_sdk_a_message_is_added_waits_for_trust_as_any_put_and_is_received() -> None:
+    async def scenario(shop: SdkShop) -> None:
+        await shop.apply(queue_text())
+        program, outbox = shop.program("application"), Outbox()
+        queue = await queue_with(program, outbox)
+        program.process.clock.step(0.05)
+        adding = queue.put_statements(outbox, {"order": 1}, attributes={"a": "b"}, tables=["shop.orders"])
+        put = await program.process.start(adding)
+        put.check()
+        assert ["shop.orders"] == outbox.learned
+        assert 1.0 < put.until.timestamp() - program.process.clock.wall_us() / SECOND < 3.5
+        await program.process.start(program.store.write(Batch(outbox.statements, logged=True)))
+        (message,) = await program.process.start(queue.receive(10, wait=20))
+        assert (put.id, {"order": 1}, "b") == (message.id, message.json(), message.attributes["a"])
+        await program.process.start(message.ack())
+        with pytest.raises(SpecError, match="no once key"):
+            await program.process.start(queue.put_statements(outbox, Put({"order": 2}, once="2")))
+        with pytest.raises(BatchTooLate):
+            put.check()
+
+    sdk_simulate(scenario)
+
+
+def test_a_connection_that_is_to_no_cassandra_refuses_batches() -> None:
+    async def scenario(shop: SdkShop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("application")
+        queue = await sdk_opened(program)
+        with pytest.raises(Refused, match="no Cassandra"):
+            await program.process.start(queue.put_statements(Outbox(), {"order": 1}))
+
+    sdk_simulate(scenario)
