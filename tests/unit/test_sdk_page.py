@@ -11,7 +11,8 @@ import penstock
 from penstock.client import Message, Penstock, Queue, SyncMessage, SyncPenstock, SyncQueue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
-WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended", "bound"}
+WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"}
+WITHIN |= {"bound"}
 """Public to the other files of the SDK alone."""
 
 
