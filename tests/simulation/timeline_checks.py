@@ -21,6 +21,8 @@ def owners_break(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
     yield from _owners_out_of_turn(ledger, settings)
     yield from _suspects_in_company(ledger)
     yield from _while_it_was_hidden(ledger)
+    yield from _stale_and_honoured(ledger)
+    yield from _not_charged(ledger)
 
 
 def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
@@ -104,3 +106,26 @@ def _told_us(words: list[Word]) -> Iterator[int]:
             yield word.asked_us + word.settle.visibility_us
         elif isinstance(word.settle, Nack):
             yield word.asked_us
+
+
+def _stale_and_honoured(ledger: Ledger) -> Iterator[str]:
+    """A receipt is stale once a later delivery of its message was made."""
+    for tale in ledger.tales.values():
+        given_us = {hand.delivery.receipt: hand.given_us for hand in tale.hands}
+        for word in tale.words:
+            if word.how is Settled.DONE and not isinstance(word.settle, Extend):
+                mine_us = given_us[word.settle.receipt]
+                if any(mine_us < other_us < word.asked_us - TOLERANCE_US for other_us in given_us.values()):
+                    yield f"a stale receipt is refused: {tale.message_id}\n{ledger.story(tale.message_id)}"
+                    return
+
+
+def _not_charged(ledger: Ledger) -> Iterator[str]:
+    """Each delivery counts: only the first may be unknown to a later owner, whose own then is a suspect's."""
+    for tale in ledger.tales.values():
+        attempts = [hand.delivery.attempt for hand in sorted(tale.hands, key=lambda hand: hand.given_us)]
+        if attempts[:2] == [1, 1]:
+            attempts = attempts[1:]
+        if any(later <= earlier for earlier, later in pairwise(attempts)):
+            yield f"each delivery is charged: {tale.message_id}\n{ledger.story(tale.message_id)}"
+            return
