@@ -191,7 +191,7 @@ class TimelineQueue:
         if not held:
             return []
         found: list[Delivery] = []
-        if any(dispatcher.books.has_suspects() for dispatcher in held):
+        if any(each.books.has_suspects() or each.books.suspects_in_flight for each in held):
             if not self.suspects_apart:
                 return await self._receive_suspect(visibility_us)
             found = await self._receive_suspects_apart(limit, visibility_us)
