@@ -208,3 +208,28 @@ def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
         return receiving.cancelled()
 
     assert simulate(scenario, settings=ONE_LANE)
+
+
+def test_the_last_suspect_runs_alone_also_where_two_receive_in_one_process() -> None:
+    """An owner dies; of what it may have had in its hands one is left, and is given to the first who receives in the
+    next process; nothing waits as a suspect any more, when the second receives there."""
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 1)
+        first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
+        owner = await opened(first)
+        assert 1 == len(await first.process.start(owner.receive(1, wait_us=10 * SECOND)))
+        first.process.kill()
+        await asyncio.sleep(12)
+        await put_many(queue, "later", 3)
+        engine = await opened(second)
+        suspects = []
+        while not suspects:
+            suspects = await second.process.start(engine.receive(5, wait_us=SECOND))
+        assert [True] == [each.suspect for each in suspects]
+        assert [] == await second.process.start(engine.receive(5, wait_us=3 * SECOND))
+        assert [Settled.DONE] == await second.process.start(engine.settle([Ack(suspects[0].receipt)]))
+        assert 3 == len(await second.process.start(engine.receive(5, wait_us=3 * SECOND)))
+
+    simulate(scenario, settings=ONE_LANE)
