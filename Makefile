@@ -51,8 +51,8 @@ simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, F
 	@$(PY) -m dev.simulate $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST)) $(if $(FAILURES),--failures $(FAILURES)))
 
-bench-%: $(READY) ## measure: make bench-store writes bench/results/store.json
-	@$(PY) -m bench.run $*
+bench-%: $(READY) ## measure: make bench-store; make bench-timeline [ONLY=put,path] [QUICK=1]
+	@$(PY) -m bench.run $* $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lock: $(READY) ## resolve the dependencies anew and write the lock files
 	@$(PY) -m dev.lock

@@ -65,3 +65,14 @@ def describe() -> dict[str, object]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
+
+
+def parse_memory_mb(text: str) -> float:
+    """What of a process lies in memory, from /proc/<pid>/status."""
+    line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+
+
+def read_memory_mb(pid: int) -> float:
+    """Now."""
+    return parse_memory_mb(Path(f"/proc/{pid}/status").read_text())

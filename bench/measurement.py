@@ -29,6 +29,8 @@ class Plan:
     total_s_max: float = 510.0
     """After this no case is begun and no second round: a slow machine ends within ten minutes, too, but invalid."""
     quick: bool = False
+    only: tuple[str, ...] = ()
+    """The parts to be measured; all of them if none is named."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= ROUNDS_MAX:
@@ -60,11 +62,12 @@ def quick_plan(run: str) -> Plan:
 
 @dataclass(frozen=True)
 class Measured:
-    """One case: its rounds, and what they say."""
+    """One case: its rounds, and what they say. What is measured once in a run has no rounds."""
 
-    rounds: Rounds
+    rounds: Rounds | None
     figures: tuple[Figure, ...]
     distances: tuple[Distance, ...] = ()
+    part: str = ""
 
 
 @dataclass
@@ -74,6 +77,8 @@ class Results:
     cases: list[Measured] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """Cases that were not begun, since time was up."""
+    checked: list[str] = field(default_factory=list)
+    """What was asserted on the way: a run in which it does not hold has no result."""
 
     @property
     def figures(self) -> list[Figure]:
@@ -88,7 +93,7 @@ class Results:
     @property
     def rounds(self) -> list[Rounds]:
         """Of all cases."""
-        return [case.rounds for case in self.cases]
+        return [case.rounds for case in self.cases if case.rounds is not None]
 
 
 def figures_of(

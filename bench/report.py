@@ -51,6 +51,7 @@ def document(name: str, plan: Plan, results: Results, machine: dict[str, object]
     return {
         "name": name,
         "command": f"python -m bench.run {name}" + (" --quick" if plan.quick else ""),
+        "only": list(plan.only),
         **surroundings,
         "quick": plan.quick,
         "rounds": plan.rounds,
@@ -64,8 +65,9 @@ def document(name: str, plan: Plan, results: Results, machine: dict[str, object]
         },
         "valid": is_valid(marks),
         "marks": [{"bad": mark.bad, "text": mark.text} for mark in marks],
-        "baselines": [_distance(distance) for distance in results.distances],
-        "figures": [_figure(figure) for figure in results.figures],
+        "checked": results.checked,
+        "baselines": [_distance(distance, case.part) for case in results.cases for distance in case.distances],
+        "figures": [_figure(figure, case.part) for case in results.cases for figure in case.figures],
     }
 
 
@@ -83,9 +85,10 @@ def _kept(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _figure(figure: Figure) -> Document:
+def _figure(figure: Figure, part: str) -> Document:
     target = figure.target
     return {
+        **({"part": part} if part else {}),
         "case": figure.case,
         "metric": figure.metric,
         "unit": figure.unit,
@@ -98,8 +101,9 @@ def _figure(figure: Figure) -> Document:
     }
 
 
-def _distance(distance: Distance) -> Document:
+def _distance(distance: Distance, part: str) -> Document:
     return {
+        **({"part": part} if part else {}),
         "case": distance.case,
         "quantity": distance.quantity,
         "measured": _kept(distance.measured),
@@ -171,6 +175,7 @@ def summary(kept: Document) -> list[str]:
         for figure in kept["figures"]
         if figure["target"] is not None
     ]
+    said += [f"checked: {what}" for what in kept.get("checked", [])]
     load, used = kept["load"], kept["cpu_s"]
     said.append(
         f"load: others used {load['others_share']:.0%} of the machine, {load['stolen_share']:.0%} was stolen; "

@@ -48,6 +48,9 @@ class Metric:
 
 ROWS_PER_S = Metric("rows a second", "/s", lambda window: window.rows / window.wall_s)
 CLIENT_US = Metric("client CPU a row", "µs", lambda window: window.clients_cpu_s / window.rows * 1e6)
+ROWS_PER_CLIENT_CPU_S = Metric(
+    "rows a client CPU second", "/CPU s", lambda window: window.rows / window.clients_cpu_s
+)
 CASSANDRA_US = Metric("Cassandra CPU a row", "µs", lambda window: window.cassandra_cpu_s / window.rows * 1e6)
 ROWS_PER_CPU_S = Metric(
     "rows a CPU second", "/CPU s", lambda window: window.rows / (window.clients_cpu_s + window.cassandra_cpu_s)

@@ -1,8 +1,9 @@
-"""Run one benchmark: `python -m bench.run NAME [--rounds N] [--seconds S] [--quick] [--output FILE]`.
+"""Run one benchmark: `python -m bench.run NAME [--only PARTS] [--rounds N] [--seconds S] [--quick] [--output FILE]`.
 
 Exit code 0: it was measured, and counts, whether targets were met or missed (both are said: a missed target is a
 result). 3: it was measured, and does not count. 1: it could not be measured. 2: it was asked for wrongly.
-A run that does not count, and a quick one, never take the place of a result that is kept.
+A run that does not count, and a quick one, never take the place of a result that is kept. One of some parts alone is
+kept where the others were measured at the same commit and on the same machine, and count: they are joined.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import docs
+from bench.joining import are_joinable, joined
 from bench.machine import describe, read_load_average
 from bench.measurement import Plan, Results, quick_plan
 from bench.report import Document, as_text, document
@@ -26,8 +28,8 @@ from penstock.errors import PenstockError, SpecError
 from penstock.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
 from penstock.testing.progress import say
 
-BENCHMARKS = {"store": "bench.store"}
-"""Each module has `measure(plan) -> Results`."""
+BENCHMARKS = {"store": "bench.store", "timeline": "bench.timeline"}
+"""Each module has `measure(plan) -> Results`; one that has PARTS can measure some of them alone."""
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -38,6 +40,7 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help="interleaved rounds a case (5)")
     parser.add_argument("--seconds", type=float, help="length of one contender's window in a round (1.0)")
+    parser.add_argument("--only", default="", help="measure these parts, with commas between them")
     parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean little")
     parser.add_argument("--output", type=Path, help="write the result there, also if it is quick or invalid")
     told = parser.parse_args(arguments)
@@ -45,7 +48,12 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
     plan = quick_plan(run) if told.quick else Plan(run)
     rounds = plan.rounds if told.rounds is None else told.rounds
     seconds = plan.seconds if told.seconds is None else told.seconds
-    return told.name, replace(plan, rounds=rounds, seconds=seconds), told.output
+    only = tuple(part for part in told.only.split(",") if part)
+    parts: tuple[str, ...] = getattr(importlib.import_module(BENCHMARKS[told.name]), "PARTS", ())
+    if unknown := [part for part in only if part not in parts]:
+        remedy = f"one of {', '.join(parts)}" if parts else "measure it whole"
+        raise SpecError("no such part", remedy=remedy, parts=", ".join(unknown))
+    return told.name, replace(plan, rounds=rounds, seconds=seconds, only=only), told.output
 
 
 def commit() -> str:
@@ -80,13 +88,21 @@ def keep(kept: Document, output: Path | None) -> None:
     text = json.dumps(kept, indent=2, ensure_ascii=False) + "\n"
     if output is not None:
         output.write_text(text, encoding="utf-8")
-    if kept["valid"] and not kept["quick"]:
-        docs.RESULTS.mkdir(exist_ok=True)
-        (docs.RESULTS / f"{kept['name']}.json").write_text(text, encoding="utf-8")
-        docs.write()
-        say(f"kept in bench/results/{kept['name']}.json and docs/benchmarks.md")
-    else:
+    if not kept["valid"] or kept["quick"]:
         say(f"not kept in bench/results: {'a quick run' if kept['quick'] else 'the run does not count'}")
+        return
+    file = docs.RESULTS / f"{kept['name']}.json"
+    whole = kept
+    if kept["only"] and file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if not are_joinable(before, kept):
+            say("not kept in bench/results: the other parts were measured at another commit or on another machine")
+            return
+        whole = joined(before, kept)
+    docs.RESULTS.mkdir(exist_ok=True)
+    file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    docs.write()
+    say(f"kept in bench/results/{kept['name']}.json and docs/benchmarks.md")
 
 
 def main(arguments: list[str]) -> int:

@@ -39,6 +39,7 @@ class Running:
 
     pid: int
     environment: Mapping[str, str]
+    cassandra: Cassandra
 
 
 class Servers:
@@ -49,7 +50,7 @@ class Servers:
         self._profile = profile
         self._tables = tables
         self._running: dict[ServerKind, Running] = {}
-        self._clients: dict[tuple[ServerKind, str], ClientProcess] = {}
+        self._clients: dict[tuple[ServerKind, str, str], ClientProcess] = {}
         self._stack = ExitStack()
         self._logs = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
 
@@ -60,14 +61,15 @@ class Servers:
                 self._running[kind] = self._start(kind)
         return self._running[kind]
 
-    def client(self, kind: ServerKind, module: str) -> ClientProcess:
-        """The process that runs the contender of that module against the server of that kind."""
-        if (kind, module) not in self._clients:
-            name = f"{module.rpartition('.')[2]} ({kind})"
+    def client(self, kind: ServerKind, module: str, role: str = "") -> ClientProcess:
+        """The process that runs the contender of that module against the server of that kind; one for each role."""
+        known = (kind, module, role)
+        if known not in self._clients:
+            name = f"{module.rpartition('.')[2]} {role}".strip() + f" ({kind})"
             log = self._logs / f"client-{len(self._clients)}.log"
             client = ClientProcess(name, module, self.at(kind).environment, log)
-            self._clients[kind, module] = self._stack.enter_context(client)
-        return self._clients[kind, module]
+            self._clients[known] = self._stack.enter_context(client)
+        return self._clients[known]
 
     def _start(self, kind: ServerKind) -> Running:
         settings = NodeSettings(
@@ -81,7 +83,7 @@ class Servers:
         cassandra.cql(create_keyspace_cql(Keyspace(self._keyspace, ((connection.data_center, 1),))))
         for table in self._tables:
             cassandra.cql(create_table_cql(self._keyspace, table))
-        return Running(cassandra.node.server.pid, connection.environment())
+        return Running(cassandra.node.server.pid, connection.environment(), cassandra)
 
     def __enter__(self) -> Servers:
         return self

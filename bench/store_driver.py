@@ -27,25 +27,30 @@ Request = tuple[Any, tuple[Any, ...] | None, Callable[[Any], int]]
 """A statement, its values, and what turns its answer into the number of rows done."""
 
 
+def connected(connection: Connection) -> tuple[Any, Any]:
+    """A cluster and a session, as the driver's documentation recommends them."""
+    cluster = Cluster(
+        [point.host for point in connection.contact_points],
+        port=connection.contact_points[0].port,
+        auth_provider=PlainTextAuthProvider(connection.username, connection.password),
+        connection_class=LibevConnection,
+        execution_profiles={
+            EXEC_PROFILE_DEFAULT: ExecutionProfile(
+                load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(connection.data_center)),
+                consistency_level=ConsistencyLevel.LOCAL_QUORUM,
+                serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
+            )
+        },
+    )
+    return cluster, cluster.connect(KEYSPACE)
+
+
 class DriverContender(StoreContender):
     """The bare driver."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__("driver")
-        self._cluster = Cluster(
-            [point.host for point in connection.contact_points],
-            port=connection.contact_points[0].port,
-            auth_provider=PlainTextAuthProvider(connection.username, connection.password),
-            connection_class=LibevConnection,
-            execution_profiles={
-                EXEC_PROFILE_DEFAULT: ExecutionProfile(
-                    load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(connection.data_center)),
-                    consistency_level=ConsistencyLevel.LOCAL_QUORUM,
-                    serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
-                )
-            },
-        )
-        self._session = self._cluster.connect(KEYSPACE)
+        self._cluster, self._session = connected(connection)
         prepare = self._session.prepare
         rows, locks = ROWS.name, LOCKS.name
         self._insert = prepare(f"INSERT INTO {rows} (stream, part, seq, payload) VALUES (?, ?, ?, ?)")

@@ -11,7 +11,7 @@ import random
 import threading
 import uuid
 from collections.abc import Coroutine, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from bench.timeline_work import Work, settings_of
@@ -19,6 +19,7 @@ from penstock.engines.host import Host
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.errors import Bug, Unavailable
 from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.cassandra_times import CassandraTimes
@@ -56,7 +57,14 @@ class TimelineProcess:
         self._environment = environment
         self._stack = AsyncExitStack()
         self._teller: asyncio.Task[None] | None = None
-        self.queue: TimelineQueue | None = None
+        self._queue: TimelineQueue | None = None
+
+    @property
+    def in_hand(self) -> TimelineQueue:
+        """The queue that is open."""
+        if self._queue is None:
+            raise Bug("a run without a queue")
+        return self._queue
 
     async def open(self) -> None:
         """Connect."""
@@ -74,17 +82,19 @@ class TimelineProcess:
         )
 
     async def open_queue(self, work: Work) -> TimelineQueue:
-        """The queue of a run, its lanes made; the one before is given back."""
-        await self.close_queue()
+        """The queue of a run, its lanes made; the one before is given back, unless it is the same."""
         settings = settings_of(work)
-        self.queue = TimelineQueue(self.host, settings, read_us=self.clock.require())
+        if self._queue is not None and self._queue.settings.queue == settings.queue:
+            return self._queue
+        await self.close_queue()
+        self._queue = TimelineQueue(self.host, settings, read_us=self.clock.require())
         await make_lanes(self.host, settings, settings.generations[0])
-        self._teller = asyncio.get_running_loop().create_task(self._tell(self.queue))
-        return self.queue
+        self._teller = asyncio.get_running_loop().create_task(self._tell(self._queue))
+        return self._queue
 
     async def close_queue(self) -> None:
         """Write what waits, give the lanes back."""
-        queue, self.queue = self.queue, None
+        queue, self._queue = self._queue, None
         if self._teller is not None:
             self._teller.cancel()
             self._teller = None
@@ -103,4 +113,5 @@ class TimelineProcess:
     async def _tell(self, queue: TimelineQueue) -> None:
         while True:
             await asyncio.sleep(TELL_EVERY_S)
-            queue.settings_changed(queue.settings, read_us=self.clock.require())
+            with suppress(Unavailable):  # the clock after a pause of the machine: later
+                queue.settings_changed(queue.settings, read_us=self.clock.require())

@@ -6,22 +6,23 @@ a part says otherwise. It knows no engine call and no driver; both contenders re
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from bench.contender import Job
+from bench.store_work import message
 from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
-from penstock.store.table import Keyspace, Table
+from penstock.store.table import Table
 
-KEYSPACE = "bench_timeline"
-MESSAGE_BYTES = 200
 LANES = 4
 SECOND_US = 1_000_000
 TIMED_ONE_IN = 16
 """Of many callers one in so many is timed: reading a clock for each would be a good part of what is measured."""
+STAMP_BYTES = 16
+"""A stamped message begins with the moment of its put, in microseconds."""
+NO_END = 2**40
 
 
 class Do(StrEnum):
@@ -29,10 +30,14 @@ class Do(StrEnum):
 
     PUT = "put"
     """Put for so many seconds, or so many messages."""
-    CONSUME = "consume"
-    """Receive and acknowledge so many messages."""
     PACE = "pace"
-    """Put so many messages a second, singly."""
+    """Put so many messages a second, singly, each stamped."""
+    CONSUME = "consume"
+    """Receive and acknowledge so many messages; what is timed is how late each came."""
+    DRAIN = "drain"
+    """The same, one after the other; what is timed is each call of receive that brought something."""
+    SLICES = "slices"
+    """Read from the position of each lane, as the owner's reader does, and take nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,17 @@ class Work:
     do: Do
     queue: str
     seconds: float
-    messages_max: int = 2**40
+    messages_max: int = NO_END
     callers: int = 1
     batch: int = 1
     delay_us: int = 0
     """Due this long after the put; 0 is at once."""
     rate: int = 0
     creation: str = ""
+    beside: bool = False
+    """Whether another process does the work that counts: what this one did is neither rows nor latencies."""
+    keeps: bool = False
+    """Whether the queue stays open, with its lanes, for the next run."""
 
     def job(self) -> Job:
         """As a client process is asked for it."""
@@ -63,11 +72,6 @@ def work_of(job: Job) -> Work:
 def new_queue() -> str:
     """A name that nothing else has."""
     return uuid.uuid4().hex
-
-
-def keyspace(data_center: str) -> Keyspace:
-    """One replica: the server is one node."""
-    return Keyspace(KEYSPACE, ((data_center, 1),))
 
 
 def tables_of(creation: str) -> TimelineTables:
@@ -91,11 +95,14 @@ def settings_of(work: Work) -> TimelineSettings:
     )
 
 
-def message(number: int) -> bytes:
-    """A message as applications send them: JSON, some of it always the same."""
-    said = {"id": number, "to": f"customer-{number % 9973}@example.org", "template": "invoice", "attempt": 1}
-    text = json.dumps(said | {"note": ""})
-    return json.dumps(said | {"note": "x" * (MESSAGE_BYTES - len(text))}).encode()
-
-
 PAYLOADS = [message(number) for number in range(1_000)]
+
+
+def stamped(payload: bytes, now_us: int) -> bytes:
+    """As long as before, and bearing the moment of its put."""
+    return b"%0*d" % (STAMP_BYTES, now_us) + payload[STAMP_BYTES:]
+
+
+def stamp_of(payload: bytes) -> int:
+    """That moment."""
+    return int(payload[:STAMP_BYTES])

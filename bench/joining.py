@@ -1,0 +1,37 @@
+"""Joins what was measured of some parts of a benchmark with what was measured of the others before. Pure: documents
+in, a document out; both are of the same commit and the same machine, or they are not to be joined.
+"""
+
+from __future__ import annotations
+
+from bench.report import Document
+
+SAME = ("name", "commit", "machine", "versions", "quick", "rounds", "window_s")
+
+
+def are_joinable(before: Document, later: Document) -> bool:
+    """Whether both tell of the same code on the same machine, measured alike."""
+    return all(before.get(key) == later.get(key) for key in SAME) and "-dirty" not in str(later["commit"])
+
+
+def joined(before: Document, later: Document) -> Document:
+    """The later one, and the parts of the one before that it does not have."""
+    kept = {
+        key: [each for each in before[key] if _part(each) not in later["only"]] for key in ("figures", "baselines")
+    }
+    parts_before = {_part(figure) for figure in kept["figures"]}
+    whole = {
+        **later,
+        "only": sorted({*later["only"], *parts_before}) if before["only"] else [],
+        "figures": [*kept["figures"], *later["figures"]],
+        "baselines": [*kept["baselines"], *later["baselines"]],
+        "marks": [*before["marks"], *(mark for mark in later["marks"] if mark not in before["marks"])],
+        "checked": list(dict.fromkeys([*before.get("checked", []), *later["checked"]])),
+        "cpu_s": {key: round(before["cpu_s"][key] + later["cpu_s"][key], 2) for key in later["cpu_s"]},
+    }
+    worst = max(before, later, key=lambda document: float(document["load"]["others_share"]))
+    return {**whole, "load": worst["load"], "valid": before["valid"] and later["valid"]}
+
+
+def _part(each: Document) -> str:
+    return str(each.get("part", ""))

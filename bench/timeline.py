@@ -1,0 +1,268 @@
+"""bench-timeline: what the timeline engine costs beside the bare driver and beside the loop that it descends from.
+
+Parts, each of which can be measured by itself (`--only`):
+- put: messages a client CPU second, beside bare unlogged batches of a hundred;
+- path: put, receive and acknowledge, producer and consumer in processes of their own, beside the origin's loop;
+- delivery: how late messages come at a thousand a second;
+- depth: receiving after millions of messages, and with a million scheduled for later (`timeline_depth.py`);
+- synced: put and path with a commit log that is synced before each answer, so that nothing rests on its last seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from bench.baseline import distances
+from bench.client_process import ClientProcess
+from bench.contender import Job
+from bench.figure import Figure, Of, Side, Target
+from bench.known import DRIVER, PEERS
+from bench.measurement import Measured, Plan, Results, figures_of
+from bench.rounds import (
+    CASSANDRA_US,
+    CLIENT_US,
+    P50_MS,
+    P99_MS,
+    ROWS_PER_CLIENT_CPU_S,
+    ROWS_PER_CPU_S,
+    ROWS_PER_S,
+    Rounds,
+    Window,
+    take_rounds,
+)
+from bench.servers import ServerKind, Servers
+from bench.store_work import KEYSPACE, TABLES, RequestKind
+from bench.timeline_depth import Depth, measure_depth
+from bench.timeline_origin import ORIGIN_TABLES
+from bench.timeline_work import SECOND_US, Do, Work, new_queue, shared
+from bench.window import take_window
+from penstock.testing import progress
+
+OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_penstock", "bench.timeline_origin", "bench.store_driver"
+USUAL, SYNCED = ServerKind(), ServerKind("batch")
+PARTS = ("put", "path", "delivery", "depth", "synced")
+QUICK_PARTS = PARTS[:-1]
+"""The last does nothing that the first two do not, on a second server."""
+TOTAL_S_MAX = 1_200.0
+PREPARE_WITHIN_S = 60.0
+LONGEST_S = 60.0
+HOUR_US = 3_600 * SECOND_US
+CALLERS = 1_000
+"""Of single messages; how many are put in all is a multiple of it."""
+
+PUT_METRICS = (ROWS_PER_CLIENT_CPU_S, CLIENT_US, CASSANDRA_US, ROWS_PER_S, P50_MS, P99_MS)
+PATH_METRICS = (ROWS_PER_S, CLIENT_US, CASSANDRA_US, ROWS_PER_CPU_S, P50_MS, P99_MS)
+DELIVERY_METRICS = (P50_MS, P99_MS, CLIENT_US, CASSANDRA_US)
+
+
+@dataclass(frozen=True)
+class Puts:
+    """A contender of the part put: how ours is asked for messages."""
+
+    name: str
+    callers: int
+    batch: int
+    delay_us: int = 0
+    target: Target | None = None
+
+
+SINGLE = Puts("1,000 single callers", 1_000, 1, target=Target(Side.AT_LEAST, 1.8))
+BATCHES = Puts("32 callers of 100", 32, 100, target=Target(Side.AT_LEAST, 4.0))
+SCHEDULED = Puts("scheduled, 32 callers of 100", 32, 100, HOUR_US, Target(Side.AT_LEAST, 0.6))
+SCHEDULED_SINGLE = Puts("scheduled, 1,000 single callers", 1_000, 1, HOUR_US)
+PUTS = (SINGLE, BATCHES, SCHEDULED, SCHEDULED_SINGLE)
+BARE = "driver's batches of 100"
+BARE_JOB: Job = {"kind": RequestKind.BATCH.value, "rows": 100, "in_flight": 16, "requests_max": 10**9}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A contender that puts, receives and acknowledges so many messages a window."""
+
+    name: str
+    module: str
+    messages: int
+    delay_us: int = 0
+    targets: tuple[Target, ...] = ()
+    rate: int = 0
+    """So many puts a second; 0 is as many as there can be."""
+
+
+LOOPS = (
+    Loop(
+        "1,000 single callers",
+        OURS,
+        400_000,
+        targets=(Target(Side.AT_LEAST, 40_000, Of.VALUE), Target(Side.AT_LEAST, 6.0)),
+    ),
+    Loop("scheduled", OURS, 150_000, 2 * SECOND_US, (Target(Side.AT_LEAST, 12_000, Of.VALUE),)),
+    Loop("the origin's loop", ORIGIN, 40_000),
+)
+PACED = (
+    Loop("due at once", OURS, 8_000, targets=(Target(Side.AT_MOST, 1_500, Of.VALUE),), rate=1_000),
+    Loop("due in 3 s", OURS, 8_000, 3 * SECOND_US, rate=1_000),
+    Loop("the origin's loop", ORIGIN, 8_000, rate=1_000),
+)
+
+
+def measure(plan: Plan) -> Results:
+    """The parts that are wanted."""
+    wanted = plan.only or (QUICK_PARTS if plan.quick else PARTS)
+    depth = Depth.of(plan)
+    tables = [*TABLES, *shared(), *ORIGIN_TABLES, *(depth.tables if "depth" in wanted else ())]
+    results = Results()
+    deadline = time.monotonic() + TOTAL_S_MAX
+    with Servers(KEYSPACE, tables, profile=plan.server_profile) as servers:
+        bench = _Bench(servers, plan, results, deadline)
+        for part in (part for part in PARTS if part in wanted):
+            if time.monotonic() > deadline:
+                results.left_out.append(part)
+            elif part == "depth":
+                bench.warm_up(USUAL)
+                measure_depth(depth, servers, plan, results, deadline)
+            else:
+                bench.measure(part)
+    results.checked.append(
+        "every put was sent without a lightweight transaction, and each lane sent at most one a second"
+    )
+    return results
+
+
+class _Bench:
+    """The parts that stand here."""
+
+    def __init__(self, servers: Servers, plan: Plan, results: Results, deadline: float) -> None:
+        self._servers = servers
+        self._plan = plan
+        self._results = results
+        self._deadline = deadline
+        self._warm: set[ServerKind] = set()
+
+    def measure(self, part: str) -> None:
+        """One part."""
+        if part == "put":
+            self._put(part, USUAL, PUTS)
+        elif part == "path":
+            self._loops(part, USUAL, LOOPS, "put + receive + ack")
+        elif part == "delivery":
+            self._loops(part, USUAL, PACED, "delivery at 1,000/s")
+        else:
+            self._put(part, SYNCED, tuple(replace(each, target=None) for each in (SINGLE, BATCHES, SCHEDULED)))
+            slower = tuple(replace(each, targets=(), messages=each.messages // 2) for each in LOOPS)
+            self._loops(part, SYNCED, slower, "put + receive + ack")
+
+    def warm_up(self, kind: ServerKind) -> None:
+        """The server's compiler sees what it is going to meet."""
+        if kind in self._warm or not self._plan.server_warm_up_cpu_s:
+            return
+        self._warm.add(kind)
+        used_s, until = 0.0, time.monotonic() + self._plan.server_warm_up_s_max
+        with progress.step(f"warming up Cassandra ({kind})", expect_s=self._plan.server_warm_up_cpu_s):
+            for loop in itertools.cycle(LOOPS):
+                used_s += self._loop_window(kind, replace(loop, messages=loop.messages // 10)).cassandra_cpu_s
+                used_s += self._bare_window(kind, 0.5).cassandra_cpu_s
+                if used_s >= self._plan.server_warm_up_cpu_s or time.monotonic() > until:
+                    return
+
+    # ---- put
+
+    def _put(self, part: str, kind: ServerKind, puts: tuple[Puts, ...]) -> None:
+        self.warm_up(kind)
+        by_name = {each.name: each for each in puts}
+        seconds = self._plan.seconds * 2
+
+        def take(name: str) -> Window:
+            puts = by_name.get(name)
+            return self._bare_window(kind, seconds) if puts is None else self._put_window(kind, puts, seconds)
+
+        names = [*by_name, BARE]
+        with progress.step(f"{part}: puts", expect_s=len(names) * (self._plan.rounds * seconds + 2)):
+            for name in names:
+                take(name)
+            rounds = self._take(f"put ({part})", names, take)
+        figures: list[Figure] = []
+        for each in puts:
+            for figure in figures_of(rounds, PUT_METRICS, each.name, BARE, case=_case("put", each.name, kind)):
+                promised = each.target if figure.metric == ROWS_PER_CLIENT_CPU_S.name else None
+                figures.append(replace(figure, target=promised))
+        known = distances(rounds, BARE, DRIVER["batches of 100"]) if kind == USUAL else []
+        self._results.cases.append(Measured(rounds, tuple(figures), tuple(known), part))
+
+    def _put_window(self, kind: ServerKind, puts: Puts, seconds: float) -> Window:
+        work = Work(Do.PUT, new_queue(), seconds, callers=puts.callers, batch=puts.batch, delay_us=puts.delay_us)
+        return self._window(puts.name, kind, {self._servers.client(kind, OURS, "producer"): work})
+
+    def _bare_window(self, kind: ServerKind, seconds: float) -> Window:
+        client = self._servers.client(kind, DRIVER_ALONE)
+        return take_window(BARE, {client: {**BARE_JOB, "seconds": seconds}}, [self._servers.at(kind).pid])
+
+    # ---- path and delivery
+
+    def _loops(self, part: str, kind: ServerKind, loops: tuple[Loop, ...], title: str) -> None:
+        self.warm_up(kind)
+        if self._plan.quick:
+            loops = tuple(replace(each, messages=_fewer(each.messages)) for each in loops)
+        by_name = {each.name: each for each in loops}
+        baseline = loops[-1].name
+
+        def take(name: str) -> Window:
+            return self._loop_window(kind, by_name[name])
+
+        with progress.step(f"{part}: {title}", expect_s=len(loops) * self._plan.rounds * 10):
+            rounds = self._take(f"{title} ({part})", list(by_name), take)
+        paced = bool(loops[0].rate)
+        metrics, promised = (DELIVERY_METRICS, P99_MS) if paced else (PATH_METRICS, ROWS_PER_S)
+        figures: list[Figure] = []
+        for each in loops[:-1]:
+            case = _case(title, each.name, kind)
+            of_case = figures_of(rounds, metrics, each.name, baseline, case=case)
+            for figure in of_case:
+                targets = each.targets if figure.metric == promised.name else ()
+                figures += [replace(figure, target=target) for target in targets] or [figure]
+        known = distances(rounds, baseline, PEERS["time queue's loop"]) if part == "path" else []
+        self._results.cases.append(Measured(rounds, tuple(figures), tuple(known), part))
+
+    def _loop_window(self, kind: ServerKind, loop: Loop) -> Window:
+        work = Work(
+            Do.PACE if loop.rate else Do.PUT,
+            new_queue(),
+            LONGEST_S,
+            messages_max=loop.messages,
+            callers=CALLERS,
+            delay_us=loop.delay_us,
+            rate=loop.rate,
+        )
+        producer = self._servers.client(kind, loop.module, "producer")
+        consumer = self._servers.client(kind, loop.module, "consumer")
+        consuming = replace(work, do=Do.CONSUME, callers=8, batch=100)
+        return self._window(loop.name, kind, {producer: replace(work, beside=True), consumer: consuming})
+
+    # ---- both
+
+    def _window(self, name: str, kind: ServerKind, works: Mapping[ClientProcess, Work]) -> Window:
+        for client, work in works.items():
+            client.prepare(work.job(), within_s=PREPARE_WITHIN_S)
+        jobs = {client: work.job() for client, work in works.items()}
+        return replace(take_window(name, jobs, [self._servers.at(kind).pid]), contender=name)
+
+    def _take(self, case: str, names: list[str], take: Callable[[str], Window]) -> Rounds:
+        return take_rounds(
+            self._plan.run,
+            case,
+            names,
+            take,
+            rounds=self._plan.rounds,
+            time_is_up=lambda: time.monotonic() > self._deadline,
+        )
+
+
+def _fewer(messages: int) -> int:
+    """A twentieth, in whole turns of all callers."""
+    return max(1, messages // 20 // CALLERS) * CALLERS
+
+
+def _case(title: str, name: str, kind: ServerKind) -> str:
+    return f"{title}, {name}" + (f", {kind.commitlog_sync} sync" if kind != USUAL else "")

@@ -1,0 +1,95 @@
+"""The putting side of bench-timeline's contender: callers that await `put`, of which one in sixteen is timed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+
+from bench.timeline_process import TimelineProcess
+from bench.timeline_run import Run
+from bench.timeline_work import PAYLOADS, TIMED_ONE_IN, Do, Work, stamped
+from penstock.engines.contract import Message
+from penstock.errors import PenstockError
+
+KEPT_IDS_MAX = 2_000
+
+
+class Putting(Run):
+    """One run of a producer."""
+
+    def __init__(self, process: TimelineProcess) -> None:
+        super().__init__(process)
+        self._payload = itertools.cycle(PAYLOADS)
+
+    async def work(self, work: Work) -> None:
+        if work.do is Do.PACE:
+            await self._pace(work)
+            return
+        caller = self._singly if work.batch == 1 else self._in_batches
+        await asyncio.gather(*(caller(work, number % TIMED_ONE_IN == 0) for number in range(work.callers)))
+
+    async def _singly(self, work: Work, timed: bool) -> None:
+        put, payload, delay_us = self.queue.put, self._payload, work.delay_us
+        wanted, done = work.messages_max // work.callers, 0
+        while self.on and done < wanted:
+            sent = time.perf_counter() if timed else 0.0
+            due_us = self.process.clock.now_us() + delay_us if delay_us else None
+            try:
+                ids = await put([Message(next(payload), due_us)])
+            except PenstockError as error:
+                self.fail(error)
+                continue
+            done += 1
+            if timed:
+                self._timed(sent, ids)
+        self.rows += done
+        self.requests += done
+
+    async def _in_batches(self, work: Work, _: bool) -> None:
+        put, payload, delay_us = self.queue.put, self._payload, work.delay_us
+        wanted, done = work.messages_max // work.callers, 0
+        while self.on and done < wanted:
+            sent = time.perf_counter()
+            due_us = self.process.clock.now_us() + delay_us if delay_us else None
+            try:
+                ids = await put([Message(each, due_us) for each in itertools.islice(payload, work.batch)])
+            except PenstockError as error:
+                self.fail(error)
+                continue
+            done += len(ids)
+            self.requests += 1
+            self._timed(sent, ids)
+        self.rows += done
+
+    async def _pace(self, work: Work) -> None:
+        """At even distances; what is behind is put at once, so the rate is kept."""
+        began = time.perf_counter()
+        waiting: set[asyncio.Task[None]] = set()
+        for number in range(work.messages_max):
+            left_s = began + number / work.rate - time.perf_counter()
+            if left_s > 0:
+                await asyncio.sleep(left_s)
+            task = asyncio.get_running_loop().create_task(self._put_stamped(work))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _put_stamped(self, work: Work) -> None:
+        now_us, sent = self.process.clock.now_us(), time.perf_counter()
+        due_us = now_us + work.delay_us if work.delay_us else None
+        try:
+            ids = await self.queue.put([Message(stamped(next(self._payload), now_us), due_us)])
+        except PenstockError as error:
+            self.fail(error)
+            return
+        self.rows += 1
+        self.requests += 1
+        self._timed(sent, ids)
+
+    def _timed(self, sent: float, ids: Sequence[str]) -> None:
+        self.latencies_s.append(time.perf_counter() - sent)
+        if len(self.ids) < KEPT_IDS_MAX:
+            self.ids += ids
