@@ -292,6 +292,35 @@ def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_goes_on(
     simulate(scenario, settings=ONE_LANE)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_owner_who_leaves_in_the_middle_of_moving_hands_over_what_he_has_marked(seed: int) -> None:
+    """A rolling restart: the next owner takes the lane at once, without waiting for a lease to end."""
+
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        await fill(queue)
+        Catalogue(queue).end_now(3)
+        leaving, next_one = Consumer(queue, "leaving", seen), Consumer(queue, "next", seen)
+        marks = 0
+
+        async def gate(statement: Any) -> None:
+            nonlocal marks
+            if _is_move(statement):
+                marks += 1
+                if marks == 1 + seed:
+                    leaving.leave()
+                await asyncio.sleep(0.1)
+
+        leaving.store.gate = gate
+        leaving.start()
+        await asyncio.sleep(8)
+        next_one.start()
+        await until_settled_once(queue, seen)
+        assert marks > seed
+
+    simulate(scenario, seed, settings=ONE_LANE)
+
+
 def test_a_lane_of_which_a_range_is_lent_is_not_closed_before_the_range_is_back() -> None:
     async def scenario(queue: Queue) -> None:
         seen = Seen()

@@ -84,6 +84,7 @@ class Consumer:
         self.dead = dead
         self.lanes_max = lanes_max
         self.engine: TimelineQueue | None = None
+        self._leaving = False
 
     def start(self, *, work_s: float = 0.01, batch: int = 10) -> None:
         """Begin to receive, in the process."""
@@ -105,7 +106,7 @@ class Consumer:
 
     async def _run(self, work_s: float, batch: int) -> None:
         engine = await self.open()
-        while True:
+        while not self._leaving:
             try:
                 found = await engine.receive(batch, wait_us=SECOND)
                 for each in found:
@@ -120,6 +121,12 @@ class Consumer:
                     self.note(found, await engine.settle([Ack(each.receipt) for each in found]))
             except PenstockError:
                 await asyncio.sleep(0.2)
+
+    def leave(self) -> None:
+        """Begin to give everything back, as a program that ends."""
+        self._leaving = True
+        if self.engine is not None:
+            self.process.start(self.engine.close())
 
     def note(self, found: list[Delivery], settled: list[Settled]) -> None:
         """Count what was honoured."""
