@@ -73,6 +73,16 @@ class Word:
 
 
 @dataclass(eq=False)
+class LentWord:
+    """A settle by a job that borrowed the message, and its answer if one came."""
+
+    who: str
+    asked_us: int
+    how: Settled | None = None
+    answered_us: int | None = None
+
+
+@dataclass(eq=False)
 class Tale:
     """All that happened to one message."""
 
@@ -83,12 +93,13 @@ class Tale:
     cancel_asked_us: int | None = None
     cancelled_us: int | None = None
     dead: int = 0
+    lent: list[LentWord] = field(default_factory=list)
+    """What jobs that borrowed it said of it."""
 
     def finished_us(self) -> int | None:
-        """When a consumer first said, to a queue that did not refuse, that it was done."""
-        return min(
-            (it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE), default=None
-        )
+        """When a consumer, or a job, first said, to a queue that did not refuse, that it was done."""
+        said = [it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE]
+        return min([*said, *(it.asked_us for it in self.lent if it.how is not STALE)], default=None)
 
     def honoured(self) -> list[Word]:
         """The acknowledgements that were answered with done."""
@@ -200,6 +211,16 @@ class Ledger:
 
     # ---- told by others
 
+    async def settle_lent(self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], who: str) -> Settled:
+        """A job settles messages of a range that it borrowed, by this function."""
+        words = [LentWord(who, self.now_us()) for _ in ids]
+        for message_id, word in zip(ids, words, strict=True):
+            self.tale(message_id).lent.append(word)
+        how = await settle()
+        for word in words:
+            word.how, word.answered_us = how, self.now_us()
+        return how
+
     def cancelling(self, message_id: str) -> None:
         """Somebody is about to cancel it, or to reschedule it."""
         tale = self.tale(message_id)
@@ -249,7 +270,7 @@ class Ledger:
     def need_not_come(self, message_id: str) -> bool:
         """Whether a message that lies somewhere was met, or may be left there: by id, acknowledged or not."""
         tale = self.tale(message_id)
-        return bool(tale.hands) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
+        return bool(tale.hands or tale.lent) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
 
     def times(self, message_id: str) -> int:
         """How often it was delivered."""
@@ -309,9 +330,15 @@ class Ledger:
             yield self._violation(
                 "at most one receipt is honoured", tale, f"{len(honoured)} acknowledgements were done"
             )
+        by_jobs = [it for it in tale.lent if it.how is Settled.DONE]
+        if honoured and by_jobs:
+            yield self._violation("at most one receipt is honoured", tale, "done by a consumer and by a job")
+        for each in by_jobs:
+            if any(hand.given_us > (each.answered_us or 0) for hand in tale.hands):
+                yield self._violation("what is settled does not come again", tale, f"delivered after {each.who}")
         if tale.dead > 1:
             yield self._violation("at most one dead letter of a message", tale, f"{tale.dead} of it")
-        if tale.dead and honoured:
+        if tale.dead and (honoured or by_jobs):
             yield self._violation("acknowledged or dead, not both", tale, "acknowledged with done, and a dead letter")
         for word in honoured:
             for hand in tale.hands:
@@ -328,7 +355,7 @@ class Ledger:
                 yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
         for word in tale.words:
             if isinstance(word.settle, Nack | Reject) and word.how is Settled.DONE:
-                waits_us = word.asked_us + word.settle.delay_us - self.skew_us - MILLISECOND_US
+                waits_us = word.asked_us + word.settle.delay_us - 2 * self.skew_us - MILLISECOND_US  # two owners
                 if any(word.asked_us + MILLISECOND_US < hand.given_us < waits_us for hand in tale.hands):
                     yield self._violation("nothing early", tale, "again before the delay of its nack was over")
 
@@ -437,7 +464,8 @@ class Ledger:
         return finished_us is not None and (by_us is None or finished_us <= by_us + ROUNDING_US)
 
     def _is_gone(self, tale: Tale) -> bool:
-        return bool(tale.dead or tale.cancelled_us is not None or tale.honoured()) or any(
+        by_jobs = any(it.how is Settled.DONE for it in tale.lent)
+        return bool(tale.dead or tale.cancelled_us is not None or tale.honoured() or by_jobs) or any(
             purge.before_us is not None
             and tale.put is not None
             and tale.put.acknowledged_us is not None
@@ -500,6 +528,10 @@ class Ledger:
             lines.append((tale.cancelled_us, "it is answered cancelled"))
         for purge in self.purges:
             lines.append((purge.asked_us, "a purge"))
+        for each in tale.lent:
+            lines.append((each.asked_us, f"{each.who}, which borrowed it, settles it"))
+            answer = "no answer" if each.how is None else each.how.value
+            lines.append((each.answered_us or each.asked_us, f"{each.who} is told: {answer}"))
         if tale.dead:
             lines.append((self.now_us(), f"{tale.dead} dead letters of it"))
         lines.sort(key=lambda line: line[0])

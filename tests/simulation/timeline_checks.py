@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from penstock.engines.contract import Ack, Extend, Nack, Settled
+from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled
 from penstock.engines.receipts import read_receipt
 from penstock.engines.timeline.settings import TimelineSettings
 from tests.invariants import Hand, Ledger, Tale, Word
@@ -77,7 +77,7 @@ def _open_until_us(tale: Tale, hand: Hand) -> int:
     asked = [
         word.asked_us
         for word in tale.words
-        if word.settle.receipt == hand.delivery.receipt and isinstance(word.settle, Ack | Nack)
+        if word.settle.receipt == hand.delivery.receipt and isinstance(word.settle, Ack | Nack | Reject)
     ]
     return min([hand.until_us, *asked])
 
@@ -104,7 +104,7 @@ def _told_us(words: list[Word]) -> Iterator[int]:
     for word in words:
         if isinstance(word.settle, Extend):
             yield word.asked_us + word.settle.visibility_us
-        elif isinstance(word.settle, Nack):
+        elif isinstance(word.settle, Nack | Reject):
             yield word.asked_us
 
 
@@ -123,7 +123,13 @@ def _stale_and_honoured(ledger: Ledger) -> Iterator[str]:
 def _not_charged(ledger: Ledger) -> Iterator[str]:
     """Each delivery counts: only the first may be unknown to a later owner, whose own then is a suspect's."""
     for tale in ledger.tales.values():
-        attempts = [hand.delivery.attempt for hand in sorted(tale.hands, key=lambda hand: hand.given_us)]
+        given_back = {
+            word.settle.receipt
+            for word in tale.words
+            if isinstance(word.settle, Nack) and not word.settle.charged and word.how is not Settled.STALE
+        }
+        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
+        attempts = [hand.delivery.attempt for hand in hands if hand.delivery.receipt not in given_back]
         if attempts[:2] == [1, 1]:
             attempts = attempts[1:]
         if any(later <= earlier for earlier, later in pairwise(attempts)):

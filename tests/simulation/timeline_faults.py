@@ -54,6 +54,7 @@ class Storm:
             "killed producers": lambda: self._kill(life.producers),
             "stepped clocks": self._step_clock,
             "late writes": self._delay_writes,
+            "held batches": self._hold_batches,
         }
         self._acts = [acts[name] for name in sorted(life.plan.faults)]
 
@@ -69,6 +70,7 @@ class Storm:
         self._network.calm()
         if not self._life.plan.has("late"):
             self._cluster.release_hints()
+            self._cluster.release_batchlog()
         for name, node in self._cluster.nodes.items():
             self._cluster.go_on(name)
             if node.process.state is State.DEAD:
@@ -144,6 +146,11 @@ class Storm:
 
     def _hold_hints(self) -> None:
         self._cluster.hold_hints(self._replica())
+
+    def _hold_batches(self) -> None:
+        """The log of batches is not replayed, and parts of batches are lost, so that only a replay brings them."""
+        self._cluster.hold_batchlog()
+        self._network.lose("write", count=self._chance.choice((2, 6)))
 
     def _member(self, of: dict[str, Member]) -> Member | None:
         running = [name for name in sorted(of) if of[name].is_running]

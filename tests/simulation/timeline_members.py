@@ -11,9 +11,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from uuid import UUID
 
+from penstock.engines.borrowing import Borrower, LentRange, LentRow
 from penstock.engines.contract import (
     Ack,
     Cancelled,
@@ -22,20 +24,29 @@ from penstock.engines.contract import (
     Message,
     Nack,
     PassEnd,
+    Reject,
     Repaired,
     Settle,
     Settled,
 )
-from penstock.engines.decide_lease import LeaseTerms
+from penstock.engines.decide_lease import LeaseTerms, Tenure
 from penstock.engines.host import Host
+from penstock.engines.sharing import Sharing
+from penstock.engines.source import Loan
+from penstock.engines.timeline.batched import BatchedPuts
 from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.engines.timeline.lane_taking import lane_of
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_text
+from penstock.engines.timeline.reading import RowContent
 from penstock.engines.timeline.settings import TimelineSettings
+from penstock.engines.timeline.source import TimelineSource
 from penstock.errors import PenstockError
+from penstock.expiry import Promise
 from penstock.store.clocks import Clock
 from penstock.store.positions import Positions
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.store.simulated.store import SimulatedTime
+from penstock.store.statements import Batch
 from penstock.testing.world import Process, State, World
 from tests.invariants import Ledger
 from tests.simulation.timeline_plan import Plan
@@ -146,7 +157,8 @@ class Member:
             Positions(lambda: self.process.chance.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
-        self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead)
+        sharing = Sharing(host, settings.queue) if self.life.plan.has("sharing") else None
+        self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead, sharing=sharing)
         self.process.start(self._keep_fresh(self.engine))
         return self.engine
 
@@ -240,7 +252,9 @@ class Consumer(Member):
                 await asyncio.sleep(longer_us / SECOND * own.uniform(0.1, 1.2))
             if plan.has("nacks") and own.random() < 0.15:
                 delay_us = int(own.choice((0, own.uniform(0, 3), own.uniform(8, 16))) * SECOND)
-                settle = Nack(given.receipt, delay_us=delay_us, reason="by the seed")
+                settle = Nack(given.receipt, delay_us=delay_us, reason="by the seed", charged=own.random() < 0.8)
+            if plan.has("rejects") and own.random() < 0.08:
+                settle = Reject(given.receipt, reason="by the seed")
         for _ in range(SETTLE_TRIES):
             answer = await self._settle(engine, given, settle)
             if answer is not Settled.UNKNOWN or drawn < 0.5:
@@ -318,6 +332,9 @@ class Putter(Member):
                 self.process.start(self._cancel(engine, self._one_scheduled(own)))
             if plan.has("reschedules") and own.random() < 0.2 and life.scheduled:
                 self.process.start(self._reschedule(engine, self._one_scheduled(own), self._later_us(own)))
+            if plan.has("batches") and own.random() < 0.3:
+                message = self._message(f"{self.who}:{number}.batch", own)
+                self.process.start(self._batch(engine, replace(message, once=None, group=None)))
             if plan.has("purges") and own.random() < 0.02:
                 self.process.start(self._purge(engine))
             await asyncio.sleep(own.expovariate(1 / plan.put_every_s))
@@ -370,6 +387,24 @@ class Putter(Member):
             told += f" (group {message.group})"
         return told if message.once is None else f"{told} (once {message.once})"
 
+    async def _batch(self, engine: TimelineQueue, message: Message) -> None:
+        """A message in the application's own logged batch: durable when that is, and late if it is late."""
+        puts = BatchedPuts(engine.producer)
+        try:
+            batched = puts.stamp(message, within_us=SECOND)
+        except PenstockError as error:
+            self.process.note("can not stamp", error.message)
+            return
+        self.process.note("puts in a batch", self._told(message))
+        tried = self.life.ledger.trying([message], self.who)
+        try:
+            await self.store.attempt(Batch(list(batched.statements), logged=True), 10)
+        except PenstockError as error:
+            self.life.ledger.not_acknowledged(tried, error)
+            return
+        self.process.note("has put in a batch", message.payload.decode())
+        self.life.ledger.acknowledged(tried, [batched.message_id])
+
     async def _cancel(self, engine: TimelineQueue, message_id: str) -> None:
         self.life.ledger.cancelling(message_id)
         self.process.note("cancels", message_id)
@@ -413,6 +448,66 @@ class Putter(Member):
             return
         self.process.note("has purged", ("before_us", before_us))
         self.life.ledger.purged(purge, before_us)
+
+
+class Borrowing(Member):
+    """A bulk job that borrows a range of a lane, settles some of it, and gives it back or does not."""
+
+    def start(self) -> None:
+        """Begin."""
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        own = self.life.chance(f"loans of {self.who}")
+        engine = await self.open(self.life.settings)
+        while not self.life.calm:
+            await asyncio.sleep(own.uniform(0.5, 6))
+            try:
+                await self._borrow(engine, own)
+            except PenstockError as error:
+                self.process.note("has no loan", error.message)
+
+    async def _borrow(self, engine: TimelineQueue, own: Random) -> None:
+        generation = own.choice(engine.settings.generations)
+        lane = lane_of(engine.host, engine.settings, (generation.number, own.randrange(generation.shards)))
+        source = TimelineSource(
+            engine.host,
+            engine.settings,
+            engine.producer.sender,
+            None,
+            generation=generation.number,
+            shard=int(str(lane.key["shard"])),
+            tenure=Tenure(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True),
+        )
+        borrower = Borrower(engine.host, lane, source)
+        now_us = self.now_us()
+        first_us = now_us - own.choice((0, 2, 60)) * SECOND
+        last_us = now_us + own.choice((-1, 0, 3)) * SECOND
+        ends_us = now_us + round(own.uniform(3, 12) * SECOND)
+        loan = Loan(self.process.uuid(), source.order_at(first_us), source.order_at(last_us), ends_us)
+        lent = await borrower.borrow(loan)
+        self.process.note("borrows", str(lane.key), ("until_us", ends_us))
+        taken = LentRange(engine.host, lane, source, lent)
+        rows = [each async for each in taken.rows()]
+        for start in range(0, len(rows), 3):
+            await asyncio.sleep(own.expovariate(5))
+            some = rows[start : start + 3]
+            if own.random() < 0.8:
+                ids = [message_id for each in some for message_id in _ids_of(each)]
+                how = await self.life.ledger.settle_lent(partial(taken.settle, some), ids, self.who)
+                self.process.note("settles as a job", ("messages", len(ids)), how.value)
+        if own.random() < 0.7:
+            await borrower.give_back(lent)
+            self.process.note("gives back")
+
+
+def _ids_of(lent: LentRow) -> list[str]:
+    """The ids of the messages of a row that are a job's."""
+    content: RowContent = lent.row.content
+    assert content.run is not None
+    given = content.run.message_id or [b""] * len(content.run)
+    ids = [id_text(each or Place(content.place, index).to_bytes()) for index, each in enumerate(given)]
+    return [message_id for index, message_id in enumerate(ids) if lent.mine >> index & 1]
 
 
 class Mender(Member):

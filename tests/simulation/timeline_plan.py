@@ -29,10 +29,14 @@ FEATURES = {
     "repair": 0.4,
     "late": 0.15,
     "resharding": 0.06,
+    "lending": 0.15,
+    "batches": 0.06,
+    "rejects": 0.25,
+    "sharing": 0.2,
 }
 """What a life may do, and how often it does."""
 
-NEEDS = {"late": "repair"}
+NEEDS = {"late": ("repair",), "batches": ("late", "repair")}
 """What makes no sense without something else: what lands after hours is found by repair alone."""
 
 FAULTS = {
@@ -44,6 +48,7 @@ FAULTS = {
     "lost messages": 0.5,
     "late messages": 0.5,
     "held hints": 0.25,
+    "held batches": 0.8,
     "paused consumers": 0.5,
     "killed consumers": 0.5,
     "paused producers": 0.4,
@@ -99,12 +104,14 @@ def plan_of(seed: int) -> Plan:
     """The life that a seed stands for."""
     chance = Random(f"{seed} plan")
     features = frozenset(name for name, odds in FEATURES.items() if chance.random() < odds)
-    features |= {NEEDS[name] for name in features if name in NEEDS}
+    features |= {other for name in features for other in NEEDS.get(name, ())}
     faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
     if "clocks" not in features:
         faults -= {"stepped clocks"}
     if "late" not in features:
         faults -= {"late writes"}
+    if "batches" not in features:
+        faults -= {"held batches"}
     if chance.random() < CALM_LIVES:
         faults = frozenset()
     storm_s = chance.choices((chance.uniform(2, 8), chance.uniform(8, 20), chance.uniform(20, 50)), (5, 4, 1))[0]

@@ -26,6 +26,7 @@ from tests.simulation.timeline_faults import Storm
 from tests.simulation.timeline_members import (
     DELAY_S,
     SKEW_US_MAX,
+    Borrowing,
     Consumer,
     Digger,
     Life,
@@ -127,6 +128,8 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
         yield _keep(life, life.helpers, Digger, "digger")
     if life.plan.has("repair"):
         yield _keep(life, life.helpers, Mender, "mender")
+    if life.plan.has("lending"):
+        yield _keep(life, life.helpers, Borrowing, "job")
     if life.plan.has("resharding"):
         yield _reshard(life)
 
@@ -163,6 +166,7 @@ async def _aftermath(life: Life) -> None:
                 await member.process.start(member.engine.close())
             member.end()
         life.cluster.release_hints()
+        life.cluster.release_batchlog()
         await asyncio.sleep(15)
 
 
@@ -181,7 +185,9 @@ async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None
     maker.end()
 
 
-async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender], name: str) -> None:
+async def _keep(
+    life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender | Borrowing], name: str
+) -> None:
     """What Kubernetes does: whoever has ended is begun again after a while; a hand-over is asked for now and then."""
     chance = life.chance(f"keeper of {name}")
     while not life.over:
@@ -192,7 +198,7 @@ async def _keep(life: Life, of: dict[str, Member], kind: type[Consumer | Putter 
         if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
             life.world.outside(chance.uniform(1, 15), partial(_hand_over, life, member, chance.random()))
         await ended.wait()
-        if kind is Putter and life.calm:
+        if kind in (Putter, Borrowing) and life.calm:
             return
         await asyncio.sleep(chance.uniform(0.2, 4))
 

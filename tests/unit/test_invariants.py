@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -112,6 +113,29 @@ def back_from_the_settled(day: Day) -> None:
     day.deliver("a", 2)
 
 
+def done_twice_by_a_job_and_a_consumer(day: Day) -> None:
+    """A job that borrowed it was answered done, and so was a consumer."""
+    day.put("a")
+    receipt = day.deliver("a")
+    _settle_lent(day, "a")
+    day.settle(Ack(receipt))
+
+
+def back_from_a_job(day: Day) -> None:
+    """It comes after a job had settled it."""
+    day.put("a")
+    _settle_lent(day, "a")
+    day.deliver("a")
+
+
+def _settle_lent(day: Day, message_id: str) -> None:
+    async def done() -> Settled:
+        return Settled.DONE
+
+    asyncio.run(day.ledger.settle_lent(done, [message_id], "job"))  # type: ignore[arg-type]
+    day.later(1)
+
+
 def dead_and_done(day: Day) -> None:
     """Acknowledged, and a dead letter."""
     day.put("a")
@@ -218,6 +242,8 @@ BROKEN: dict[Callable[[Day], None], set[str]] = {
     refused_and_gone: {"an acknowledged put is settled, dead or still there"},
     honoured_twice: {"at most one receipt is honoured"},
     back_from_the_settled: {"what is settled does not come again"},
+    done_twice_by_a_job_and_a_consumer: {"at most one receipt is honoured"},
+    back_from_a_job: {"what is settled does not come again"},
     dead_and_done: {"acknowledged or dead, not both"},
     dead_twice: {"at most one dead letter of a message"},
     early: {"nothing early"},
