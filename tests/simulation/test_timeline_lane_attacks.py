@@ -79,6 +79,24 @@ def test_attack_C5_each_delivery_carries_the_epoch_and_a_later_owners_is_higher(
     simulate(scenario, settings=ONE_LANE)
 
 
+def test_a_receipt_of_an_earlier_tenure_is_stale_also_where_the_same_process_owns_the_lane_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 1)
+        consumer = Consumer(queue, "owner", Seen())
+        (first,) = await receives(consumer)
+        consumer.process.pause(for_s=15)  # its lease is over when it goes on, and nobody else is there to take it
+        (again,) = await receives(consumer)
+        assert (first.message_id, first.attempt) == (again.message_id, again.attempt)
+        assert first.epoch < again.epoch
+        assert consumer.engine is not None
+        settles = [Ack(first.receipt), Ack(again.receipt)]
+        answers = [await consumer.process.start(consumer.engine.settle([each])) for each in settles]
+        assert [[Settled.STALE], [Settled.DONE]] == answers
+
+    simulate(scenario, settings=ONE_LANE)
+
+
 def test_attack_D3_after_a_kill_only_what_reach_allowed_to_be_handed_out_is_suspect() -> None:
     async def scenario(queue: Queue) -> tuple[int, int]:
         await lanes_ready(queue)

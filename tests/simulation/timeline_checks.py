@@ -83,18 +83,20 @@ def _open_until_us(tale: Tale, hand: Hand) -> int:
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
-    """By one owner, the same message only after its visibility, or after it was said to have failed."""
+    """The same message only after its visibility, or after it was said to have failed: by one owner, and by the next
+    one too if that takes it for no suspect, since then the first has handed over what was open."""
     for tale in ledger.tales.values():
         hands = sorted(tale.hands, key=lambda hand: hand.given_us)
         for hand, later in pairwise(hands):
             same_owner = (hand.who, hand.delivery.epoch) == (later.who, later.delivery.epoch)
+            tolerance_us = TOLERANCE_US if same_owner else TOLERANCE_US + 2 * ledger.skew_us
             words = [
                 word
                 for word in tale.words
                 if word.settle.receipt == hand.delivery.receipt and word.how is not Settled.STALE
             ]
             hidden_us = min([hand.until_us, *_told_us(words)])
-            if same_owner and later.given_us < hidden_us - TOLERANCE_US:
+            if not (later.delivery.suspect and not same_owner) and later.given_us < hidden_us - tolerance_us:
                 yield f"hidden while its visibility lasts: {tale.message_id}\n{ledger.story(tale.message_id)}"
                 return
 

@@ -130,6 +130,7 @@ class Member:
         self.dead = dead
         self.engine: TimelineQueue | None = None
         self.closing = False
+        self._room = asyncio.Semaphore(HANDLING_MAX)
         ahead_us = life.chance(f"clock of {self.who}").randint(-SKEW_US_MAX, SKEW_US_MAX)
         self.process.clock.step(ahead_us / SECOND)
 
@@ -214,7 +215,9 @@ class Consumer(Member):
                 continue
             if found:
                 self._note(found, visibility_us)
-                await asyncio.gather(*(self._handle(engine, each, own.random()) for each in found))
+                for each in found:
+                    await self._room.acquire()
+                    self.process.start(self._handle(engine, each, own.random()))
 
     def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.who, found, clock_us=self._clock_us(), visibility_us=visibility_us)
@@ -234,6 +237,12 @@ class Consumer(Member):
                 self.life.broken.append(f"{self.who}: {dispatcher.failure!r}")
 
     async def _handle(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
+        try:
+            await self._work(engine, given, drawn)
+        finally:
+            self._room.release()
+
+    async def _work(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         life, plan = self.life, self.life.plan
         times = life.came[given.payload]
         own = Random(f"{plan.seed} {given.payload!r} {times}")
@@ -282,6 +291,7 @@ class Consumer(Member):
 
 
 SETTLE_TRIES = 2
+HANDLING_MAX = 30
 CALM_WORK_S = 0.005
 """What is left when the storm is over is worked off fast: nothing more is learnt from waiting."""
 
