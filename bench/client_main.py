@@ -1,7 +1,8 @@
 """The client process: `python -m bench.client_main MODULE`, lines of JSON in and out until input ends.
 
 MODULE has `open_contender(environment) -> Contender`. What the work prints goes to stderr, so answers stay whole.
-A mistake is answered in one line; its traceback goes to stderr, which the parent keeps.
+A mistake is answered in one line; its traceback goes to stderr, which the parent keeps. The cyclic collector is tuned
+as a worker tunes it, alike for all contenders.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.contender import Contender
+from penstock.runtime.loop import spare_the_collector
 
 
 def answer(contender: Contender, asked: dict[str, Any]) -> Any:
@@ -34,6 +36,7 @@ def main(arguments: list[str]) -> int:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     contender: Contender = importlib.import_module(arguments[0]).open_contender(os.environ)
+    spare_the_collector()
     try:
         answers.write(json.dumps({"ok": "ready"}) + "\n")
         for line in sys.stdin:

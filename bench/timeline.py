@@ -37,7 +37,7 @@ from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, TABLES, RequestKind
 from bench.timeline_depth import Depth, measure_depth
 from bench.timeline_origin import ORIGIN_TABLES
-from bench.timeline_work import SECOND_US, Do, Work, new_queue, shared
+from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Work, new_queue, shared
 from bench.window import take_window
 from penstock.testing import progress
 
@@ -237,7 +237,7 @@ class _Bench:
         )
         producer = self._servers.client(kind, loop.module, "producer")
         consumer = self._servers.client(kind, loop.module, "consumer")
-        consuming = replace(work, do=Do.CONSUME, callers=8, batch=100)
+        consuming = replace(work, do=Do.CONSUME, callers=8, batch=100, visibility_us=WORKERS_VISIBILITY_US)
         return self._window(loop.name, kind, {producer: replace(work, beside=True), consumer: consuming})
 
     # ---- both

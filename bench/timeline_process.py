@@ -20,6 +20,7 @@ from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from penstock.errors import Bug, Unavailable
+from penstock.runtime.loop import new_loop
 from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.cassandra_times import CassandraTimes
@@ -35,7 +36,7 @@ class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 

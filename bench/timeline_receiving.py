@@ -33,7 +33,7 @@ class Receiving(Run):
         while self.on and self.rows < work.messages_max:
             asked = time.perf_counter()
             try:
-                given = await queue.receive(work.batch, wait_us=RECEIVE_WAIT_US)
+                given = await queue.receive(work.batch, visibility_us=work.visibility_us, wait_us=RECEIVE_WAIT_US)
                 if not given:
                     continue
                 if work.do is Do.DRAIN:

@@ -23,6 +23,8 @@ TIMED_ONE_IN = 16
 STAMP_BYTES = 16
 """A stamped message begins with the moment of its put, in microseconds."""
 NO_END = 2**40
+WORKERS_VISIBILITY_US = 8 * SECOND_US
+"""As `penstock worker` receives: no longer than its lease is trusted (decision 8)."""
 
 
 class Do(StrEnum):
@@ -53,6 +55,8 @@ class Work:
     delay_us: int = 0
     """Due this long after the put; 0 is at once."""
     rate: int = 0
+    visibility_us: int | None = None
+    """How long what is received is hidden; None is as long as the queue says."""
     creation: str = ""
     beside: bool = False
     """Whether another process does the work that counts: what this one did is neither rows nor latencies."""

@@ -25,6 +25,7 @@ from penstock.runtime.decide_retry import Backoff
 from penstock.runtime.doors import Doors
 from penstock.runtime.handlers import Handler, load_handler
 from penstock.runtime.http_handler import HttpPerformer, checked_url
+from penstock.runtime.loop import run
 from penstock.runtime.loop_watch import LoopWatch
 from penstock.runtime.performing import Performer, PythonPerformer
 from penstock.runtime.port import WorkerQueue
@@ -66,7 +67,7 @@ def run_worker(options: WorkerOptions, open_queue: Opening) -> None:
     handler = load_handler(options.handler) if options.handler is not None else None
     if options.http is not None:
         checked_url(options.http)
-    asyncio.run(WorkerProcess(options, handler, open_queue).run())
+    run(WorkerProcess(options, handler, open_queue).run())
     _end_in_spite_of_threads()
 
 

@@ -51,14 +51,23 @@ _UNKNOWN = SafeUUID.unknown
 """A uuid is made for each message that is due later, and the class's own way to make one takes twice as long."""
 
 
+def _uuid_of(number: int) -> UUID:
+    made = _blank(UUID)
+    _set(made, "int", number)
+    _set(made, "is_safe", _UNKNOWN)
+    return made
+
+
 def _uuid_at(ticks: int, low: int) -> UUID:
+    return _uuid_of(_high_of(ticks) | low)
+
+
+def _high_of(ticks: int) -> int:
+    """The high half of a time uuid, in its place."""
     if not 0 <= ticks < 1 << _TIME_BITS:
         raise PositionBroken("a moment outside of what a time uuid can hold", ticks=ticks)
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
-    made = _blank(UUID)
-    _set(made, "int", time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1 | low)
-    _set(made, "is_safe", _UNKNOWN)
-    return made
+    return time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1
 
 
 def _ticks_of(moment_us: int) -> int:
@@ -105,6 +114,8 @@ class Positions:
     def __init__(self, random_start: Callable[[], int] = _random_start) -> None:
         self._random_start = random_start
         self._numbers = count()
+        self._high = (-1, 0)
+        self._low = (-1, 0)
         self.begin_anew()
         _makers.add(self)
 
@@ -113,8 +124,18 @@ class Positions:
         self._numbers = count(self._random_start())
 
     def at(self, moment_us: int) -> UUID:
-        """A position for that moment, given to nobody else."""
-        return _uuid_at(_ticks_of(moment_us), _spread(next(self._numbers)))
+        """A position for that moment, given to nobody else. Many are often made for one moment, and their numbers
+        follow each other: what does not change from one to the next is kept."""
+        known_us, high = self._high
+        if known_us != moment_us:
+            high = _high_of(_ticks_of(moment_us))
+            self._high = moment_us, high
+        number = next(self._numbers)
+        known, low = self._low
+        if known != number >> 7:
+            low = _spread(number & ~0x7F)
+            self._low = number >> 7, low
+        return _uuid_of(high | low | number & 0x7F)
 
 
 def _spread(number: int) -> int:

@@ -22,7 +22,7 @@ ROW_MESSAGES_MAX = 512
 set with holes is about one row, and should stay small."""
 ROW_BYTES_MAX = 128 * 1024
 """A cell of this size is read and written in one piece without hurting the server; a larger message is alone."""
-WRITE_ROWS_MAX = 100
+WRITE_ROWS_MAX = 200
 MIXED_PARTITIONS_MAX = 10
 """Cassandra logs a warning for an unlogged batch of more partitions than this,"""
 MIXED_BYTES_MAX = 4 * 1024

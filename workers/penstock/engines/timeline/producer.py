@@ -58,11 +58,10 @@ class Producer:
         return await (self._put_several(messages) if alone is None else alone)
 
     def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
-        """What is done a million times: a message of the plainest kind by itself, and who waits for it. None if it
-        is of another kind, or if there is no room now; nothing was done then."""
+        """What is done a million times: a message by itself that has nothing but a due moment, and who waits for it.
+        None if it is of another kind, or if there is no room now; nothing was done then."""
         if (
-            message.due_us is not None
-            or message.group is not None
+            message.group is not None
             or message.once is not None
             or message.attributes
             or not self._at_once
@@ -75,8 +74,16 @@ class Producer:
         size = len(payload)
         if size > self._bytes_max:
             raise _too_large(size, self._bytes_max)
-        plain = self._plain
         future: asyncio.Future[Ids] = self._create_future()
+        due_us = message.due_us
+        if due_us is not None:
+            now_us = self.sender.host.now_us()
+            if due_us > now_us:
+                self.check_keepable(due_us, now_us)
+            self._flushes.wait([Letter(payload, due_us, b"", None, Call(future, 1), 0)])
+            self._flushes.soon()
+            return future
+        plain = self._plain
         plain.payloads.append(payload)
         plain.segments.append(future)
         plain.size_bytes += size
