@@ -4,7 +4,7 @@ another, a message is not handed out while its visibility lasts, and who runs a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled
@@ -16,10 +16,14 @@ TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
 
 
-def owners_break(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
-    """A line for each thing that should not be."""
+Tenures = Mapping[tuple[int, int], int]
+"""The lanes that a process holds, and by which epoch."""
+
+
+def owners_break(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
+    """A line for each thing that should not be. `held`: by a suspect's receipt, what its process held then."""
     yield from _owners_out_of_turn(ledger, settings)
-    yield from _suspects_in_company(ledger)
+    yield from _suspects_in_company(ledger, settings, held)
     yield from _while_it_was_hidden(ledger)
     yield from _stale_and_honoured(ledger)
     yield from _not_charged(ledger)
@@ -52,8 +56,9 @@ def _lane_of(hand: Hand, settings: TimelineSettings) -> tuple[int, int]:
     return receipt.generation, receipt.shard
 
 
-def _suspects_in_company(ledger: Ledger) -> Iterator[str]:
-    """Who runs a suspect runs nothing else: it may end the process, and with it what is innocent (attack D2)."""
+def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
+    """Who runs a suspect runs nothing else: it may end the process, and with it what is innocent (attack D2). What
+    the process still runs of a tenure that it lost before, no owner knows of."""
     of_process: dict[str, list[tuple[Hand, int]]] = {}
     for tale in ledger.tales.values():
         for hand in tale.hands:
@@ -64,7 +69,8 @@ def _suspects_in_company(ledger: Ledger) -> Iterator[str]:
                 continue
             for other, other_ends_us in hands:
                 overlap_us = min(ends_us, other_ends_us) - max(suspect.given_us, other.given_us)
-                if other is not suspect and overlap_us > TOLERANCE_US:
+                lost = held[suspect.delivery.receipt].get(_lane_of(other, settings)) != other.delivery.epoch
+                if other is not suspect and not lost and overlap_us > TOLERANCE_US:
                     yield (
                         f"who runs a suspect runs nothing else: {who}, for {overlap_us / 1e6:.2f} s\n"
                         f"{ledger.story(suspect.delivery.message_id)}\n{ledger.story(other.delivery.message_id)}"

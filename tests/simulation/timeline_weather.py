@@ -246,7 +246,7 @@ def _judged(life: Life, calm_us: int) -> list[str]:
     calm_us = max(calm_us, life.last_death_us)
     found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us)), *life.broken]
     if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
-        found += owners_break(life.ledger, life.settings)
+        found += owners_break(life.ledger, life.settings, life.held)
     if life.plan.has("late"):
         found += [f"what is durable anywhere comes in the end: {row.place} {ids}" for row, ids in _unmet(life)]
     return found
