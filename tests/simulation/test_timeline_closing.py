@@ -32,7 +32,7 @@ from tests.simulation.timeline_workers import (
     until_retired,
 )
 
-ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), retention_us=60 * SECOND)
+ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), retention_us=40 * SECOND)
 
 
 async def put_ahead(queue: Queue, client: Client, in_s: float, payload: str, *, group: str | None = None) -> None:
@@ -46,9 +46,9 @@ async def fill(queue: Queue) -> Client:
     """Some messages in the one lane: due at once, soon, later, beyond the retention, some of them of a group."""
     await lanes_ready(queue)
     client = queue.client("producer")
-    for in_s in (0, 2, 31, 45, 45, 60, 95):
+    for in_s in (0, 2, 31, 36, 36, 45, 58):
         await put_ahead(queue, client, in_s, f"due in {in_s}")
-    for in_s in (33, 34, 70):
+    for in_s in (33, 34, 56):
         await put_ahead(queue, client, in_s, f"of a group, due in {in_s}", group="g")
     return client
 
@@ -80,9 +80,9 @@ def test_what_lies_ahead_moves_to_the_next_generation_and_comes_at_its_moment() 
         await until_settled_once(queue, seen)
         late = {each.payload: each for _, each in seen.deliveries}
         assert {1, 2} == set(generations_of(queue, seen).values())
-        assert 2 == generations_of(queue, seen)[b"due in 95"] == generations_of(queue, seen)[b"due in 31"]
+        assert 2 == generations_of(queue, seen)[b"due in 58"] == generations_of(queue, seen)[b"due in 31"]
         group = [each.payload for _, each in seen.deliveries if each.group == "g"]
-        assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 70)] == group
+        assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 56)] == group
         assert {1} == {each.attempt for each in late.values()}
         moved = [each for each in worker.store.sent if _is_move(each)]
         assert 0 < len(moved) <= 8, "rows of a partition share a batch"
@@ -149,7 +149,7 @@ async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -
     ahead = {each for each in queue.acknowledged if queue.acknowledged[each] not in (b"due in 0", b"due in 2")}
     assert {1} == {seen.times(each) for each in ahead}
     group = [each.payload for _, each in seen.deliveries if each.group == "g"]
-    assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 50, 70)] == group
+    assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 50, 56)] == group
     return written
 
 
@@ -181,7 +181,7 @@ def test_attack_A15_what_is_cancelled_while_it_moves_is_not_delivered(when: str)
         seen = Seen()
         await lanes_ready(queue)
         client = queue.client("producer")
-        await put_ahead(queue, client, 50, "reminder")
+        await put_ahead(queue, client, 35, "reminder")
         (message_id,) = queue.acknowledged
         Catalogue(queue).end_now(3)
         client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())

@@ -77,8 +77,8 @@ async def retire_by_hand(queue: Queue, shard: int) -> None:
     assert await client.process.start(lane.retire(tenure, last=first_at(client.process.clock.wall_us())))
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("delay_s", [15, 120])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("delay_s", [15, 90])
 @pytest.mark.parametrize("is_retired", [False, True])
 def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_s: int, is_retired: bool) -> None:
     """The place of its copy lies in a lane of the old generation that has read beyond it, or not, or is retired: by
@@ -101,7 +101,7 @@ def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_
             repair = queue.client("repair")
             repair.process.start(keep_repairing(queue, repair))
         await until_retired(queue, 1, within_s=150)
-        await asyncio.sleep(300)
+        await asyncio.sleep(160)
         check_seen(queue, seen)
         assert [2] == [each.attempt for _, each in seen.deliveries]
 
@@ -121,7 +121,7 @@ def retry_in(delay_s: int) -> Callable[[Delivery], Settle]:
     return lambda found: Nack(found.receipt, delay_us=delay_s * SECOND)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(seed: int) -> None:
     """Its place is one of the other queue, which has other shards than this."""
     dead = replace(WORKED, queue=UUID(int=9), name="emails-dead", generations=(Generation(1, 7),))

@@ -53,7 +53,7 @@ async def put_for(queue: Queue, name: str, seconds: float, *, every_s: float = 0
     await client.process.start(client.producer.close())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old_lanes(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
         seen = Seen()
@@ -62,7 +62,7 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
         for number in range(2):
             Consumer(queue, f"worker-{number}", seen).start(work_s=0.05)
         putting = [
-            asyncio.get_running_loop().create_task(put_for(queue, f"producer-{number}", 220, ahead_s=300))
+            asyncio.get_running_loop().create_task(put_for(queue, f"producer-{number}", 200, ahead_s=230))
             for number in range(2)
         ]
         await asyncio.sleep(5)
@@ -72,7 +72,7 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
         await asyncio.gather(*putting)
         await until_retired(queue, 1, within_s=60)
         await until_retired(queue, 2, within_s=60)
-        await until_all_settled(queue, seen, within_s=600)
+        await until_all_settled(queue, seen, within_s=500)
         check_seen(queue, seen)
 
     simulate(scenario, seed, settings=WORKED)
@@ -173,7 +173,7 @@ def _work_groups(queue: Queue, name: str, seen: Seen, order: list[bytes], *, fai
     return consumer
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
     """Backlog, failures that are tried again, and messages for later, all of groups; the workers come late."""
 
@@ -201,7 +201,7 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
     simulate(scenario, seed, settings=WORKED)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_attack_C2_groups_stay_in_order_while_owners_are_killed_in_the_change(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
         seen, order = Seen(), list[bytes]()
