@@ -421,8 +421,15 @@ def test_a_program_of_the_how_to_runs_as_it_is_printed(told: dict[str, str], num
     assert (0, "") == (done.returncode, done.stderr), done.stdout
 
 
+async def emptied(told: dict[str, str], name: str) -> None:
+    """Other tests leave messages there that are no JSON."""
+    async with penstock.connect(told) as p:
+        await (await p.queue(name)).purge()
+
+
 @pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
 def test_an_example_receives_what_it_has_put(told: dict[str, str], name: str) -> None:
+    asyncio.run(emptied(told, "shop/emails"))
     done = run(told, (ROOT / "examples" / "python" / name).read_text())
     put, received = done.stdout.splitlines()[0].split()[1], done.stdout.splitlines()[-1].split()
     assert (0, "", ["received", put]) == (done.returncode, done.stderr, received[:2])

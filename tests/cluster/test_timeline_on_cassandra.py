@@ -28,6 +28,7 @@ from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, day_of, id_text
 from penstock.engines.timeline.row_writes import day_statement, index_statement
 from penstock.engines.timeline.settings import Generation, TimelineSettings
+from penstock.engines.timeline.stamped import index_key_of
 from penstock.engines.timeline.tables import ALL, shared_tables
 from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_schema import CassandraSchema
@@ -132,9 +133,15 @@ def test_rows_that_land_below_the_position_are_put_anew_once(told: dict[str, str
             place = sender.place_row(1, 0, now_us + SECOND, now_us=now_us, size_bytes=9)
             late = sender.stamp(PackedRun([now_us] * 3, [now_us] * 3, [b"a", b"b", b"c"]), place, now_us=now_us)
             for statement in (
-                index_statement(engine.settings, late.index_key, now_us=now_us, last_expiry_s=2**31 - 2),
+                index_statement(
+                    engine.settings, index_key_of(late.partition), now_us=now_us, last_expiry_s=2**31 - 2
+                ),
                 day_statement(
-                    engine.settings, 1, day_of(late.part, 2 * SECOND), now_us=now_us, last_expiry_s=2**31 - 2
+                    engine.settings,
+                    1,
+                    day_of(late.partition.part, 2 * SECOND),
+                    now_us=now_us,
+                    last_expiry_s=2**31 - 2,
                 ),
             ):
                 await engine.host.store.write(statement)
