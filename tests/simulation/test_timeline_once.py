@@ -65,6 +65,26 @@ def test_a_put_killed_before_any_step_and_come_again_makes_one_message(comes_aga
         simulate(scenario)
 
 
+def test_who_finishes_a_claim_for_another_moment_says_the_moment_that_was_claimed() -> None:
+    """The first claims for now and dies; the second puts the same key for later, and finishes what was claimed."""
+    for step in range(1, steps_of_a_once_put() + 1):
+
+        async def scenario(queue: Queue, step: int = step) -> None:
+            first, second = queue.client("first"), queue.client("second")
+            reader = Reader(queue)
+            reader.process.start(reader.run())
+            first.process.kill_before_step(step)
+            first.process.start(first.once.put([KEYED]))
+            await asyncio.sleep(0.1)
+            later = replace(KEYED, due_us=second.process.clock.wall_us() + 9 * SECOND)
+            await second.process.start(put_until_it_works(second, later))
+            await asyncio.sleep(20)
+            (delivered,) = reader.delivered
+            assert delivered.at_us >= delivered.due_us
+
+        simulate(scenario)
+
+
 @pytest.mark.parametrize("paused_for_s", [0.3, 2.0, 9.0])
 def test_a_put_paused_before_any_step_while_another_finishes_it_makes_one_message(paused_for_s: float) -> None:
     for step in range(1, steps_of_a_once_put() + 1):

@@ -176,13 +176,15 @@ class OncePuts:
         await self._note_written(claims)
 
     def _copy(self, one: _Wanted, claim: Claim) -> Copy:
-        """All of it follows from the message and the claim: whoever writes it writes the same."""
+        """All of it follows from the message and the claim: whoever writes it writes the same. It is due when it was
+        claimed for, also where another put of the key, for a later moment, finishes it."""
         message = one.message
+        asked_us = claim.claimed_us if message.due_us is None else message.due_us
         return Copy(
             payload=message.payload,
             message_id=claim.place,
             put_us=claim.claimed_us,
-            due_us=claim.claimed_us if message.due_us is None else message.due_us,
+            due_us=min(asked_us, moment_us_of(Place.from_bytes(claim.place).row.due)),
             attributes=attribute_bytes(message.attributes),
             group=None if message.group is None else message.group.encode(),
         )
