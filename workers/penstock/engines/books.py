@@ -673,7 +673,12 @@ class Books:
         return self._lent is not None
 
     def _is_lent(self, state: _State) -> bool:
-        return self._lent is not None and self._lent[0] <= state.row.order <= self._lent[1]
+        """Also where it stands for a row in the range: that one may have landed late, and be the job's."""
+        if self._lent is None:
+            return False
+        first, last = self._lent
+        stands_at = state.row.stands_at
+        return first <= state.row.order <= last or (stands_at is not None and first <= stands_at <= last)
 
     def _is_at_loan(self, state: _State) -> bool:
         return self._lent is not None and not state.row.order < self._lent[0]

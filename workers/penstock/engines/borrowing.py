@@ -182,6 +182,7 @@ class LentRange:
             raise LoanOver(remedy="borrow anew")
         last = self._source.order_of(seen.last)
         facts = await self._source.known(last, self.loan.last)
+        self._source.met(key for key, _ in self._lent.opened)
         seen = await self._lane.look()
         if seen is None or seen.lent != self._lent.stored:
             raise LoanOver(remedy="borrow anew")

@@ -112,4 +112,6 @@ class Loans:
     async def _take_back(self, loan: Loan) -> None:
         """What the job settled is settled, also in rows that are yet to be read; the rest is handed out as before."""
         known = await self._source.known(max(loan.first, self._last()), loan.last)
+        for row in list(self._books.rows()):
+            self._books.strike(row, self._source.settled_elsewhere(row, known))
         self._learned(self._books.take_back(known, ended=self._loan is None))

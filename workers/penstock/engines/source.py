@@ -91,6 +91,14 @@ class LaneSource(Protocol):
         """From now on, rows come with the messages settled that were first put before this moment."""
         ...
 
+    def met(self, keys: Iterable[bytes]) -> None:
+        """An owner has these rows in its hands: of what stands for the same, nothing else is handed out."""
+        ...
+
+    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
+        """The bits of a row that are settled, since these facts settle them in another row that stands for the same."""
+        ...
+
     def loan_of(self, lent: bytes) -> Loan:
         """What a lent range says."""
         ...

@@ -26,7 +26,7 @@ from penstock.engines.source import Loan
 from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.ended_places import see_to_late_copy
 from penstock.engines.timeline.families import Families
-from penstock.engines.timeline.layout import PLACE_BYTES, Place, id_text, row_text
+from penstock.engines.timeline.layout import PLACE_BYTES, SECOND_US, Place, id_text, row_text
 from penstock.engines.timeline.part_index import PartIndex
 from penstock.engines.timeline.passing import Passing, kept_s, write_by_part
 from penstock.engines.timeline.reading import Reading, RowContent, family_of, put_before
@@ -38,6 +38,9 @@ from penstock.store.positions import first_at, last_at, moment_us_of, position_a
 from penstock.store.statements import Insert, Plain, Select
 from penstock.store.types import Value
 
+TWINS_WITHIN_US = 60 * SECOND_US
+"""A row is stamped anew within this time, or repair has noted on the first that it moved: what is known of a row
+includes what is known of twins that lie so much behind it."""
 _LOAN = struct.Struct("<16s16s16sq")
 
 
@@ -112,7 +115,7 @@ class TimelineSource:
         """What all owners and jobs recorded of the parts from one position to another."""
         part_us = self._settings.part_us
         part = max(moment_us_of(position_at(after)), 0) // part_us
-        last = max(moment_us_of(position_at(up_to)), 0) // part_us
+        last = (max(moment_us_of(position_at(up_to)), 0) + TWINS_WITHIN_US) // part_us
         whole: Facts = {}
         while True:
             for row in await self._host.store.read(Select(self._settings.tables.settled, self._key(part))):
@@ -120,10 +123,22 @@ class TimelineSource:
             if part >= last:
                 break
             part = await self._index.next_part(part + 1, last)
-        for key in whole:
-            due, first = family_of(key)
-            self._families.begun(first, due)  # also where it is the first: it may have expired, and its twins not yet
+        self.met(whole)
         return whole
+
+    def met(self, keys: Iterable[bytes]) -> None:
+        """These rows were begun with, also where they are the first: that may have expired, and its twins not yet."""
+        for key in keys:
+            due, first = family_of(key)
+            self._families.begun(first, due)
+
+    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
+        """What facts settle of the first row of its family, of which it is a twin."""
+        content: RowContent = row.content
+        if content.first == content.place.due:
+            return 0
+        of_first = (each.settled for key, each in facts.items() if family_of(key) == (content.first, content.first))
+        return next(of_first, 0)
 
     def purge(self, before_us: int) -> None:
         """Rows that come from now on are settled where they were put before."""
