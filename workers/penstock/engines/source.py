@@ -96,7 +96,7 @@ class LaneSource(Protocol):
         ...
 
     def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        """The bits of a row that are settled, since these facts settle them in another row that stands for the same."""
+        """The bits of a row that are settled, since these facts settle another row that stands for the same."""
         ...
 
     def loan_of(self, lent: bytes) -> Loan:
