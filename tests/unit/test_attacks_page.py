@@ -7,19 +7,19 @@ from collections import Counter
 import pytest
 
 from dev.mutants import read_mutants
-from tests.unit.attacks_table import faults, tests_by_attack
+from tests.unit import attacks_table
 from tests.unit.generated_tables import PAGE, in_page, tables
 
 PROTOCOLS = ("catalogue", "lanes", "store", "timeline")
 
 
 def test_every_attack_is_shown_or_says_where_it_will_be() -> None:
-    assert [] == faults(tests_by_attack())
+    assert [] == attacks_table.faults(attacks_table.tests_by_attack())
 
 
 def test_a_missing_test_and_an_unknown_number_are_found() -> None:
-    assert "A3: no test, and no reason" in faults({})
-    assert "Z1: no such attack" in faults({"Z1": ["tests/x.py::test_attack_Z1_y"]})
+    assert "A3: no test, and no reason" in attacks_table.faults({})
+    assert "Z1: no such attack" in attacks_table.faults({"Z1": ["tests/x.py::test_attack_Z1_y"]})
 
 
 @pytest.mark.parametrize("name", ["attacks", "breakages"])

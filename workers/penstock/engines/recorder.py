@@ -59,19 +59,23 @@ class Recorder:
         try:
             await self._write(news)
         except Unavailable:
-            self.failed_writes += 1
-            self.books.give_back(news)
-            self._tell(waiting, False)
-            await asyncio.sleep(RETRY_PAUSE_S)
-            return
+            await self._not_known(news, waiting)
         except BaseException:
             self._tell(waiting, False)
             raise
-        if not self._may_act():
-            self._tell(waiting, False)
-            return
-        self.books.durable(news)
-        self._tell(waiting, True)
+        else:
+            if self._may_act():
+                self.books.durable(news)
+                self._tell(waiting, True)
+            else:
+                await self._not_known(news, waiting)
+
+    async def _not_known(self, news: News, waiting: list[asyncio.Future[bool]]) -> None:
+        """To be written again: also a lease that does not hold now may, where it was the clock that was in doubt."""
+        self.failed_writes += 1
+        self.books.give_back(news)
+        self._tell(waiting, False)
+        await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _write(self, news: News) -> None:
         by_where: dict[Any, dict[bytes, RowFacts]] = {}

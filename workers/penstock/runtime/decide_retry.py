@@ -118,18 +118,19 @@ def delay_after(backoff: Backoff, attempt: int, chance: float) -> int:
     return round(backoff.bound_s(attempt) * chance * SECOND_US)
 
 
+CUT_MARK = "[...]\n"
+"""Stands for what there was no room for."""
+
+
 def bounded_reason(first: str, rest: str = "", *, bytes_max: int = REASON_BYTES_MAX) -> str:
     """What went wrong, then as much of the end of the rest as there is room for: a traceback's end says most."""
     head = _cut(first, bytes_max)
-    room = bytes_max - len(head.encode()) - 1
-    if not rest or room <= 0:
-        return head
-    tail = rest.encode()
-    if len(tail) > room:
-        mark = "[...]\n"
-        kept = tail[len(tail) - max(room - len(mark), 0) :].decode(errors="ignore")
-        return f"{head}\n{mark}{kept}"
-    return f"{head}\n{rest}"
+    room = bytes_max - len(head.encode(errors="replace")) - 1
+    tail = rest.encode(errors="replace")
+    if tail and len(tail) <= room:
+        return f"{head}\n{rest}"
+    kept = room - len(CUT_MARK)
+    return f"{head}\n{CUT_MARK}{tail[-kept:].decode(errors='ignore')}" if tail and kept > 0 else head
 
 
 def _cut(text: str, bytes_max: int) -> str:
