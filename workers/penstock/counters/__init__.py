@@ -1,0 +1,1 @@
+"""Counters: order-free, sharded, mergeable. The protocol is in docs/protocols/counters.md."""

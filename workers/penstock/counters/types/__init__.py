@@ -1,0 +1,1 @@
+"""The types of counters: what a value is, how an update changes it, and how shards of it are merged."""
