@@ -65,6 +65,11 @@ def read_cpu_s(roots: Collection[int]) -> dict[int, float]:
     return {pid: ticks / TICKS_PER_S for pid, ticks in ticks_by_root(_all_processes(), roots).items()}
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that it started and that still run."""
+    return [process.pid for process in _all_processes() if process.parent == pid]
+
+
 def grown_by(before: Mapping[int, float], after: Mapping[int, float]) -> dict[int, float]:
     """What each has used between two readings."""
     return {pid: after[pid] - before[pid] for pid in before}

@@ -1,0 +1,55 @@
+"""Handlers of bench-workers, run by `penstock worker`: one that does nothing, and two that note how long lanes wait.
+
+A lane waits from the moment at which its next message is due, or at which its last one was handed out if that is
+later, to the moment at which the handler has that next one; messages of a lane come in the order in which they are
+due. What was noted is written at the end of the process, to the file that NOTES names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import time
+from pathlib import Path
+
+from penstock.engines.timeline.layout import Place, id_bytes
+from penstock.runtime import Context
+
+NOTES = "PENSTOCK_BENCH_NOTES"
+SLOWLY_S = 0.01
+
+_served_us: dict[int, int] = {}
+_longest_us: dict[int, int] = {}
+
+
+async def nothing(payload: bytes) -> None:
+    """An empty handler."""
+
+
+async def at_once(payload: bytes, context: Context) -> None:
+    """Done as soon as it is noted."""
+    _note(context)
+
+
+async def slowly(payload: bytes, context: Context) -> None:
+    """As a handler that asks somebody else."""
+    _note(context)
+    await asyncio.sleep(SLOWLY_S)
+
+
+def _note(context: Context) -> None:
+    lane = Place.from_bytes(id_bytes(context.message_id)).row.shard
+    now_us = time.time_ns() // 1_000
+    since_us = max(_served_us.get(lane, 0), context.delivery.due_us)
+    _served_us[lane] = now_us
+    _longest_us[lane] = max(_longest_us.get(lane, 0), now_us - since_us)
+
+
+def _write() -> None:
+    if NOTES in os.environ:
+        Path(os.environ[NOTES]).write_text(json.dumps(_longest_us), encoding="utf-8")
+
+
+atexit.register(_write)

@@ -1,0 +1,189 @@
+"""The handling side of bench-workers: a real `penstock worker`, a process of its own, watched by its metrics.
+
+Its CPU time counts as this process's, whose child it is; that of watching it is counted too, and is small. At the end
+of a window it is told to end, has to end well, and must have handled every message once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from bench.client_process import ROOT
+from bench.contender import Contender, Job, Ran, Told
+from bench.workers_handlers import NOTES
+from bench.workers_work import HANDLERS, Handling, Work, work_of
+from penstock.errors import Bug, Unavailable
+
+LOOK_S_MIN, LOOK_S_MAX = 0.05, 0.5
+"""To tell its metrics costs a worker a millisecond or two: it is asked less often while the end is far."""
+LANES_WITHIN_S = 60.0
+ENDS_WITHIN_S = 40.0
+FAILURES = ("nacked", "dead", "lost", "suspects", "settle_failures")
+BEGINS = "worker begins"
+
+
+class WorkerProcess:
+    """One `penstock worker`."""
+
+    def __init__(self, work: Work, environment: Mapping[str, str], folder: Path) -> None:
+        self._log = folder / f"{work.queue.replace('/', '-')}.log"
+        self.notes = self._log.with_suffix(".json")
+        command = [sys.executable, "-m", "penstock.cli.main", "worker", "--queue", work.queue]
+        command += ["--handler", f"{HANDLERS}:{work.handling.value}", "--health", "127.0.0.1:0"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env={**environment, NOTES: str(self.notes)}, stdout=log, stderr=log
+            )
+        self._port = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the worker."""
+        return self._process.pid
+
+    def until(self, metric: str, least: float, within_s: float) -> float:
+        """Wait until a metric has come so far; the moment at which it was seen to have."""
+        began_s = time.perf_counter()
+        while True:
+            asked_s = time.perf_counter()
+            value = self.metrics().get(metric, 0.0)
+            if value >= least:
+                return asked_s
+            if self._process.poll() is not None:
+                raise Bug("the worker ended", log=self.last_lines())
+            if asked_s > began_s + within_s:
+                raise Unavailable("the worker does not get on", metric=metric, is_at=value, log=self.last_lines())
+            left_s = (least / value - 1) * (asked_s - began_s) if value else 0.0
+            time.sleep(min(max(left_s / 2, LOOK_S_MIN), LOOK_S_MAX))
+
+    def metrics(self) -> dict[str, float]:
+        """Its own, summed over labels, by what comes after `penstock_worker_`; none before it listens."""
+        if not self._port:
+            self._port = self._find_port()
+        if not self._port:
+            return {}
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as page:
+            return parse_metrics(page.read().decode())
+        return {}
+
+    def end(self) -> None:
+        """SIGTERM, and it has to end well."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Bug("the worker did not end", log=self.last_lines()) from None
+        if code != 0:
+            raise Bug("the worker ended badly", code=code, log=self.last_lines())
+
+    def kill(self) -> None:
+        """At once, if it is still there."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def last_lines(self) -> str:
+        """What it logged last."""
+        return "; ".join(self._log.read_text(errors="replace").splitlines()[-3:])
+
+    def _find_port(self) -> int:
+        for line in self._log.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                said = json.loads(line)
+                if said.get("text") == BEGINS:
+                    return int(said["health_port"])
+        return 0
+
+
+class HandlingContender(Contender):
+    """Workers, one after the other, each with a queue of its own."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-bench-worker-")
+        self._worker: WorkerProcess | None = None
+        self._work: Work | None = None
+
+    def prepare(self, job: Job) -> int:
+        """Start a worker and wait until it holds all lanes; its process id."""
+        self._stop()
+        work = work_of(job)
+        worker = self._worker = WorkerProcess(work, self._environment, Path(self._folder.name))
+        worker.until("lanes", work.lanes, LANES_WITHIN_S)
+        return worker.pid
+
+    def run(self, job: Job) -> Ran:
+        """Wait until all messages are settled, or where there are none, so many seconds."""
+        self._work = work = work_of(job)
+        worker = self._in_hand()
+        began_s = time.perf_counter()
+        if not work.messages:
+            time.sleep(work.seconds)
+            return Ran(time.perf_counter() - began_s, 0, 0, 0)
+        ended_s = worker.until("acked_total", work.messages, work.seconds)
+        return Ran(ended_s - began_s, work.messages, work.messages, 0)
+
+    def tell(self) -> Told:
+        """Each message was handled once and well, and the worker ended well. Of the lanes: the longest wait of the
+        middle one, and of the worst."""
+        worker, work = self._in_hand(), self._work
+        if work is None:
+            raise Bug("nothing was run")
+        told = worker.metrics()
+        failed = {name: told[f"{name}_total"] for name in FAILURES if told.get(f"{name}_total")}
+        if failed or told.get("acked_total", 0) != work.messages:
+            raise Bug("not each message was handled once", acked=told.get("acked_total"), failed=failed)
+        worker.end()
+        self._worker = None
+        if work.handling is Handling.NOTHING:
+            return Told(0.0, 0.0, work.messages)
+        longest_us = list(json.loads(worker.notes.read_text(encoding="utf-8")).values())
+        if len(longest_us) != work.lanes:
+            raise Bug("not every lane was served", served=len(longest_us), lanes=work.lanes)
+        return Told(statistics.median(longest_us) / 1000, max(longest_us) / 1000, work.messages)
+
+    def close(self) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def _in_hand(self) -> WorkerProcess:
+        if self._worker is None:
+            raise Bug("a run without a worker")
+        return self._worker
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
+def parse_metrics(text: str) -> dict[str, float]:
+    """Samples of a worker in Prometheus' form, summed over labels; those of histograms by their buckets are left
+    out."""
+    prefix = "penstock_worker_"
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith(prefix):
+            sample, _, value = line.rpartition(" ")
+            name = sample.partition("{")[0].removeprefix(prefix)
+            if not name.endswith("_bucket"):
+                found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+def open_contender(environment: Mapping[str, str]) -> HandlingContender:
+    """Nothing runs yet."""
+    return HandlingContender(dict(os.environ) | dict(environment))

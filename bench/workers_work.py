@@ -1,0 +1,74 @@
+"""The work of bench-workers: which queues there are, and what a client process is asked for.
+
+Every window has a queue of its own, and a worker of its own, so that nothing of one window is met by the next. All
+queues are made at the start, by one `penstock apply`. It knows neither the SDK nor the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from bench.contender import Job
+
+NAMESPACE = "bench"
+HANDLERS = "bench.workers_handlers"
+
+
+class Handling(StrEnum):
+    """What the handler does, by its name in `bench.workers_handlers`."""
+
+    NOTHING = "nothing"
+    AT_ONCE = "at_once"
+    """Notes which lane a message came from."""
+    SLOWLY = "slowly"
+    """The same, and takes ten milliseconds."""
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """A queue to be made."""
+
+    name: str
+    lanes: int
+
+    @property
+    def full_name(self) -> str:
+        """As processes are told."""
+        return f"{NAMESPACE}/{self.name}"
+
+    def document(self) -> str:
+        """As `penstock apply` reads it: all else as a queue has it that says nothing."""
+        return f"""---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: {self.name}, namespace: {NAMESPACE}}}
+spec: {{shards: {self.lanes}, storage: {{tables: shared}}}}
+"""
+
+
+def documents(queues: Iterable[QueueSpec]) -> str:
+    """One file for all."""
+    return "".join(queue.document() for queue in queues)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run of a client process: of the producer or of the worker."""
+
+    queue: str
+    seconds: float
+    messages: int
+    lanes: int
+    callers: int = 1_000
+    handling: Handling = Handling.NOTHING
+
+    def job(self) -> Job:
+        """As a client process is asked for it."""
+        return asdict(self)
+
+
+def work_of(job: Job) -> Work:
+    """What a client process was asked for."""
+    return Work(**{**job, "handling": Handling(job["handling"])})
