@@ -347,10 +347,18 @@ class Ledger:
                         "what is settled does not come again", tale, f"delivered to {hand.who} after"
                     )
 
+    def _asked_us(self, put: Put) -> int | None:
+        """For when it was put; None where that is at once. Of a once key one put claims the moment, and any of them
+        may be the one: so it is the earliest of theirs."""
+        if put.message.once is None:
+            return put.message.due_us
+        key = (put.message.once_scope, put.message.once)
+        asked = [it.message.due_us for it in self.puts if (it.message.once_scope, it.message.once) == key]
+        return min((due_us or 0 for due_us in asked), default=0) or None
+
     def _early(self, tale: Tale) -> Iterator[Violation]:
         for hand in tale.hands:
-            is_it = tale.put is not None and tale.put.message.payload == hand.delivery.payload  # not so by a once key
-            asked_us = tale.put.message.due_us if tale.put is not None and is_it else None
+            asked_us = self._asked_us(tale.put) if tale.put is not None else None
             if hand.is_early or (asked_us is not None and hand.delivery.due_us < asked_us):
                 yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
         for word in tale.words:

@@ -58,11 +58,11 @@ def _lane_of(hand: Hand, settings: TimelineSettings) -> tuple[int, int]:
 
 def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
     """Who runs a suspect runs nothing else: it may end the process, and with it what is innocent (attack D2). What
-    the process still runs of a tenure that it lost before, no owner knows of."""
+    the process still runs of a tenure that it lost before, or of a delivery that is over, no owner knows of."""
     of_process: dict[str, list[tuple[Hand, int]]] = {}
     for tale in ledger.tales.values():
         for hand in tale.hands:
-            of_process.setdefault(hand.who, []).append((hand, _open_until_us(tale, hand)))
+            of_process.setdefault(hand.who, []).append((hand, _open_until_us(ledger, tale, hand)))
     for who, hands in of_process.items():
         for suspect, ends_us in hands:
             if not suspect.delivery.suspect:
@@ -78,14 +78,17 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
                     return
 
 
-def _open_until_us(tale: Tale, hand: Hand) -> int:
-    """Until its visibility is over, or it was settled."""
-    asked = [
-        word.asked_us
-        for word in tale.words
-        if word.settle.receipt == hand.delivery.receipt and isinstance(word.settle, Ack | Nack | Reject)
-    ]
-    return min([hand.until_us, *asked])
+def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
+    """Until its visibility is over, which an extend may shorten as well, it was settled, or a purge made it void: what
+    its process still runs of it then, no owner knows of."""
+    words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
+    over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
+    over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
+    until_us = hand.until_us
+    for word in words:
+        if isinstance(word.settle, Extend) and word.how is Settled.DONE:
+            until_us = word.asked_us + word.settle.visibility_us
+    return min([until_us, *over])
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:

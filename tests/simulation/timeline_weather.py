@@ -157,9 +157,11 @@ async def _aftermath(life: Life) -> None:
         for each in (consumer, digger):
             if each is not None:
                 each.start()
+        replacing = asyncio.get_running_loop().create_task(_replace_the_dead(life, at_work))
         done = mender.process.start(mender.repair_all())
         await done
         await _until_drained(life)
+        replacing.cancel()
         for member in at_work:
             member.closing = True
             if member.engine is not None:
@@ -168,6 +170,17 @@ async def _aftermath(life: Life) -> None:
         life.cluster.release_hints()
         life.cluster.release_batchlog()
         await asyncio.sleep(15)
+
+
+async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
+    """Some messages kill who has them: another one takes the place."""
+    while True:
+        await asyncio.sleep(1)
+        for place, member in enumerate(at_work):
+            if isinstance(member, Consumer) and not member.is_alive:
+                at_work[place] = again = type(member)(life, f"{member.name} again")
+                again.dead = member.dead
+                again.start()
 
 
 LOOKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
