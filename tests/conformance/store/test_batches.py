@@ -70,6 +70,16 @@ async def test_rows_told_by_what_they_add_are_the_same_as_a_batch_of_them(
     assert expected[:100] == await world.rows(LOG, p, "c", "v", "n")
 
 
+@pytest.mark.parametrize("names", [("p", "c", "v"), ("p", "c", "v", "n")], ids=["two each", "three each"])
+async def test_rows_that_are_told_together_may_stay_for_ever(world: World, names: tuple[str, ...]) -> None:
+    p, at = world.key(), world.now_us()
+    tails = [(c, f"row {c}", -c)[: len(names) - 1] for c in range(20)]
+    await world.store.write(RowsOf(insert_shape(LOG, names, False), (p,), tails, [(at, None)] * 20))
+    await world.advance(2)
+    expected = [(c, f"row {c}", -c if len(names) > 3 else None) for c in range(20)]
+    assert expected == await world.rows(LOG, p, "c", "v", "n")
+
+
 async def test_a_batch_of_many_rows_of_one_partition_is_whole(world: World) -> None:
     p, at = world.key(), world.now_us()
     rows = [Insert(LOG, {"p": p, "c": c, "v": "x" * 500}, timestamp_us=at) for c in range(500)]

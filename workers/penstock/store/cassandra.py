@@ -264,7 +264,8 @@ class CassandraStore(Store):
         return _Request(query, wiring.size, metrics, len(wiring.wired))
 
     async def _bind_rows(self, rows: RowsOf, within_s: float) -> _Request:
-        plan = await self._plan(rows.shape, binding.PLAIN_TTL, "insert", within_s, rows)
+        markers = binding.PLAIN if rows.stamps[0][1] is None else binding.PLAIN_TTL
+        plan = await self._plan(rows.shape, markers, "insert", within_s, rows)
         wiring = binding.Wiring()
         wiring.add_rows(plan, rows)
         query = binding.batch(binding.UNLOGGED, wiring, binding.LEVELS[rows.consistency])

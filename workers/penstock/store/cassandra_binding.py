@@ -138,7 +138,7 @@ def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) ->
     return Plan(prepared, prepared.query_id, encoders, head, lead, metrics)
 
 
-_PLAIN = Markers(timestamp=True)
+PLAIN = _PLAIN = Markers(timestamp=True)
 PLAIN_TTL = _PLAIN_TTL = Markers(timestamp=True, ttl=True)
 _NOTHING = Markers()
 _LWT = {(ttl, attempt): Markers(ttl=ttl, attempt=attempt) for ttl in (False, True) for attempt in (False, True)}
@@ -256,30 +256,39 @@ class Wiring:
     def add_rows(self, plan: Plan, rows: RowsOf) -> None:
         """Inserts into one partition."""
         lead = len(rows.lead)
-        start = _start_of(plan, len(plan.encoders) + 2) + _wire(plan.encoders[:lead], rows.lead, plan)
+        extra = 1 if rows.stamps[0][1] is None else 2
+        start = _start_of(plan, len(plan.encoders) + extra) + _wire(plan.encoders[:lead], rows.lead, plan)
         encoders = plan.encoders[lead:]
         wired, int_ = self.wired, _INT
-        stamp, end = (0, 0), b""
+        stamp: tuple[int, int | None] = (0, 0)
+        end = b""
         if self.first is None:
             key: Encoded = [encode(value) for encode, value in zip(plan.encoders[:lead], rows.lead, strict=True)]
-            self.first = plan, key + [b""] * (len(encoders) + 2)
+            self.first = plan, key + [b""] * (len(encoders) + extra)
         if len(encoders) == 2:  # a clustering column and a cell: the rows of messages
             first, second = encoders
             for (one, two), each in zip(rows.tails, rows.stamps, strict=True):
                 if each != stamp:
-                    stamp, end = each, _TIMESTAMP_TTL(8, each[0], 4, each[1])
+                    stamp, end = each, _end_of(each)
                 one_stored, two_stored = first(one), second(two)
                 wired.append(
                     b"".join((start, int_(len(one_stored)), one_stored, int_(len(two_stored)), two_stored, end))
                 )
             return
         for tail, each in zip(rows.tails, rows.stamps, strict=True):
-            wired.append(start + _wire(encoders, tail, plan) + _TIMESTAMP_TTL(8, each[0], 4, each[1]))
+            if each != stamp:
+                stamp, end = each, _end_of(each)
+            wired.append(start + _wire(encoders, tail, plan) + end)
 
     @property
     def size(self) -> int:
         """Bytes of all of them."""
         return sum(map(len, self.wired))
+
+
+def _end_of(stamp: tuple[int, int | None]) -> bytes:
+    timestamp_us, ttl_s = stamp
+    return _TIMESTAMP(8, timestamp_us) if ttl_s is None else _TIMESTAMP_TTL(8, timestamp_us, 4, ttl_s)
 
 
 def _start_of(plan: Plan, values: int) -> bytes:
@@ -327,6 +336,7 @@ __all__ = [
     "ENCODERS",
     "LEVELS",
     "LOGGED",
+    "PLAIN",
     "PLAIN_TTL",
     "SERIAL_LEVELS",
     "UNLOGGED",

@@ -213,7 +213,7 @@ class RowsOf(Batch):
     the `Batch` of its `statements`, for those who write many rows.
 
     `lead` are the values of the partition key, which stand first in the shape; each of `tails` the rest of a row's;
-    each of `stamps` its timestamp and its time to live. No value is null.
+    each of `stamps` its timestamp and its time to live, which all have or none. No value is null.
     """
 
     __slots__ = ("lead", "shape", "stamps", "tails")
@@ -224,7 +224,7 @@ class RowsOf(Batch):
         shape: InsertShape,
         lead: tuple[Value, ...],
         tails: Sequence[tuple[Value, ...]],
-        stamps: Sequence[tuple[int, int]],
+        stamps: Sequence[tuple[int, int | None]],
     ) -> None:
         self.shape = shape
         self.lead = lead
@@ -239,6 +239,8 @@ class RowsOf(Batch):
         for timestamp_us, ttl_s in set(stamps):
             _check_timestamp(timestamp_us)
             _check_ttl(ttl_s)
+        if len({ttl_s is None for _, ttl_s in stamps}) > 1:
+            raise StatementBroken("of rows that are told together all expire, or none", table=shape.table.name)
         kinds = {tuple(map(type, tail)) for tail in tails}
         for kind in kinds:
             if kind != shape.exact_types[len(lead) :]:

@@ -1,0 +1,176 @@
+"""One counter in one process: what the SDK, the gateway and tools call.
+
+    counter = CounterHandle(host, settings, hints=...)
+    await counter.add("home", update)                              counted, durably
+    await counter.add("home", update, token=counter.new_token())   counted once, however often it is sent
+    await counter.read("home")                                     what was acknowledged before is in it
+
+Updates and states are those of the counter's type (`types/contract.py`): whoever calls parses and tells values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.counters.collector import Collector
+from penstock.counters.decide_hints import HintWindows
+from penstock.counters.decide_shards import KeyRows
+from penstock.counters.decide_tokens import Token
+from penstock.counters.mutator import Mutator
+from penstock.counters.reading import Reader
+from penstock.counters.settings import CounterSettings
+from penstock.counters.tokens import TokenWriter
+from penstock.counters.types.contract import CounterType
+from penstock.counters.types.registry import type_of
+from penstock.engines.host import Host
+from penstock.errors import PenstockError
+
+STALENESS_S_MAX = 1.0
+CACHED_MAX = 10_000
+READS_AT_ONCE = 32
+COLLECTIONS_WAITING_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A state, and how old it may be: the read that told it began so long ago."""
+
+    state: Any
+    age_s: float
+
+
+class CounterHandle:
+    """One counter. It belongs to the event loop that runs when it is made."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: CounterSettings,
+        *,
+        hints: HintWindows | None = None,
+        kind: CounterType[Any, Any] | None = None,
+    ) -> None:
+        """Without `hints` nothing is collected after a read: passes do it."""
+        self.host = host
+        self.settings = settings
+        self.kind = kind or type_of(settings.kind)
+        self.mutator = Mutator(host, settings, self.kind)
+        self.tokens = TokenWriter(host, settings, self.kind)
+        self.reader = Reader(host, settings, self.kind)
+        self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
+        self._cached: OrderedDict[str, tuple[float, asyncio.Future[Any]]] = OrderedDict()
+        self._to_collect: dict[str, None] = {}
+        self._collecting: asyncio.Task[None] | None = None
+
+    def settings_changed(self, settings: CounterSettings) -> None:
+        """What a later read of the catalogue told; what is fixed is fixed."""
+        self.settings = settings
+        for part in (self.mutator, self.tokens, self.reader, self._collector):
+            if part is not None:
+                part.settings_changed(settings)
+
+    # ---- updates
+
+    def add(self, key: str, update: Any, token: Token | str | None = None) -> asyncio.Future[None]:
+        """Count an update. Done when it is durable; else Unavailable (not counted), Unknown (may be counted: repeat
+        it only with a token) or Refused."""
+        if token is None:
+            return self.mutator.add(key, update)
+        return self.tokens.add(key, update, token if isinstance(token, Token) else Token.parse(token))
+
+    def new_token(self, name: str | None = None) -> Token:
+        """For an update that was never sent before; `str` of it is what is kept and passed on."""
+        return self.tokens.new_token(name)
+
+    # ---- values
+
+    async def read(self, key: str) -> Any:
+        """The state of a key: all that was acknowledged before this began is in it."""
+        found = await self.reader.read(key)
+        self._may_collect(key, found.rows)
+        return found.state
+
+    async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> Cached:
+        """The same, but it may be as old as that, a second at most; reads that are asked for meanwhile share one."""
+        staleness_s = min(staleness_s, STALENESS_S_MAX)
+        now_s = self.host.store.monotonic_s()
+        known = self._cached.get(key)
+        if known is None or now_s - known[0] > staleness_s or _failed(known[1]):
+            known = self._cached[key] = (now_s, asyncio.ensure_future(self.read(key)))
+            self._cached.move_to_end(key)
+            if len(self._cached) > CACHED_MAX:
+                self._cached.popitem(last=False)
+        state = await asyncio.shield(known[1])
+        age_s = self.host.store.monotonic_s() - known[0]
+        if age_s > STALENESS_S_MAX:  # the read itself took that long
+            return Cached(await self.read(key), 0.0) if now_s != known[0] else Cached(state, age_s)
+        return Cached(state, age_s)
+
+    async def read_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The states of some keys."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, Any] = {}
+        for first in range(0, len(wanted), READS_AT_ONCE):
+            some = wanted[first : first + READS_AT_ONCE]
+            states = await asyncio.gather(*(self.read(key) for key in some))
+            found.update(zip(some, states, strict=True))
+        return found
+
+    async def scan(self) -> AsyncIterator[tuple[str, Any]]:
+        """All keys and their states, bucket after bucket, a page of them in memory at a time."""
+        for bucket in range(self.settings.buckets):
+            async for page in self.reader.pages(bucket):
+                for key, found in page.items():
+                    yield key, found.state
+
+    async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
+        """What was counted in [from, to): at whole windows of the finest grain."""
+        return await self.reader.read_between(key, from_us, to_us)
+
+    # ---- collecting after reads
+
+    def _may_collect(self, key: str, rows: KeyRows) -> None:
+        """After a read that met more than one final shard; one key after the other, and no more than a bound wait."""
+        if self._collector is None or len(rows.shards) < 2:
+            return
+        try:
+            past = self.host.now_us() - self.settings.gc_after_us
+        except PenstockError:
+            return
+        if sum(shard.end_us <= past for shard in rows.shards) < 2 or len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
+            return
+        self._to_collect[key] = None
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._collect_some())
+
+    async def _collect_some(self) -> None:
+        while self._to_collect and self._collector is not None:
+            key = next(iter(self._to_collect))
+            try:
+                await self._collector.collect(key)
+            except PenstockError:
+                self._to_collect.clear()  # it waits: a later read or a pass will try again
+                return
+            finally:
+                self._to_collect.pop(key, None)
+
+    # ---- the end
+
+    async def flush(self) -> None:
+        """Return when nothing of this process waits or is under way."""
+        await asyncio.gather(self.mutator.flush(), self.tokens.flush())
+
+    async def close(self, within_s: float = 10.0) -> None:
+        """Write what waits; what is not known by then is given up, and its callers were told."""
+        if self._collecting is not None:
+            self._collecting.cancel()
+            await asyncio.gather(self._collecting, return_exceptions=True)
+        await asyncio.gather(self.mutator.close(within_s), self.tokens.close(within_s))
+
+
+def _failed(read: asyncio.Future[Any]) -> bool:
+    return read.done() and (read.cancelled() or read.exception() is not None)

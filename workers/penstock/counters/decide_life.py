@@ -1,0 +1,53 @@
+"""The life of a mutator: when it takes updates, until when it may say that one is counted. Pure.
+
+    born                              refuses from here       silent from here        end
+     |------- takes updates --------------|--- acknowledges -----|--------------------|--- gc.after ---> final
+
+The collector waits `gc.after` past the end, by its own clock, and the mutator is silent half of `refuseWithin` before
+it: so no update is acknowledged that a collection could have missed (attack B6; docs/protocols/expiry.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LifeTerms:
+    """How long mutators live, as the resource says."""
+
+    lifetime_us: int
+    refuse_within_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """From birth to end; what was promised at birth holds until the end, whatever the resource says meanwhile."""
+
+    born_us: int
+    end_us: int
+    refuse_within_us: int
+
+    @classmethod
+    def begin(cls, now_us: int, terms: LifeTerms) -> Life:
+        """One is born."""
+        return cls(now_us, now_us + terms.lifetime_us, terms.refuse_within_us)
+
+    @property
+    def silent_after_us(self) -> int:
+        """From here on nothing is acknowledged, nor sent again."""
+        return self.end_us - self.refuse_within_us // 2
+
+    def accepts(self, now_us: int) -> bool:
+        """Whether it takes one more update; else it is done, and another is born."""
+        return now_us < self.end_us - self.refuse_within_us
+
+    def acknowledges(self, now_us: int) -> bool:
+        """Whether a write that was answered now counts (rule R2); later it is unknown."""
+        return now_us < self.silent_after_us
+
+
+def next_stamp_us(now_us: int, last_us: int) -> int:
+    """Strictly growing, also when the clock stands still or was stepped back: of two writes of one mutator the later
+    wins, in whatever order they land."""
+    return max(now_us, last_us + 1)

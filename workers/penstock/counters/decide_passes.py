@@ -1,0 +1,95 @@
+"""How far the collector's passes over a counter have come, and whether one is overdue. Pure.
+
+A pass is named by the moment of its beginning. It is full when every bucket was walked to its end and no key of it
+had to be skipped; a full one is owed within half of gc_grace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+DAY_US = 86_400_000_000
+PASS_US_MAX = DAY_US
+"""A pass that is older is not gone on with: another begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketMark:
+    """How far a pass has come in one bucket."""
+
+    bucket: int
+    after: str | None = None
+    done: bool = False
+    keys: int = 0
+    shards: int = 0
+    expired: int = 0
+    """Final shards that it left."""
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What all passes have left."""
+
+    marks: dict[int, dict[int, BucketMark]] = field(default_factory=dict)
+    """By pass, then by bucket."""
+    full_us: int | None = None
+    """When the last full pass began."""
+    refused: str | None = None
+    """Why nothing is collected."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Any]) -> Standing:
+        """Of the rows of the table."""
+        marks: dict[int, dict[int, BucketMark]] = {}
+        full_us = refused = None
+        for row in rows:
+            full_us, refused = row.full_us, row.refused
+            if row.bucket is not None and row.pass_us is not None:
+                marks.setdefault(row.pass_us, {})[row.bucket] = BucketMark(
+                    row.bucket, row.after, bool(row.done), row.keys, row.shards, row.expired, row.skipped
+                )
+        return cls(marks, full_us, refused)
+
+    @property
+    def last_pass_us(self) -> int | None:
+        """The pass that was begun last."""
+        return max(self.marks, default=None)
+
+    def is_over(self, pass_us: int, buckets: int) -> bool:
+        """Whether it has walked over everything."""
+        marks = self.marks.get(pass_us, {})
+        return len(marks) == buckets and all(mark.done for mark in marks.values())
+
+    def is_full(self, pass_us: int, buckets: int) -> bool:
+        """Whether it has skipped nothing as well."""
+        marks = self.marks.get(pass_us, {})
+        return self.is_over(pass_us, buckets) and not any(mark.skipped for mark in marks.values())
+
+    def counted(self) -> tuple[int, int, int]:
+        """Keys, rows and final shards, as the last walk over each bucket met them."""
+        newest: dict[int, BucketMark] = {}
+        for pass_us in sorted(self.marks):
+            newest.update(self.marks[pass_us])
+        marks = newest.values()
+        return sum(m.keys for m in marks), sum(m.shards for m in marks), sum(m.expired for m in marks)
+
+    def is_overdue(self, *, made_us: int, now_us: int, gc_grace_us: int) -> bool:
+        """Whether a full pass is owed (condition CollectionOverdue)."""
+        return now_us > (self.full_us or made_us) + gc_grace_us // 2
+
+
+def next_pass(standing: Standing, now_us: int, buckets: int) -> int:
+    """The pass to work at: the one under way, unless it is over or too old."""
+    last = standing.last_pass_us
+    if last is None or standing.is_over(last, buckets) or now_us - last > PASS_US_MAX:
+        return now_us
+    return last
+
+
+def places_left(standing: Standing, pass_us: int, buckets: int) -> list[BucketMark]:
+    """Where that pass goes on."""
+    marks = standing.marks.get(pass_us, {})
+    places = [marks.get(bucket, BucketMark(bucket)) for bucket in range(buckets)]
+    return [mark for mark in places if not mark.done]
