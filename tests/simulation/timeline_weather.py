@@ -178,7 +178,7 @@ async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
         await asyncio.sleep(1)
         for place, member in enumerate(at_work):
             if isinstance(member, Consumer) and not member.is_alive:
-                at_work[place] = again = type(member)(life, f"{member.name} again")
+                at_work[place] = again = type(member)(life, f"{member.process.name} again")
                 again.dead = member.dead
                 again.start()
 
