@@ -69,7 +69,8 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
                 continue
             for other, other_ends_us in hands:
                 overlap_us = min(ends_us, other_ends_us) - max(suspect.given_us, other.given_us)
-                lost = held[suspect.delivery.receipt].get(_lane_of(other, settings)) != other.delivery.epoch
+                earlier, later = sorted((suspect, other), key=lambda hand: hand.given_us)
+                lost = held[later.delivery.receipt].get(_lane_of(earlier, settings)) != earlier.delivery.epoch
                 if other is not suspect and not lost and overlap_us > TOLERANCE_US:
                     yield (
                         f"who runs a suspect runs nothing else: {who}, for {overlap_us / 1e6:.2f} s\n"
