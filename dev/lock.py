@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED_EXTRAS = ("operator", "gateway", "worker", "tracing")
+SHIPPED_EXTRAS = ("operator", "gateway", "worker", "tracing", "counters")
 
 
 def compile_lock(output: str, *options: str) -> None:

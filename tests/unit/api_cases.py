@@ -190,6 +190,6 @@ CHANGES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("Queue", {"storage": {"connectionSecret": "one"}}, {}),
     ("Queue", {}, {"storage": {"tables": "dedicated"}, "shards": 12, "retention": "1d", "paused": True}),
     ("Counter", {"windows": ["1m", "1d"]}, {"windows": ["24h", "60s"]}),
-    ("Counter", {}, {"type": "sum", "buckets": 64, "tokenWindow": "1h"}),
+    ("Counter", {}, {"type": "sum", "buckets": 64, "tokenWindow": "900s", "mutator": {"lifetime": "6h"}}),
 )
 """Changes that the rules on change must let pass."""

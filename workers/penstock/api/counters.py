@@ -78,7 +78,8 @@ class CounterSpec(Model):
     )
     token_window: Annotated[Duration, between("1m", "24h")] = Field(
         Duration("15m"),
-        description="For how long an update with an idempotency token, sent again to any process, still counts once.",
+        description="For how long an update with an idempotency token, sent again to any process, still counts once. "
+        "Fixed when the counter is made: it says when a minute of such updates is folded.",
     )
     windows: tuple[Annotated[Duration, between("1s", "366d")], ...] | None = Field(
         None,

@@ -359,6 +359,7 @@ COUNTER_RULES: Final[tuple[Rule, ...]] = (
     _name_fits("counter"),
     _fixed(CounterSpec, "counter", "type"),
     _fixed(CounterSpec, "counter", "buckets"),
+    _fixed(CounterSpec, "counter", "tokenWindow", duration=True),
     *_storage_fixed(CounterSpec, "counter"),
     Rule(
         "counter.windows.fixed",

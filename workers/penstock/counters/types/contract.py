@@ -8,9 +8,9 @@ subclass of `CounterType`; `registry.py` finds it, `laws.py` holds it against th
   apply(a, u) = merge(a, apply(zero, u));
 - load(dump(a)) = a, and dump(load(bytes)) = bytes.
 
-"=" is what `same` says: the same bytes, unless a type states another equality, as sketches do, whose merges are random
-within their error. Merge need not be idempotent: a sum is not. Of the successive states of one shard only the last is
-ever merged, and it has taken every update that the earlier ones had.
+"=" is what `same` says: the same bytes, unless a type states another equality, as sketches do, whose merges are
+random within their error. Merge need not be idempotent: a sum is not. Of the successive states of one shard only the
+last is ever merged, and it has taken every update that the earlier ones had.
 
 A state belongs to whoever holds it: `apply` may change it and returns the one to go on with; `merge` and `dump`
 change nothing. An update that can not be taken raises, and leaves the state as it was.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -27,6 +28,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 from typing import Any, ClassVar, Generic, TypeVar, final
+from zlib import crc32
 
 from penstock.errors import Refused, SpecError
 
@@ -34,6 +36,9 @@ S = TypeVar("S")
 """The state of a type."""
 U = TypeVar("U")
 """An update of it, checked."""
+
+_HEAD = struct.Struct("<BI")
+"""Version and CRC-32. The library of sketches ends the whole process over some damaged ones: they never reach it."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 """What JSON has: so come arguments and go values, through the SDK, the command line and HTTP."""
@@ -125,15 +130,16 @@ class CounterType(ABC, Generic[S, U]):
 
     @final
     def dump(self, state: S) -> bytes:
-        """What is stored: the version, then the body."""
-        return bytes((self.version,)) + self.dump_body(state)
+        """What is stored: the version, a checksum, the body."""
+        body = self.dump_body(state)
+        return _HEAD.pack(self.version, crc32(body)) + body
 
     @final
     def load(self, data: bytes) -> S:
         """The state of what was stored, or StateUnreadable."""
-        if not data:
-            raise StateUnreadable(type=self.name, bytes=0)
-        version = data[0]
+        if len(data) < _HEAD.size:
+            raise StateUnreadable(type=self.name, bytes=len(data))
+        version, checksum = _HEAD.unpack_from(data)
         if version > self.version:
             raise StateUnreadable(
                 "a later release has written this state",
@@ -142,13 +148,14 @@ class CounterType(ABC, Generic[S, U]):
                 known=self.version,
                 remedy="bring this process to that release",
             )
-        if version == 0:
-            raise StateUnreadable(type=self.name, version=version)
+        body = bytes(data[_HEAD.size :])
+        if version == 0 or crc32(body) != checksum:
+            raise StateUnreadable(type=self.name, version=version, bytes=len(data), said="damaged, or none of ours")
         try:
-            return self.load_body(bytes(data[1:]), version)
+            return self.load_body(body, version)
         except StateUnreadable:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a parser of garbage comes upon: it is no state
+        except Exception as error:  # whatever a parser of garbage comes upon: it is no state
             raise StateUnreadable(type=self.name, bytes=len(data), said=_one_line(error)) from None
 
     # ---- for `parse` and `value` of a type

@@ -5,8 +5,8 @@ such, without any rounding. So merging is exact, the laws hold to the byte, and 
 shards can make the variance drift or fall below 0, as running means do. Mean and variance are rounded once, when they
 are read. A state of usual numbers takes some 50 bytes; of the most different ones there are, below 1 KiB.
 
-Body: count (8 bytes), scale (2), length of the sum (2), the sum, the sum of squares, all little endian, the sums in two's
-complement as in `sum`: the sum of the numbers is sum / 2^scale, that of their squares is squares / 2^(2 scale).
+Body: count (8 bytes), scale (2), length of the sum (2), the sum, the sum of squares, all little endian, the sums in
+two's complement as in `sum`: the sum of the numbers is sum / 2^scale, that of their squares is squares / 2^(2 scale).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Number(NamedTuple):
 class State(NamedTuple):
     """How many, their sum * 2^scale, the sum of their squares * 4^scale. `scale` is the highest that any needs."""
 
-    count: int
+    taken: int
     total: int
     squares: int
     scale: int
@@ -84,7 +84,7 @@ class Moments(CounterType[State, Number]):
     def merge(self, one: State, other: State) -> State:
         scale = max(one.scale, other.scale)
         return State(
-            one.count + other.count,
+            one.taken + other.taken,
             (one.total << scale - one.scale) + (other.total << scale - other.scale),
             (one.squares << 2 * (scale - one.scale)) + (other.squares << 2 * (scale - other.scale)),
             scale,
@@ -108,7 +108,7 @@ class Moments(CounterType[State, Number]):
 
     def dump_body(self, state: State) -> bytes:
         total = whole_bytes(state.total)
-        return _HEAD.pack(state.count, state.scale, len(total)) + total + whole_bytes(state.squares)
+        return _HEAD.pack(state.taken, state.scale, len(total)) + total + whole_bytes(state.squares)
 
     def load_body(self, body: bytes, version: int) -> State:
         count, scale, length = _HEAD.unpack_from(body)

@@ -64,11 +64,12 @@ def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any
     point = points.get(name)
     if point is None:
         close = difflib.get_close_matches(name, [*OURS, *points], n=1)
-        remedy = (
-            f"did you mean {close[0]}?"
-            if close
-            else f"install the distribution that announces it in the entry points {GROUP}"
-        )
+        if close:
+            remedy = f"did you mean {close[0]}?"
+        elif "/" in name:
+            remedy = f"install the distribution that announces it in the entry points {GROUP}"
+        else:
+            remedy = f"there is {', '.join(OURS)}"
         raise TypeUnknown(type=name, remedy=remedy)
     try:
         loaded = point.load()

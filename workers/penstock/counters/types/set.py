@@ -1,7 +1,7 @@
 """`set`: texts, added and removed.
 
-Each update carries the moment of its call, since it reads nothing: of each element the later update wins, whatever the
-order in which they land, and of an addition and a removal at the same moment the addition. Moments of different
+Each update carries the moment of its call, since it reads nothing: of each element the later update wins, whatever
+the order in which they land, and of an addition and a removal at the same moment the addition. Moments of different
 processes differ by up to maxClockSkew: which of two updates of one element closer than that is the later is not for
 anybody to say. A removal is kept until no addition from before it can come any more (`forget`).
 
