@@ -98,7 +98,7 @@ class Life:
     last_death_us: int = 0
     """When somebody who receives ended last."""
     held: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
-    """By the receipt of a suspect: which lanes its process held then, and by which epoch."""
+    """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own."""
 
@@ -223,10 +223,10 @@ class Consumer(Member):
 
     def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.who, found, clock_us=self._clock_us(), visibility_us=visibility_us)
+        lanes = self.engine.lanes.held.items() if self.engine is not None else ()
+        held = {name: dispatcher.tenure.epoch for name, dispatcher in lanes}
         for each in found:
-            if each.suspect and self.engine is not None:
-                held = self.engine.lanes.held.items()
-                self.life.held[each.receipt] = {name: dispatcher.tenure.epoch for name, dispatcher in held}
+            self.life.held[each.receipt] = held
             self.life.came[each.payload] += 1
             self.process.note(
                 "receives", each.payload.decode(), ("attempt", each.attempt), ("epoch", each.epoch), *_flags(each)
