@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engines import packed
-from penstock.engines.packed import PackedRun, RowBroken, directory, open_row, pack, unpack
+from penstock.engines.packed import PackedRun, RowBroken, directory, memory_of, open_row, pack, unpack
 
 GOLDEN = bytes.fromhex(
     "01000200 a0658ac7 68000000"  # version, not compressed, two messages; checksum; length of the body
@@ -99,6 +99,13 @@ def test_the_columns_of_bytes_are_laid_out_as_arrow_lays_them_out() -> None:
 def test_a_row_that_repeats_itself_is_stored_smaller() -> None:
     run = PackedRun([1] * 100, [1] * 100, [b'{"customer": "somebody", "amount": 12}'] * 100)
     assert len(pack(run)) < sum(map(len, run.payload)) / 4
+
+
+def test_what_a_row_takes_in_memory_is_told_of_its_content_however_small_it_is_stored() -> None:
+    few, many = (pack(PackedRun([1] * 100, [1] * 100, [bytes(size)] * 100)) for size in (100, 10_000))
+    assert len(many) < 10_000
+    assert 9_900 * 100 <= memory_of(many) - memory_of(few) < 10_000 * 100
+    assert 300 <= memory_of(pack(PackedRun([1], [1], [bytes(200)]))) < 600
 
 
 def test_a_later_version_is_refused_with_what_to_do() -> None:

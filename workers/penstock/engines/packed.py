@@ -24,6 +24,8 @@ MESSAGES_MAX = 65_535
 COMPRESS_FROM_BYTES = 512
 COMPRESS_SAVES_MIN = 8
 """Compression is kept when it saves at least one eighth."""
+MESSAGE_MEMORY_BYTES = 100
+"""What a message takes in memory beside its content: an object for its payload, a place in some lists."""
 
 _HEADER = struct.Struct("<BBHII")
 _CHECKED = 8
@@ -180,6 +182,12 @@ def open_row(cell: bytes) -> tuple[int, memoryview]:
     elif compression != _PLAIN:
         raise RowBroken("a stored row is compressed in an unknown way", compression=compression)
     return count, stored
+
+
+def memory_of(cell: bytes) -> int:
+    """About how many bytes a cell's messages take in memory: a compressed one may take ten times what it is."""
+    _, _, count, _, length = _HEADER.unpack_from(cell)
+    return int(length) + count * MESSAGE_MEMORY_BYTES
 
 
 def directory(body: memoryview) -> list[tuple[int, int, int, int]]:

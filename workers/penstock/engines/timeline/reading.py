@@ -4,7 +4,8 @@ The prose is "Read" in docs/protocols/timeline.md. Rows that need no handing out
 the position can pass them; nothing is left out.
 
 Invariant: the moment up to which a slice reads is taken before the index and the rows are read, so that all that is
-due up to it was acknowledged, and indexed, before.
+due up to it was acknowledged, and indexed, before. So a sub that the index does not name holds nothing up to then,
+and is not read: lanes that are empty cost one read of the index, which they share.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.engines.host import Host
-from penstock.engines.packed import PackedRun, unpack
+from penstock.engines.packed import PackedRun, memory_of, unpack
 from penstock.engines.rows import LaneRow
 from penstock.engines.settled import bits_of
 from penstock.engines.source import Slice as LaneSlice
@@ -127,12 +128,7 @@ class Reading:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
         upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
         limit = max(ROWS_MIN, min(ROWS_MAX, left // self._row_bytes))
-        known, first = await asyncio.gather(self._index.subs(part), self._read_sub(part, 0, after, upper, limit))
-        others = [sub for sub in known if sub != 0]
-        slices = [(0, first)]
-        if others:
-            found = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in others))
-            slices += zip(others, found, strict=True)
+        slices = await self._read_subs(part, after, upper, limit)
         cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
         reached = min(cut, default=upper)
         stored = [
@@ -143,6 +139,20 @@ class Reading:
         ]
         stored.sort(key=lambda each: each[0])
         return [await self._lane_row(part, *each) for each in stored], reached, bool(cut)
+
+    async def _read_subs(
+        self, part: int, after: int, upper: int, limit: int
+    ) -> list[tuple[int, Sequence[Any]]]:
+        """All subs that the index names: those that it has named before need not wait for it."""
+
+        async def read(subs: Sequence[int]) -> list[tuple[int, Sequence[Any]]]:
+            found = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in subs))
+            return list(zip(subs, found, strict=True))
+
+        seen = self._index.seen(part)
+        subs, slices = await asyncio.gather(self._index.subs(part), read(seen))
+        fresh = [sub for sub in subs if sub not in seen]
+        return slices + await read(fresh) if fresh else slices
 
     async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
         key: dict[str, Value] = {
@@ -162,7 +172,7 @@ class Reading:
     async def _lane_row(self, part: int, order: int, sub: int, row: Any) -> LaneRow:
         run = unpack(row.run) if row.run is not None else None
         count = len(run) if run is not None else 1
-        size = len(row.run) if row.run is not None else 0
+        size = memory_of(row.run) if row.run is not None else 0
         if size:
             self._row_bytes = max(200, (7 * self._row_bytes + size) // 8)
         place = RowPlace(self._generation, sub, self._shard, row.due)
