@@ -22,7 +22,7 @@ from penstock.testing.progress import duration, say
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
-FAST = ("tests/unit", "tests/simulation", "tests/conformance")
+FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
 SERVERS = ("tests/conformance", "tests/cluster", "tests/golden")
 SERVER_GROUPS = {
     "Kubernetes": "servers and kubernetes",

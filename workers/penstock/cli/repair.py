@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from random import sample
 from typing import Any
 
 import click
 
+from penstock.api.cron import SAYS, accepts
+from penstock.api.queues import Repair
 from penstock.cli.queues import connection_options, on_connection
 from penstock.cli.showing import age
 from penstock.client.connection import Penstock
-from penstock.client.queue import Queue
+from penstock.client.directory import KIND
+from penstock.client.queue import PATIENCE_S
 from penstock.engines.contract import PassEnd, Repaired
 from penstock.errors import PenstockError, SpecError
+from penstock.store.catalogue_entry import Entry, State
 
 EXIT_FAILED = 1
-DEFAULT_SCHEDULE = "*/5 * * * *"
+DEFAULT_SCHEDULE = Repair().schedule
+QUEUES_AT_ONCE = 4
+READY = (State.ACTIVE,)
 
 
 @click.command("repair")
@@ -34,56 +42,69 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
         raise SpecError("repair needs to know what", remedy="give either --queue, or --namespace")
     if schedule is not None and namespace is None:
         raise SpecError("--schedule picks queues of a namespace", remedy="give --namespace too")
+    if schedule is not None and not accepts(_in_words(schedule)):
+        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
 
     async def work(connection: Penstock) -> bool:
-        names = [queue] if queue is not None else await _scheduled(connection, str(namespace), schedule)
+        if namespace is None:
+            return await _repair(connection, str(queue))
+        names = await _scheduled(connection, namespace, schedule)
         if not names:
-            click.echo(
-                f"no queue in {namespace} has the repair schedule {schedule!r}"
-                if schedule
-                else f"no queue in {namespace}"
-            )
-        well = True
-        for name in names:
-            well &= await _repair(connection, name)
-        return well
+            has = f" has the repair schedule {schedule!r}" if schedule is not None else ""
+            click.echo(f"no queue in {namespace}{has}")
+        return await _repair_all(connection, names)
 
     if not on_connection(options, work):
         raise SystemExit(EXIT_FAILED)
 
 
 async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
-    """The queues with that schedule, as the catalogue tells; one that can not be opened is tried and told."""
-    names = await connection.queues(namespace)
-    if schedule is None:
-        return names
-    wanted = []
-    for name in names:
-        try:
-            found = await connection.queue(name)
-        except PenstockError:
-            wanted.append(name)
-            continue
-        if _schedule_of(found) == " ".join(schedule.split()):
-            wanted.append(name)
-    return wanted
+    """The queues with that schedule, as the catalogue tells; none of them is opened for it. What is being made or
+    deleted has nothing to be looked at."""
+    wanted = None if schedule is None else _in_words(schedule)
+    await connection.ground.clock.until_trusted(PATIENCE_S)
+    return [
+        f"{namespace}/{known.entry.name.name}"
+        for known in await connection.ground.catalogue().list(namespace, KIND)
+        if known.entry.state in READY and wanted in (None, _schedule_of(known.entry))
+    ]
 
 
-def _schedule_of(queue: Queue) -> str:
-    repair = queue.entry.spec.get("repair")
-    told = repair.get("schedule", DEFAULT_SCHEDULE) if isinstance(repair, dict) else DEFAULT_SCHEDULE
-    return " ".join(str(told).split())
+def _schedule_of(entry: Entry) -> str:
+    repair = entry.spec.get("repair")
+    return _in_words(str(repair.get("schedule", DEFAULT_SCHEDULE) if isinstance(repair, dict) else DEFAULT_SCHEDULE))
+
+
+def _in_words(schedule: str) -> str:
+    """However many blanks stand between its fields."""
+    return " ".join(schedule.split())
+
+
+async def _repair_all(connection: Penstock, names: list[str]) -> bool:
+    """Some at a time, in an order of chance, so that none is always the one for which no time is left. Even a bug
+    that one of them meets is told only when all have ended."""
+    at_once = asyncio.Semaphore(QUEUES_AT_ONCE)
+
+    async def one(name: str) -> bool:
+        async with at_once:
+            try:
+                return await _repair(connection, name)
+            except PenstockError as error:
+                click.echo(f"{name}: {error}", err=True)
+                return False
+
+    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return all(ended)
 
 
 async def _repair(connection: Penstock, name: str) -> bool:
-    try:
-        queue = await connection.queue(name)
-        done = await queue.repair()
-        now_us = queue.now_us()
-    except PenstockError as error:
-        click.echo(f"{name}: {error}", err=True)
-        return False
-    click.echo(f"{name}: {_told(done, now_us)}")
+    """Whether nothing went wrong in its pass."""
+    queue = await connection.queue(name)
+    done = await queue.repair()
+    click.echo(f"{name}: {_told(done, queue.now_us())}")
     for problem in done.problems:
         click.echo(f"{name}: {problem}", err=True)
     return not done.problems

@@ -48,7 +48,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(head), *(len(row[at]) for row in cells), 0) for at, head in enumerate(heads)]
     right = [
-        bool(cells) and all(row[at].lstrip("-").isdigit() or row[at] == "-" for row in cells)
+        bool(cells) and all(row[at].lstrip("-").replace(".", "", 1).isdigit() or row[at] == "-" for row in cells)
         for at in range(len(heads))
     ]
 

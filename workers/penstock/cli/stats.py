@@ -11,7 +11,7 @@ import click
 from penstock.cli.queues import connection_options, on_queue, queue_option
 from penstock.cli.showing import age, table
 from penstock.client.queue import Queue
-from penstock.engines.contract import LaneStats, Stats
+from penstock.engines.contract import LaneStats, RepairStanding, Stats
 
 
 @click.command("stats")
@@ -20,7 +20,7 @@ from penstock.engines.contract import LaneStats, Stats
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @connection_options
 def command(**options: Any) -> None:
-    """Count what a queue holds: due, in hands, due later; how old the oldest is."""
+    """Count what a queue holds: due, in hands, due later; how old the oldest is; how far repair is."""
 
     async def look(queue: Queue) -> tuple[Stats, int]:
         return await queue.stats(), queue.now_us()
@@ -43,6 +43,8 @@ def _lines(found: Stats, now_us: int, *, with_lanes: bool) -> list[str]:
         f"oldest     {age(oldest)}",
         f"lanes      {len(open_)}, {sum(lane.owner is not None for lane in open_)} held",
     ]
+    if found.repair is not None:
+        lines.append(f"repair     {_repair(found.repair, now_us)}")
     if with_lanes:
         rows = [
             (
@@ -56,6 +58,21 @@ def _lines(found: Stats, now_us: int, *, with_lanes: bool) -> list[str]:
         ]
         lines += ["", *table(("lane", "standing", "epoch", "settled up to", "oldest due since"), rows)]
     return lines
+
+
+def _repair(found: RepairStanding, now_us: int) -> str:
+    """When it last ran, up to where it has looked, and how long the oldest look has been due that was not taken."""
+    if found.last_pass_us is None:
+        facts = ["never run"]
+    else:
+        facts = ["runs now" if found.runs_now else f"last run {age(max(0, now_us - found.last_pass_us))} ago"]
+    if found.looked_to_us is not None:
+        facts.append(f"has looked at what was due until {age(now_us - found.looked_to_us)} ago")
+    if found.owed_since_us is None:
+        facts.append("nothing owed")
+    else:
+        facts.append(f"the oldest look has been owed for {age(max(0, now_us - found.owed_since_us))}")
+    return "; ".join(facts)
 
 
 def _since(lane: LaneStats, now_us: int) -> int | None:

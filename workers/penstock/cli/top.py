@@ -89,7 +89,7 @@ def _row(each: QueueOverview) -> tuple[object, ...]:
         "-" if figures.backlog is None else figures.backlog,
         figures.in_flight,
         age(each.oldest_age_us),
-        figures.rate,
+        f"{figures.rate:g}",
         figures.workers,
         figures.lanes,
         figures.held,

@@ -110,10 +110,12 @@ class Directory:
         here = await self.names(name.namespace)
         everywhere = await self.names()
         wanted = _shown(name)
-        close = difflib.get_close_matches(wanted, here, n=1, cutoff=0.5) or [
+        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in here], n=1)
+        close = [f"{name.namespace}/{each}" for each in near] or [
             each for each in everywhere if each.rpartition("/")[2] == name.name
         ]
-        close = close or difflib.get_close_matches(wanted, everywhere, n=1, cutoff=0.6)
+        elsewhere = [each for each in everywhere if each not in here]
+        close = close or difflib.get_close_matches(wanted, elsewhere, n=1)
         if close:
             return QueueUnknown(queue=wanted, remedy=f"did you mean {close[0]}?")
         told = ", ".join((here or everywhere)[:5])

@@ -196,6 +196,22 @@ class LaneStats:
     in_flight: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RepairStanding:
+    """How far repair is, as its own records show. A look that is due and not taken yet is owed; the oldest of them
+    says for how long repair has been behind."""
+
+    runs_now: bool
+    """A process holds the lease of it."""
+    passes: int
+    """How many were begun, ever."""
+    last_pass_us: int | None
+    """When the last one was seen at work; None where there never was one."""
+    looked_to_us: int | None
+    """The parts of every lane that end by then had their first look; None where one had none."""
+    owed_since_us: int | None
+
+
 @dataclass(frozen=True)
 class Stats:
     """What a queue holds; each live message is counted once. How exact each number is and what it costs:
@@ -210,6 +226,8 @@ class Stats:
     oldest_due_us: int | None
     lanes: tuple[LaneStats, ...] = ()
     complete: bool = True
+    repair: RepairStanding | None = None
+    """None where it was not asked for."""
 
 
 class PassEnd(Enum):
@@ -271,7 +289,7 @@ class Engine(Protocol):
         ...
 
     async def stats(self) -> Stats:
-        """What the queue holds."""
+        """What the queue holds, and how far repair is."""
         ...
 
     async def purge(self) -> int:

@@ -11,6 +11,7 @@ Each generation is shared by itself, all its lanes, be they retired or not: so n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection
 from itertools import groupby
 from uuid import UUID
@@ -24,6 +25,8 @@ from penstock.store.types import Value
 
 WRITE_EVERY_S = 5.0
 READ_EVERY_S = 2.0
+BEGIN_AGAIN_S = 0.2
+"""Who does not know the others yet can take nothing, so the first read is tried again sooner."""
 KEPT_S = 15
 
 
@@ -40,6 +43,7 @@ class Sharing:
         self._began_us = 0
         self._stamped_us = 0
         self._giving = GivingBack()
+        self._known = asyncio.Event()
         self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
         self._loop: asyncio.Task[None] | None = None
 
@@ -62,10 +66,17 @@ class Sharing:
         await asyncio.gather(self._loop, return_exceptions=True)
         self._loop = None
         self.members = ()
+        self._known.clear()
         try:
             await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
         except Unavailable:
             return  # the row expires by itself
+
+    async def until_known(self, within_s: float) -> None:
+        """Wait until the other members are known, but no longer than this: who waits can do other things too."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._known.wait()
 
     async def _keep(self) -> None:
         next_write_s = 0.0
@@ -76,9 +87,10 @@ class Sharing:
                     await self._write()
                     next_write_s = now_s + WRITE_EVERY_S
                 self.members = await self._read()
+                self._known.set()
             except Unavailable:
                 pass  # the last sharing stays
-            await asyncio.sleep(READ_EVERY_S)
+            await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)
 
     # ---- whose is what
 

@@ -39,6 +39,7 @@ from penstock.engines.timeline.peek import peek
 from penstock.engines.timeline.producer import Producer
 from penstock.engines.timeline.remarks import mark_what_waits
 from penstock.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
+from penstock.engines.timeline.repair_standing import repair_standing
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stats import stats
@@ -84,7 +85,7 @@ class TimelineQueue:
                 settings.queue,
                 stands=self.lanes.stands,
                 lanes=self.lanes.count_open,
-                count=self.stats,
+                count=self._count,
             )
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
@@ -277,7 +278,11 @@ class TimelineQueue:
         return await peek(self.host, self.settings, self.lanes.held, limit, from_us=from_us)
 
     async def stats(self) -> Stats:
-        """What the queue holds, counted from small rows."""
+        """What the queue holds, counted from small rows, and how far repair is."""
+        counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
+        return replace(counted, repair=repair)
+
+    async def _count(self) -> Stats:
         return await stats(self.host, self.settings, self.lanes.held)
 
     async def where(self, message_id: str) -> Whereabouts:

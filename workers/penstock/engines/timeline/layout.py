@@ -115,9 +115,12 @@ def _start_text(generation: int, shard: int, sub: int, due_start: int) -> str:
 def id_bytes(text: str) -> bytes:
     """The bytes of a message id, or one line about what it is not."""
     try:
-        return base64.b32decode(text.upper() + "=" * (-len(text) % 8))
+        found = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError):
-        raise SpecError("not the id of a message", remedy="pass it as put returned it", id=text[:80]) from None
+        found = b""
+    if len(found) != _PLACE.size:
+        raise SpecError("not the id of a message", remedy="pass it as put returned it", id=text[:80])
+    return found
 
 
 def part_of(due_us: int, part_us: int) -> int:

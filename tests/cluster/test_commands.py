@@ -1,0 +1,455 @@
+"""The commands on a real Cassandra: what they do, what they print, how they end, and what a mistake looks like.
+
+Each is run once as a process of its own, and otherwise by its `main` in this one, which is quicker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from click.testing import CliRunner
+
+import penstock
+from penstock import Reject
+from penstock.cli.main import COMMANDS, main
+from penstock.engines.timeline.lane_taking import lane_of
+from penstock.engines.timeline.repair import REPAIR_LANE
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+
+KEYSPACE = f"commands_{uuid.uuid4().hex[:12]}"
+LOST = f"{KEYSPACE}_lost"
+TIMES = "part: 1s, safetyLag: 200ms, lateWriteTimeout: 1200ms, lease: {ttl: 4s, touch: 500ms}"
+NEAR = f"maxClockSkew: 100ms, timeline: {{{TIMES}}}"
+SHARED = "storage: {tables: shared}"
+EVERY_FIVE, HOURLY = "*/5 * * * *", "0 * * * *"
+
+T = TypeVar("T")
+
+
+def queue_of(name: str, spec: str, namespace: str = "shop") -> str:
+    """A queue whose clocks are near, so that nothing waits long."""
+    return (
+        "---\napiVersion: penstock.io/v1beta1\nkind: Queue\n"
+        f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{NEAR}, {spec}}}\n"
+    )
+
+
+QUEUES = "".join(
+    [
+        queue_of("emails", f"shards: 2, maxReceives: 3, deadLetter: emails-dead, {SHARED}"),
+        queue_of("emails-dead", f"shards: 1, {SHARED}"),
+        queue_of("looked-at", f"shards: 2, {SHARED}"),
+        queue_of("tidy", f"shards: 1, {SHARED}", "depot"),
+        queue_of("broken", f"shards: 1, storage: {{keyspace: {LOST}}}", "depot"),
+        queue_of("parcels", f"shards: 1, {SHARED}", "depot"),
+        queue_of("hourly", f"shards: 1, repair: {{schedule: '{HOURLY}'}}, {SHARED}", "depot"),
+    ]
+)
+
+
+class Ran:
+    """How a command ended and what it printed."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out.splitlines()
+        self.err = err.splitlines()
+
+    def __repr__(self) -> str:
+        return f"Ran({self.code}, {self.out}, {self.err})"
+
+
+class Commands:
+    """`penstock`, with an environment."""
+
+    def __init__(self, told: dict[str, str]) -> None:
+        self.told = told
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+
+    def __call__(self, *arguments: str, given: str | None = None, **environment: str) -> Ran:
+        """In this process."""
+        done = CliRunner().invoke(main, arguments, input=given, env={**self.told, **environment})
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Ran(done.exit_code, done.stdout, done.stderr)
+
+    def apart(self, *arguments: str, given: str | None = None) -> Ran:
+        """As a user runs it, to its end."""
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        done = subprocess.run(
+            command, env=self._environment, input=given, capture_output=True, text=True, check=False, timeout=90
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """As a user runs it, while it goes on."""
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        return subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
+        """Do something by the SDK."""
+
+        async def run() -> T:
+            async with penstock.connect(self.told) as connection:
+                return await work(connection)
+
+        return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def run(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The commands, on queues that were applied; one of them has lost its keyspace since."""
+    commands = Commands({**cassandra.environment(), "KEYSPACE": KEYSPACE})
+    file = tmp_path_factory.mktemp("commands") / "queues.yaml"
+    file.write_text(QUEUES)
+    done = commands("apply", str(file))
+    assert (0, 7) == (done.code, sum(" created " in line for line in done.out)), done
+    cassandra.cql(f"DROP KEYSPACE {LOST}")
+    yield commands
+    cassandra.cql(f"DROP KEYSPACE {KEYSPACE}")
+
+
+def emptied(run: Commands, queue: str = "shop/emails") -> None:
+    """Nothing is in the queue."""
+    assert 0 == run("purge", "--queue", queue, "--yes").code
+
+
+def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
+    """What the command counts."""
+    told = json.loads(run("stats", "--queue", queue, "--json").out[0])
+    return {name: told[name] for name in ("backlog", "in_flight", "delayed")}
+
+
+# ---- a message from its beginning to its end
+
+
+def test_what_is_sent_can_be_looked_at_counted_found_received_and_is_gone_then(run: Commands) -> None:
+    sent = run.apart("send", "--queue", "shop/emails", '{"number": {n}}', "--count", "3")
+    assert (0, 3, ["sent 3"]) == (sent.code, len(set(sent.out)), sent.err)
+    with ThreadPoolExecutor(3) as pool:
+        looks = ["peek", "--queue", "shop/emails"], ["stats", "--queue", "shop/emails"]
+        peeked, counted, found = pool.map(
+            lambda each: run.apart(*each), (*looks, ["where", "--queue", "shop/emails", sent.out[0]])
+        )
+    assert ["id", "standing", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
+    assert [(each, "ready") for each in sent.out] == [tuple(line.split()[:2]) for line in peeked.out[1:]]
+    assert ['{"number": 1}', '{"number": 2}', '{"number": 3}'] == [line[-13:] for line in peeked.out[1:]]
+    assert ["backlog    3", "in flight  0", "due later  0"] == counted.out[:3]
+    assert "lanes      2, 0 held" in counted.out
+    assert (0, "waiting") == (found.code, found.out[0])
+    received = run.apart("receive", "--queue", "shop/emails", "--limit", "3", "--ack", "--json")
+    messages = [json.loads(line) for line in received.out]
+    assert sorted(sent.out) == sorted(each["id"] for each in messages)
+    assert {("application/json", 1)} == {(each["attributes"]["content-type"], each["attempt"]) for each in messages}
+    assert {1, 2, 3} == {json.loads(each["payload"])["number"] for each in messages}
+    assert (0, "settled") == ((gone := run("where", "--queue", "shop/emails", sent.out[0])).code, gone.out[0])
+    assert ["nothing waits"] == run("peek", "--queue", "shop/emails").out
+    assert {"backlog": 0, "in_flight": 0, "delayed": 0} == stats(run)
+
+
+def test_a_stream_is_sent_at_its_rate_and_a_line_of_input_is_a_message(run: Commands) -> None:
+    began_s = time.monotonic()
+    sent = run("send", "--queue", "shop/emails", "number {n}", "--count", "30", "--rate", "20")
+    assert (0, 30, "sent 30") == (sent.code, len(set(sent.out)), sent.err[-1])
+    assert time.monotonic() - began_s >= 1.4
+    lines = run("send", "--queue", "shop/emails", "--lines", "--quiet", given="one\ntwo\n")
+    assert (0, [], "sent 2") == (lines.code, lines.out, lines.err[-1])
+    received = run("receive", "--queue", "shop/emails", "--limit", "32", "--ack", "--json")
+    wanted = ["one", "two", *(f"number {number}" for number in range(1, 31))]
+    assert sorted(wanted) == sorted(json.loads(line)["payload"] for line in received.out)
+
+
+def test_what_is_sent_later_once_in_a_group_and_with_attributes_is_so(run: Commands) -> None:
+    key = uuid.uuid4().hex
+    twice = [run("send", "--queue", "shop/emails", "x", "--once", key).out for _ in range(2)]
+    assert twice[0] == twice[1]
+    run("send", "--queue", "shop/emails", "in order", "--group", "g", "--attribute", "colour=red=ish")
+    later = run("send", "--queue", "shop/emails", "later", "--delay", "1h").out[0]
+    peeked = {line.split()[0]: line for line in run("peek", "--queue", "shop/emails").out[1:]}
+    assert (3, "later") == (len(peeked), peeked[later].split()[1])
+    assert re.search(r"-59m\d*s?", peeked[later]), peeked[later]
+    (told,) = [
+        json.loads(line)
+        for line in run("receive", "--queue", "shop/emails", "--ack", "--json", "--limit", "2").out
+        if '"in order"' in line
+    ]
+    assert ("g", "red=ish") == (told["group"], told["attributes"]["colour"])
+    emptied(run)
+
+
+def test_what_is_received_without_ack_is_given_back_uncounted_also_when_it_is_interrupted(run: Commands) -> None:
+    (sent,) = run("send", "--queue", "shop/emails", "a look").out
+    first = run("receive", "--queue", "shop/emails", "--limit", "1")
+    assert [sent, "a look"] == [first.out[0].split()[0], first.out[0][-6:]]
+    with run.begin("receive", "--queue", "shop/emails", "--follow") as following:
+        assert following.stdout is not None
+        line = following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        assert (130, sent) == (following.wait(20), line.split()[0])
+    again = run("receive", "--queue", "shop/emails", "--limit", "1", "--ack", "--json")
+    assert (sent, 1) == ((told := json.loads(again.out[0]))["id"], told["attempt"])
+
+
+def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_can_not(run: Commands) -> None:
+    (later,) = run("send", "--queue", "shop/emails", "later", "--delay", "1h").out
+    (now,) = run("send", "--queue", "shop/emails", "now").out
+    done = run.apart("cancel", "--queue", "shop/emails", later, now)
+    assert (1, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
+    assert "cancelled" == run("where", "--queue", "shop/emails", later).out[0]
+    emptied(run)
+
+
+def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
+    run("send", "--queue", "shop/emails", "x", "--count", "3")
+    run("send", "--queue", "shop/emails", "later", "--delay", "1h")
+    doubted = run("purge", "--queue", "shop/emails", given="n\n")
+    assert (1, {"backlog": 3, "in_flight": 0, "delayed": 1}) == (doubted.code, stats(run))
+    done = run.apart("purge", "--queue", "shop/emails", "--yes")
+    assert (0, True) == (done.code, done.out[0].startswith("purged what was put before "))
+    assert ["nothing waits"] == run("peek", "--queue", "shop/emails").out
+
+
+def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
+    emptied(run)
+    run("send", "--queue", "shop/emails", "poison {n}", "--count", "3")
+    run("send", "--queue", "shop/emails-dead", "of nowhere")
+
+    async def kill(connection: penstock.Penstock) -> None:
+        queue = await connection.queue("shop/emails")
+        killed = 0
+        while killed < 3:
+            given = await queue.receive(3)
+            await queue.settle([Reject(each.receipt, "no such address") for each in given])
+            killed += len(given)
+
+    run.connected(kill)
+    assert 4 == stats(run, "shop/emails-dead")["backlog"]
+    done = run.apart("redrive", "--queue", "shop/emails-dead")
+    assert (0, ["redriven 3, 1 left: they tell no queue, give --to"]) == (done.code, done.out)
+    assert ["redriven 0, 1 left: they tell no queue, give --to"] == run("redrive", "--queue", "shop/emails-dead").out
+    back = run("receive", "--queue", "shop/emails", "--limit", "3", "--ack", "--json")
+    told = sorted((json.loads(line) for line in back.out), key=lambda each: str(each["payload"]))
+    assert ["poison 1", "poison 2", "poison 3"] == [each["payload"] for each in told]
+    assert [{}] * 3 == [{name for name in each["attributes"] if "dead" in name} or {} for each in told]
+    assert ["redriven 1"] == run("redrive", "--queue", "shop/emails-dead", "--to", "shop/emails").out
+    emptied(run)
+
+
+def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is_told(run: Commands) -> None:
+    run("send", "--queue", "depot/parcels", "x", "--count", "40")
+
+    async def receive_slowly(connection: penstock.Penstock) -> list[dict[str, object]]:
+        """Only who owns lanes tells how they stand."""
+        queue = await connection.queue("depot/parcels")
+        await queue.receive(1)
+        while True:
+            shown = await asyncio.to_thread(run.apart, "top", "--once", "--json")
+            queues: list[dict[str, object]] = json.loads(shown.out[0])["queues"]
+            if queues[0]["backlog"]:
+                return queues
+
+    queues = run.connected(receive_slowly)
+    assert ("depot/parcels", 1) == (queues[0]["queue"], queues[0]["workers"])
+    assert 39 <= int(str(queues[0]["backlog"])) <= 40
+    assert {"shop/emails", "depot/hourly", "depot/broken"} < {each["queue"] for each in queues}
+    with run.begin("top", "--namespace", "depot", "--every", "100ms") as showing:
+        assert showing.stdout is not None
+        looks = [showing.stdout.readline() for _ in range(10)]
+        showing.send_signal(signal.SIGINT)
+        assert 0 == showing.wait(20)
+    assert 2 == sum(line.split()[:2] == ["queue", "backlog"] for line in looks), looks
+    assert not any("shop/" in line for line in looks)
+    emptied(run, "depot/parcels")
+
+
+# ---- repair
+
+
+def repaired(line: str) -> tuple[str, int]:
+    """The queue, and how many parts were looked at."""
+    found = re.fullmatch(r"(\S+): looked at (\d+) parts; .*", line)
+    assert found, line
+    return found[1], int(found[2])
+
+
+def passed(run: Commands, queue: str, count: int) -> None:
+    """Messages were put, received and settled, and the parts they were in can be looked at for the first time."""
+    run("send", "--queue", queue, "x", "--count", str(count), "--quiet")
+    assert count == len(run("receive", "--queue", queue, "--limit", str(count), "--ack").out)
+
+
+def until_owed(run: Commands, queue: str) -> None:
+    """A look is due. The position of a lane passes a part only while somebody holds the lane."""
+
+    async def hold(connection: penstock.Penstock) -> None:
+        held = await connection.queue(queue)
+        while True:
+            assert [] == await held.receive(1, wait=0.5)
+            standing = (await held.stats()).repair
+            assert standing is not None
+            if standing.owed_since_us is not None:
+                return
+
+    run.connected(hold)
+
+
+def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_there(run: Commands) -> None:
+    assert "repair     never run; nothing owed" in run("stats", "--queue", "shop/looked-at").out
+    passed(run, "shop/looked-at", 20)
+    until_owed(run, "shop/looked-at")
+    (owes,) = [line for line in run("stats", "--queue", "shop/looked-at").out if line.startswith("repair")]
+    assert re.fullmatch(r"repair     never run; the oldest look has been owed for \d+\S*", owes), owes
+    first = run.apart("repair", "--queue", "shop/looked-at")
+    assert (0, []) == (first.code, first.err)
+    assert repaired(first.out[0])[1] >= 1
+    (stands,) = [line for line in run("stats", "--queue", "shop/looked-at").out if line.startswith("repair")]
+    assert re.fullmatch(
+        r"repair     last run \d+m?s ago; has looked at what was due until \d+s ago; nothing owed", stands
+    ), stands
+    assert ("shop/looked-at", 0) == repaired(run("repair", "--queue", "shop/looked-at").out[0])
+
+
+def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_does(run: Commands) -> None:
+    async def hold(connection: penstock.Penstock) -> tuple[Ran, Ran]:
+        """As a process that takes the lease and then stands still, or dies."""
+        engine = (await connection.queue("shop/looked-at")).engine
+        lane = lane_of(engine.host, engine.settings, (REPAIR_LANE.number, 0))
+        seen = await lane.look()
+        assert seen is not None and await lane.take(seen) is not None
+        return (
+            await asyncio.to_thread(run.apart, "repair", "--queue", "shop/looked-at"),
+            await asyncio.to_thread(run.apart, "stats", "--queue", "shop/looked-at"),
+        )
+
+    meanwhile, shown = run.connected(hold)
+    assert (0, ["shop/looked-at: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
+    assert any(line.startswith("repair     runs now; ") for line in shown.out), shown
+    taken_up = wait_until(
+        lambda: run("repair", "--queue", "shop/looked-at").out[0].startswith("shop/looked-at: looked at"),
+        timeout_s=20,
+    )
+    assert taken_up
+
+
+def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_other(run: Commands) -> None:
+    done = run.apart("repair", "--namespace", "depot", "--schedule", EVERY_FIVE)
+    assert 1 == done.code
+    assert {"depot/parcels", "depot/tidy"} == {repaired(line)[0] for line in done.out}
+    assert {"depot/broken"} == {line.partition(":")[0] for line in done.err}
+    assert not any("Traceback" in line for line in done.err)
+    hourly = run("repair", "--namespace", "depot", "--schedule", "0  *  * * *")
+    assert (0, ["depot/hourly"]) == (hourly.code, [repaired(line)[0] for line in hourly.out])
+    whole = run("repair", "--namespace", "depot")
+    assert (1, 3) == (whole.code, len(whole.out))
+    for arguments, says in (
+        (
+            ("--namespace", "depot", "--schedule", "1 2 3 * *"),
+            "no queue in depot has the repair schedule '1 2 3 * *'",
+        ),
+        (("--namespace", "nowhere"), "no queue in nowhere"),
+    ):
+        nothing = run("repair", *arguments)
+        assert (0, [says], []) == (nothing.code, nothing.out, nothing.err)
+
+
+def test_two_jobs_at_once_do_no_harm(run: Commands) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        both = list(
+            pool.map(lambda _: run.apart("repair", "--namespace", "shop", "--schedule", EVERY_FIVE), range(2))
+        )
+    assert [(0, 3, [])] * 2 == [(each.code, len(each.out), each.err) for each in both], both
+
+
+# ---- mistakes
+
+NO_SERVER = {"CONTACT_POINTS": "127.0.0.1:1"}
+OF_A_QUEUE = {
+    "cancel": ["aeaqaaaa"],
+    "peek": [],
+    "purge": ["--yes"],
+    "receive": [],
+    "redrive": [],
+    "repair": [],
+    "send": ["x"],
+    "stats": [],
+    "where": ["aeaqaaaa"],
+}
+"""What each needs beside its queue."""
+
+
+@pytest.mark.parametrize("command", sorted(OF_A_QUEUE))
+def test_a_queue_that_is_not_there_is_one_line(run: Commands, command: str) -> None:
+    done = run(command, "--queue", "shop/emials", *OF_A_QUEUE[command])
+    line = "There is no such queue (queue=shop/emials); did you mean shop/emails?"
+    assert (2, [], [line]) == (done.code, done.out, done.err)
+
+
+@pytest.mark.parametrize("command", [*sorted(OF_A_QUEUE), "top", "apply"])
+def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> None:
+    (tmp_path / "q.yaml").write_text(queue_of("x", SHARED))
+    rest = {"top": ["--once"], "apply": [str(tmp_path / "q.yaml")]}
+    arguments = rest.get(command) or ["--queue", "shop/emails", *OF_A_QUEUE[command]]
+    done = run(command, *arguments, **NO_SERVER)
+    line = "penstock: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"
+    assert (1, [], [line]) == (done.code, done.out, done.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["send", "--queue", "shop/emails", "x", "--delay", "soon"], "'soon' is not a duration such as 500ms"),
+        (["send", "--queue", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a moment such as"),
+        (["send", "--queue", "shop/emails", "x", "--rate", "0"], "0.0 is not in the range x>0"),
+        (["send", "--queue", "shop/emails", "x", "--count", "0"], "0 is not in the range x>=1"),
+        (["send", "--queue", "shop/emails", "x", "--attribute", "red"], "an attribute is written NAME=VALUE"),
+        (
+            ["send", "--queue", "shop/emails", "x", "--delay", "1s", "--deliver-at", "2030-01-01"],
+            "--delay and --deliver-at say the same thing twice",
+        ),
+        (["send", "--queue", "shop/emails", "x", "--lines"], "--lines reads the payloads from standard input"),
+        (["send", "--queue", "shop/emails", "x", "--delay", "9000d"], "due"),
+        (["send", "x"], "Missing option '--queue'"),
+        (["send", "--queue", "a/b/c", "x"], "a queue is named by its namespace and name"),
+        (["receive", "--queue", "shop/emails", "--wait", "5"], "'5' is not a duration"),
+        (["receive", "--queue", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
+        (["peek", "--queue", "shop/emails", "--since", "yesterday"], "'yesterday' is not a moment"),
+        (["where", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
+        (["cancel", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
+        (["cancel", "--queue", "shop/emails"], "Missing argument 'ID...'"),
+        (["top", "--every", "often"], "'often' is not a duration"),
+        (
+            ["redrive", "--queue", "shop/emails-dead", "--to", "shop/emails-dead"],
+            "dead letters are not redriven into",
+        ),
+        (["repair"], "repair needs to know what; give either --queue, or --namespace"),
+        (["repair", "--queue", "shop/emails", "--schedule", EVERY_FIVE], "--schedule picks queues of a namespace"),
+        (["repair", "--namespace", "depot", "--schedule", "whenever"], "--schedule must be a cron schedule"),
+        (["sned", "--queue", "shop/emails"], "No such command 'sned'"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    told = [line for line in done.err if line and not line.startswith(("Usage: ", "Try "))]
+    assert (2, 1, []) == (done.code, len(told), done.out), done
+    assert says in told[0]
+
+
+def test_every_command_on_a_queue_is_tried_here() -> None:
+    elsewhere = {"apply", "dev", "validate", "worker"}
+    assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere
