@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.engines.beat import Beat
 from penstock.engines.books import NEVER_US, Books
 from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
 from penstock.engines.copier import Copier
@@ -32,6 +33,8 @@ from penstock.errors import Unavailable
 RETIRED = "retired"
 TURN_S = 1.0
 """A lane's row is written at most once in this time."""
+NEARLY = 0.9
+"""Of a time that has passed so much of it counts as all of it: timers of the beat may be a little early."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,14 @@ class Dispatcher:
         seen: LaneState,
         *,
         groups_held: bool = False,
+        beat: Beat | None = None,
     ) -> None:
         self.host = host
         self.lane = lane
         self.source = source
         self.terms = terms
         self.tenure = tenure
+        self._beat = beat or Beat()
         self.books = Books(terms.books, tenure.epoch, groups_held=groups_held)
         self.progress = 0
         self.answered = 0
@@ -128,9 +133,10 @@ class Dispatcher:
         seen: LaneState,
         *,
         groups_held: bool = False,
+        beat: Beat | None = None,
     ) -> Dispatcher:
         """Take up a lane as it was when it was taken: read what is known of it, and begin."""
-        self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held)
+        self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat)
         lent_to = source.order_of(seen.lent_to)
         self._known = await source.known(self.position.last, max(self.position.reach, lent_to))
         if seen.lent is not None:
@@ -341,7 +347,7 @@ class Dispatcher:
         """Until a copy is wanted. Visibilities end also while nobody receives, and may ask for one."""
         while not self.books.has_moves():
             try:
-                await self._wait_for_change(self.terms.poll_s_max)
+                await self._wait_for_change(self._beat.until_next_s(self.terms.poll_s_max))
                 self.books.tick(self.host.now_us())
             except Unavailable:
                 await asyncio.sleep(self.terms.poll_s_max)
@@ -383,22 +389,23 @@ class Dispatcher:
                 self._tell_change()
                 poll_s = self.terms.poll_s_min
             if not piece.more:
-                await asyncio.sleep(poll_s)
-                poll_s = min(poll_s * 1.5, self.terms.poll_s_max)
+                await self._beat.next(poll_s)
+                poll_s = min(poll_s * 2, self.terms.poll_s_max)
 
     # ---- the position, and the lease apart from it: a slow store must not cost the lease
 
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await asyncio.sleep(TURN_S)
+            await self._beat.next(TURN_S)
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
         while self.ended is None:
-            await asyncio.sleep(TURN_S)
+            await self._beat.next(TURN_S)
             now_s = asyncio.get_running_loop().time()
-            if self.position.wants_to_move or (now_s - touched_s) * 1_000_000 >= self.lane.terms.touch_us:
+            wait_us = TURN_S * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
+            if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
                 await self._touch()
 

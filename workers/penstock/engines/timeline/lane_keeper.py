@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from penstock.engines.beat import Beat
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
 from penstock.engines.sharing import Sharing
@@ -23,6 +24,7 @@ from penstock.engines.timeline.decide_closing import is_over, lanes_before
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.lane_taking import LaneName, dispatch_terms, lane_of, take_up
 from penstock.engines.timeline.next_due import next_due_us, stand_of
+from penstock.engines.timeline.part_index import PartIndex
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
@@ -64,6 +66,9 @@ class LaneKeeper:
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
         self._said: set[tuple[str, str]] = set()
         self._closing: dict[LaneName, Dispatcher] = {}
+        self._beat = Beat(host.chance.random())
+        self._indexes: dict[int, PartIndex] = {}
+        """One for all lanes of a generation."""
 
     def want(self, lanes: int) -> None:
         """Hold up to so many from now on."""
@@ -82,6 +87,8 @@ class LaneKeeper:
             return
         self.settings = self._watching.settings = settings
         self._dead_letters = dead_letters
+        for index in self._indexes.values():
+            index.settings_changed(settings)
         for dispatcher in self.held.values():
             dispatcher.books.terms = dispatch_terms(settings, dead_letters=dead_letters is not None).books
             if isinstance(dispatcher.source, TimelineSource):
@@ -114,6 +121,8 @@ class LaneKeeper:
             await self.summary.end()
 
     async def _keep(self) -> None:
+        if self.sharing is not None:
+            await self.sharing.until_known(LOOK_EVERY_S)
         while True:
             self._drop_ended()
             try:
@@ -242,6 +251,8 @@ class LaneKeeper:
             sender=self._sender,
             dead_letters=self._dead_letters,
             groups_held=bool(self._not_retired_before(name[0])),
+            index=self._indexes.setdefault(name[0], PartIndex(self.host, settings, name[0])),
+            beat=self._beat,
         )
         if taken is not None:
             self.held[name], _ = taken

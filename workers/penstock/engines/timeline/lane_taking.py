@@ -5,12 +5,14 @@ It does not know why this lane, nor what becomes of it.
 
 from __future__ import annotations
 
+from penstock.engines.beat import Beat
 from penstock.engines.decide_lease import LaneState
 from penstock.engines.dispatcher import Dispatcher, DispatchTerms
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.rows import BookTerms
 from penstock.engines.timeline.lane_rows import lane_key
+from penstock.engines.timeline.part_index import PartIndex
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
@@ -35,17 +37,22 @@ async def take_up(
     sender: Sender,
     dead_letters: Sender | None,
     groups_held: bool = False,
+    index: PartIndex | None = None,
+    beat: Beat | None = None,
 ) -> tuple[Dispatcher, TimelineSource] | None:
-    """Take a lane as it was seen, and begin to read it; None where it was not free."""
+    """Take a lane as it was seen, and begin to read it; None where it was not free. `index` and `beat` are those that
+    it shares with the other lanes of its process."""
     tenure = await lane.take(seen)
     if tenure is None:
         return None
     generation, shard = name
     source = TimelineSource(
-        lane.host, settings, sender, dead_letters, generation=generation, shard=shard, tenure=tenure
+        lane.host, settings, sender, dead_letters, generation=generation, shard=shard, tenure=tenure, index=index
     )
     terms = dispatch_terms(settings, dead_letters=dead_letters is not None)
-    dispatcher = await Dispatcher.start(lane.host, lane, source, terms, tenure, seen, groups_held=groups_held)
+    dispatcher = await Dispatcher.start(
+        lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
+    )
     return dispatcher, source
 
 

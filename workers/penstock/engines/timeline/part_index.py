@@ -3,10 +3,14 @@
 What is due up to a moment T was acknowledged before T, and its index row before that: so an index read that *began
 at or after* T tells all subs that matter up to T. A part that ended before the start of a read of its day - 2
 maxClockSkew is known for good by that read; all later ones are asked for each time.
+
+All lanes of a process share one. Who asks in the same turn of the event loop shares one read: it begins when that turn
+is over, and so after the T of each of them. A read that has begun is never joined.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -17,6 +21,8 @@ from penstock.store.statements import Select
 from penstock.store.types import Value
 
 DAYS_MAX = 16
+PARTS_MAX = 256
+"""Parts of which is remembered what they were seen to hold."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,9 @@ class PartIndex:
         self._settings = settings
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
+        self._seen: OrderedDict[int, tuple[int, ...]] = OrderedDict()
+        self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
+        """Reads that are to begin when this turn is over, by part."""
 
     def settings_changed(self, settings: TimelineSettings) -> None:
         """What a read of the catalogue told."""
@@ -43,10 +52,28 @@ class PartIndex:
         day = self._days.get(day_of(part, self._settings.part_us))
         if day is not None and self._is_closed(part, day.read_us):
             return day.subs.get(part, ())
+        task = self._asked.get(part)
+        if task is None:
+            task = self._asked[part] = asyncio.get_running_loop().create_task(self._read(part))
+            task.add_done_callback(_look_at_error)
+        return await asyncio.shield(task)
+
+    def seen(self, part: int) -> tuple[int, ...]:
+        """Subs that the part is known to have, though it may have others by now: index rows outlive their part."""
+        return self._seen.get(part, ())
+
+    async def _read(self, part: int) -> tuple[int, ...]:
+        """Begins one turn after it was first asked for; from then on nobody joins it."""
+        del self._asked[part]
         rows = await self._host.store.read(
             Select(self._settings.tables.parts, {**self._day_key(part), "part": part}, ["sub"])
         )
-        return tuple(row.sub for row in rows)
+        subs = tuple(row.sub for row in rows)
+        if subs:
+            self._seen[part] = subs
+            while len(self._seen) > PARTS_MAX:
+                self._seen.popitem(last=False)
+        return subs
 
     async def next_part(self, part: int, last: int) -> int:
         """The first part from `part` on that holds something or may; `last` when none before it does."""
@@ -84,3 +111,9 @@ class PartIndex:
             "generation": self._generation,
             "day": day_of(part, self._settings.part_us),
         }
+
+
+def _look_at_error(task: asyncio.Task[tuple[int, ...]]) -> None:
+    """Whoever waits is told; where all who asked are gone, nobody has to be."""
+    if not task.cancelled():
+        task.exception()

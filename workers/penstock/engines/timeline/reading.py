@@ -140,9 +140,7 @@ class Reading:
         stored.sort(key=lambda each: each[0])
         return [await self._lane_row(part, *each) for each in stored], reached, bool(cut)
 
-    async def _read_subs(
-        self, part: int, after: int, upper: int, limit: int
-    ) -> list[tuple[int, Sequence[Any]]]:
+    async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
         """All subs that the index names: those that it has named before need not wait for it."""
 
         async def read(subs: Sequence[int]) -> list[tuple[int, Sequence[Any]]]:
@@ -151,8 +149,7 @@ class Reading:
 
         seen = self._index.seen(part)
         subs, slices = await asyncio.gather(self._index.subs(part), read(seen))
-        fresh = [sub for sub in subs if sub not in seen]
-        return slices + await read(fresh) if fresh else slices
+        return [*slices, *await read([sub for sub in subs if sub not in seen])]
 
     async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
         key: dict[str, Value] = {

@@ -61,6 +61,7 @@ class TimelineSource:
         generation: int,
         shard: int,
         tenure: Tenure,
+        index: PartIndex | None = None,
     ) -> None:
         self._host = host
         self._settings = settings
@@ -70,7 +71,7 @@ class TimelineSource:
         self._shard = shard
         self._writer = tenure.lock
         self._stamped_us = 0
-        self._index = PartIndex(host, settings, generation)
+        self._index = index or PartIndex(host, settings, generation)
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=tenure.lock)
         self._families = Families(self._part_of, self._passed.read)
         self.reading = Reading(

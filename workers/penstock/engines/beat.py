@@ -1,0 +1,30 @@
+"""The beat of a process: loops that look for something every so often wake at the same moments, so that a process with
+a hundred lanes wakes a few times a second and not a hundred times, and what they ask for goes out together.
+
+Each process has a phase of its own, so that many on one machine do not wake at once. It decides nothing: who is on
+the beat turns as often as without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+TOO_NEAR = 1 / 8
+"""A moment nearer than this part of the time between two is the one that was waited for, or as good as: not another."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """Moments that are multiples of whatever time lies between two of them, by the event loop's clock."""
+
+    phase_s: float = 0.0
+
+    def until_next_s(self, every_s: float) -> float:
+        """How long it is to the next moment."""
+        left_s = every_s - (asyncio.get_running_loop().time() - self.phase_s) % every_s
+        return left_s if left_s >= every_s * TOO_NEAR else left_s + every_s
+
+    async def next(self, every_s: float) -> None:
+        """Wait for it."""
+        await asyncio.sleep(self.until_next_s(every_s))
