@@ -1,5 +1,5 @@
-"""The beat of a process: loops that look for something every so often wake at the same moments, so that a process with
-a hundred lanes wakes a few times a second and not a hundred times, and what they ask for goes out together.
+"""The beat of a process: loops that look for something every so often wake at the same moments, so that a process
+with a hundred lanes wakes a few times a second, not hundreds of times, and what they ask for goes out together.
 
 Each process has a phase of its own, so that many on one machine do not wake at once. It decides nothing: who is on
 the beat turns as often as without it.
@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 
 TOO_NEAR = 1 / 8
-"""A moment nearer than this part of the time between two is the one that was waited for, or as good as: not another."""
+"""A moment nearer than this part of the time between two is the one that was waited for, and not another."""
 
 
 @dataclass(frozen=True)

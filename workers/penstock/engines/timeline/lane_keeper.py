@@ -22,7 +22,7 @@ from penstock.engines.summary.figures import OwnersFigures
 from penstock.engines.timeline.closing import Closing
 from penstock.engines.timeline.decide_closing import is_over, lanes_before
 from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.lane_taking import LaneName, dispatch_terms, lane_of, take_up
+from penstock.engines.timeline.lane_taking import InCommon, LaneName, dispatch_terms, lane_of, take_up
 from penstock.engines.timeline.next_due import next_due_us, stand_of
 from penstock.engines.timeline.part_index import PartIndex
 from penstock.engines.timeline.sender import Sender
@@ -251,14 +251,20 @@ class LaneKeeper:
             sender=self._sender,
             dead_letters=self._dead_letters,
             groups_held=bool(self._not_retired_before(name[0])),
-            index=self._indexes.setdefault(name[0], PartIndex(self.host, settings, name[0])),
-            beat=self._beat,
+            common=self._in_common(name[0]),
         )
         if taken is not None:
             self.held[name], _ = taken
             self.held[name].on_change = self.on_change
             if self.sharing is not None:
                 self.sharing.took(name, self._all_names())
+
+    def _in_common(self, generation: int) -> InCommon:
+        """What lanes of this generation share here."""
+        index = self._indexes.get(generation)
+        if index is None:
+            index = self._indexes[generation] = PartIndex(self.host, self.settings, generation)
+        return InCommon(index, self._beat)
 
     def _generation(self, number: int) -> Generation | None:
         return next((each for each in self.settings.generations if each.number == number), None)

@@ -5,6 +5,8 @@ It does not know why this lane, nor what becomes of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock.engines.beat import Beat
 from penstock.engines.decide_lease import LaneState
 from penstock.engines.dispatcher import Dispatcher, DispatchTerms
@@ -23,6 +25,14 @@ LaneName = tuple[int, int]
 """Generation and shard."""
 
 
+@dataclass(frozen=True)
+class InCommon:
+    """What the lanes of a generation that one process holds have in common."""
+
+    index: PartIndex
+    beat: Beat
+
+
 def lane_of(host: Host, settings: TimelineSettings, name: LaneName) -> Lane:
     """The control row of a lane."""
     return Lane(host, settings.tables.lanes, lane_key(settings, *name), settings.lease)
@@ -37,19 +47,26 @@ async def take_up(
     sender: Sender,
     dead_letters: Sender | None,
     groups_held: bool = False,
-    index: PartIndex | None = None,
-    beat: Beat | None = None,
+    common: InCommon | None = None,
 ) -> tuple[Dispatcher, TimelineSource] | None:
-    """Take a lane as it was seen, and begin to read it; None where it was not free. `index` and `beat` are those that
-    it shares with the other lanes of its process."""
+    """Take a lane as it was seen, and begin to read it; None where it was not free. By itself it has an index and a
+    beat of its own."""
     tenure = await lane.take(seen)
     if tenure is None:
         return None
     generation, shard = name
     source = TimelineSource(
-        lane.host, settings, sender, dead_letters, generation=generation, shard=shard, tenure=tenure, index=index
+        lane.host,
+        settings,
+        sender,
+        dead_letters,
+        generation=generation,
+        shard=shard,
+        tenure=tenure,
+        index=None if common is None else common.index,
     )
     terms = dispatch_terms(settings, dead_letters=dead_letters is not None)
+    beat = None if common is None else common.beat
     dispatcher = await Dispatcher.start(
         lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
     )

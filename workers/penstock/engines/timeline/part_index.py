@@ -4,8 +4,8 @@ What is due up to a moment T was acknowledged before T, and its index row before
 at or after* T tells all subs that matter up to T. A part that ended before the start of a read of its day - 2
 maxClockSkew is known for good by that read; all later ones are asked for each time.
 
-All lanes of a process share one. Who asks in the same turn of the event loop shares one read: it begins when that turn
-is over, and so after the T of each of them. A read that has begun is never joined.
+All lanes of a process share one. Who asks in the same turn of the event loop shares one read: it begins when that
+turn is over, and so after the T of each of them. A read that has begun is never joined.
 """
 
 from __future__ import annotations
