@@ -1,4 +1,4 @@
-"""People and programs around queues in the simulated world: who applies, and who uses the SDK, each a process."""
+"""People and programs in the simulated world: who applies queues and counters, who uses the SDK, each a process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from penstock.applying.apply import Applied, Applier
 from penstock.applying.wanted import Surroundings
 from penstock.client.connection import Penstock
 from penstock.client.ground import Ground
+from penstock.counters import tables as counters
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from penstock.engines.timeline.tables import dedicated_tables, shared_tables
 from penstock.store.catalogue import Catalogue
@@ -32,9 +33,9 @@ from penstock.testing.world import Process, World
 from tests.simulation.timeline_puts import GatedStore
 
 KEYSPACE = "penstock"
-QUEUE = """
+RESOURCE = """
 apiVersion: penstock.io/v1beta1
-kind: Queue
+kind: {kind}
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}
 """
@@ -77,9 +78,11 @@ class Schema:
 
 
 def _declared(name: str) -> Table:
-    known: list[Any] = [*CATALOGUE_TABLES, *vars(shared_tables()).values()]
+    known: list[Any] = [*CATALOGUE_TABLES, *vars(shared_tables()).values(), *vars(counters.shared_tables()).values()]
     if name.startswith("q_"):
         known += vars(dedicated_tables(UUID(name[2:34]))).values()
+    if name.startswith("c_"):
+        known += vars(counters.dedicated_tables(UUID(name[2:34]))).values()
     found: Table = next(table for table in known if table.name == name)
     return found
 
@@ -99,6 +102,17 @@ def _found(table: Table) -> FoundTable:
 
 
 @dataclass
+class Hints:
+    """What nodes say of their hint windows."""
+
+    window_us: int = 3 * 3_600_000_000
+
+    async def read(self) -> Mapping[str, int]:
+        """One for all."""
+        return {"10.0.0.1": self.window_us}
+
+
+@dataclass
 class Program:
     """A process that uses the SDK, and what can be done to it."""
 
@@ -106,6 +120,7 @@ class Program:
     store: GatedStore
     connection: Penstock
     reads_catalogue: bool = True
+    hints: Hints = field(default_factory=Hints)
 
     async def gate(self, statement: Any) -> None:
         """Reads of the catalogue fail while they are to."""
@@ -125,6 +140,7 @@ class Shop:
         """A process of its own with a connection that is not opened yet."""
         process = self.world.process(name)
         store = GatedStore(self.cluster, process)
+        hints = Hints()
 
         async def ground() -> Ground:
             clock = Clock(store, source=SimulatedTime(process))
@@ -145,9 +161,10 @@ class Shop:
                 new_uuid=process.uuid,
                 chance=process.chance,
                 positions=Positions(lambda: process.chance.getrandbits(56)),
+                hints=hints,
             )
 
-        program = Program(process, store, Penstock(ground))
+        program = Program(process, store, Penstock(ground), hints=hints)
         store.gate = program.gate
         return program
 
@@ -176,4 +193,9 @@ class Shop:
 
 def queue_text(spec: str = "{shards: 3}", name: str = "emails") -> str:
     """A resource as a person writes it."""
-    return QUEUE.format(name=name, spec=spec)
+    return RESOURCE.format(kind="Queue", name=name, spec=spec)
+
+
+def counter_text(spec: str = "{}", name: str = "page-views") -> str:
+    """The same of a counter."""
+    return RESOURCE.format(kind="Counter", name=name, spec=spec)

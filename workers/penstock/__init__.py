@@ -3,6 +3,8 @@
     async with penstock.connect() as p:
         q = await p.queue("shop/emails")
         await q.put({"to": "you"})
+        views = await p.counter("shop/page-views")
+        await views.add("home", 1)
 
 What is named here is imported when it is first used, so that `import penstock` costs nothing.
 """
@@ -14,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client.blocking import SyncMessage, SyncPenstock, SyncQueue, connect_sync
+    from penstock.client.blocking_counter import SyncCounter
     from penstock.client.connection import Penstock, connect
+    from penstock.client.counter import Counter
     from penstock.client.message import Message
     from penstock.client.outgoing import Put
     from penstock.client.queue import Queue
@@ -26,6 +30,7 @@ _WHERE = {
     "Ack": "penstock.engines.contract",
     "Bug": "penstock.errors",
     "Conflict": "penstock.errors",
+    "Counter": "penstock.client.counter",
     "Extend": "penstock.engines.contract",
     "Message": "penstock.client.message",
     "Nack": "penstock.engines.contract",
@@ -38,6 +43,7 @@ _WHERE = {
     "Settled": "penstock.engines.contract",
     "SpecError": "penstock.errors",
     "StaleReceipt": "penstock.engines.contract",
+    "SyncCounter": "penstock.client.blocking_counter",
     "SyncMessage": "penstock.client.blocking",
     "SyncPenstock": "penstock.client.blocking",
     "SyncQueue": "penstock.client.blocking",
@@ -52,6 +58,7 @@ __all__ = [
     "Ack",
     "Bug",
     "Conflict",
+    "Counter",
     "Extend",
     "Message",
     "Nack",
@@ -65,6 +72,7 @@ __all__ = [
     "SpecError",
     "StaleReceipt",
     "Surroundings",
+    "SyncCounter",
     "SyncMessage",
     "SyncPenstock",
     "SyncQueue",

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.client.background import BackgroundLoop, close_at_end, was_closed
 from penstock.client.batching import WITHIN_S, PutStatements
+from penstock.client.blocking_counter import SyncCounter
 from penstock.client.connection import NAMESPACE, SKEW_S, NotConnected, Penstock, connect
 from penstock.client.message import Message, Received, reason_of
 from penstock.client.moments import Span
@@ -82,6 +83,15 @@ class SyncPenstock:
     def queues(self, namespace: str | None = None) -> list[str]:
         """The names of all queues, or of those in one namespace."""
         return self._running().run(self.connection.queues(namespace))
+
+    def counter(self, name: str, *, memory_bytes: int | None = None) -> SyncCounter:
+        """As `Penstock.counter`."""
+        background = self._running()
+        return SyncCounter(background.run(self.connection.counter(name, memory_bytes=memory_bytes)), self._running)
+
+    def counters(self, namespace: str | None = None) -> list[str]:
+        """The names of all counters, or of those in one namespace."""
+        return self._running().run(self.connection.counters(namespace))
 
     def overview(self, namespace: str | None = None) -> list[QueueOverview]:
         """As `Penstock.overview`."""

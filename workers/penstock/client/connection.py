@@ -1,10 +1,12 @@
-"""The connection of a process: its ground, its queues, and what keeps them fresh.
+"""The connection of a process: its ground, its queues and counters, and what keeps them fresh.
 
     async with penstock.connect() as p:
         q = await p.queue("shop/emails")
         await q.put({"to": "you"})
+        views = await p.counter("shop/page-views")
+        await views.add("home", 1)
 
-Each queue is opened once a process, and belongs to the event loop and the process that opened it. Closing writes what
+Each is opened once a process, and belongs to the event loop and the process that opened it. Closing writes what
 waits and gives the lanes back, so that others take them at once; a process that ends without it costs its lanes the
 length of a lease.
 """
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from penstock.client.batching import Batches
+from penstock.client.counter import Counter
+from penstock.client.counters import Counters
 from penstock.client.directory import Directory, Found
 from penstock.client.freshness import Freshness
 from penstock.client.generations import CatalogueGenerations
@@ -36,7 +40,7 @@ from penstock.engines.sharing import Sharing
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.errors import Refused
 from penstock.store.cassandra_settings import read_settings
-from penstock.store.catalogue_entry import Name
+from penstock.store.catalogue_entry import Entry, Name
 
 log = logging.getLogger("penstock.client")
 
@@ -56,6 +60,7 @@ class _Open:
     directory: Directory
     freshness: Freshness
     overview: Overview
+    counters: Counters
     loop: asyncio.AbstractEventLoop
     keeper: asyncio.Task[None]
 
@@ -91,7 +96,8 @@ class Penstock:
         keeper = loop.create_task(freshness.run(), name="penstock: catalogue")
         keeper.add_done_callback(_say_if_broken)
         overview = Overview(ground.store_in(ground.keyspace), directory.ids)
-        return _Open(ground, directory, freshness, overview, loop, keeper)
+        counters = Counters(ground, namespace=self._namespace)
+        return _Open(ground, directory, freshness, overview, counters, loop, keeper)
 
     async def close(self) -> None:
         """Write what waits, give lanes back, disconnect. `async with` does it."""
@@ -104,7 +110,7 @@ class Penstock:
         await asyncio.gather(self._now.keeper, return_exceptions=True)
         await self._now.freshness.stop()
         try:
-            await asyncio.gather(*(each.close() for each in self._queues.values()))
+            await asyncio.gather(self._now.counters.close(), *(each.close() for each in self._queues.values()))
         finally:
             await self._now.ground.close()
 
@@ -164,6 +170,28 @@ class Penstock:
         self.require_usable()
         return await self._known().directory.names(namespace)
 
+    # ---- counters
+
+    async def counter(self, name: str, *, memory_bytes: int | None = None) -> Counter:
+        """The counter of that name (`namespace/name`); the same object each time, until it was deleted.
+
+        `memory_bytes` is what its states may take in this process, 64 MiB unless said: beyond that, keys that were
+        not updated for long are let go, and read back when they are."""
+        self.require_usable()
+        return await self._known().counters.open(name, memory_bytes=memory_bytes)
+
+    async def counters(self, namespace: str | None = None) -> list[str]:
+        """The names of all counters, or of those in one namespace."""
+        self.require_usable()
+        return await self._known().counters.names(namespace)
+
+    async def counter_entries(self, namespace: str | None = None) -> list[Entry]:
+        """The same, as the catalogue has them: those too that this process can not open."""
+        self.require_usable()
+        return await self._known().counters.entries(namespace)
+
+    # ---- all queues
+
     async def overview(self, namespace: str | None = None) -> list[QueueOverview]:
         """How all queues stand, or those of one namespace: from the summary, in a few small reads. `Queue.stats()` is
         exact, and costs more."""
@@ -172,11 +200,12 @@ class Penstock:
         return await known.overview.read(namespace, now_us=self.now_us())
 
     async def refresh(self) -> None:
-        """Read the catalogue for every open queue now, which happens by itself every quarter of a minute: what was
+        """Read the catalogue for all that is open now, which happens by itself every quarter of a minute: what was
         applied before is in force here when this returns. Raises the first failure.
         """
         self.require_usable()
-        failures = await self._known().freshness.refresh_all()
+        known = self._known()
+        failures = [*await known.freshness.refresh_all(), *await known.counters.refresh_all()]
         if failures:
             raise failures[0]
 
@@ -219,7 +248,7 @@ def connect(
 ) -> Penstock:
     """A connection, told by the environment: CONTACT_POINTS, DATA_CENTER, USERNAME, PASSWORD, USE_SSL, KEYSPACE, ...
 
-    `namespace` is that of queues whose name has none; `name` is this process's, for people.
+    `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     """
     settings = read_settings(os.environ if environment is None else environment)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")

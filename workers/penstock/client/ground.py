@@ -14,6 +14,7 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from penstock.client.batching import Batches
+from penstock.counters.decide_hints import HintWindows
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from penstock.store.cassandra_settings import ConnectionSettings
@@ -68,6 +69,8 @@ class Ground:
     positions: Positions = field(default_factory=Positions)
     batches: Batches | None = None
     """What is known of batches that the application makes and sends itself."""
+    hints: HintWindows | None = None
+    """For how long nodes keep hints: without it nothing of a counter is collected."""
 
     def catalogue(self) -> Catalogue:
         """For reading, and for what anybody may write."""
@@ -97,6 +100,7 @@ async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: i
     from penstock.store.cassandra import CassandraStore
     from penstock.store.cassandra_batches import CassandraBatches
     from penstock.store.cassandra_compatibility import keeps_past_2038
+    from penstock.store.cassandra_hints import CassandraHintWindows
     from penstock.store.cassandra_times import CassandraTimes
     from penstock.store.clock import Bounds
     from penstock.store.clocks import Clock
@@ -131,4 +135,5 @@ async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: i
         last_expiry_s=last_expiry_s,
         close=close,
         batches=CassandraBatches(store),
+        hints=CassandraHintWindows(store),
     )

@@ -30,7 +30,10 @@ from penstock.store.decide_generation import Generation
 from penstock.store.store import Store
 from penstock.store.table import Table
 
-CARRIED: Final[Mapping[str, str]] = {"timeline": "penstock.engines.timeline.carried"}
+CARRIED: Final[Mapping[str, str]] = {
+    "timeline": "penstock.engines.timeline.carried",
+    "counter": "penstock.counters.tables",
+}
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
 
 GENERATIONAL: Final = frozenset({"timeline", "bucket"})

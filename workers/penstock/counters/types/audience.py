@@ -34,6 +34,7 @@ class Audience(CounterType[State, tuple[int | str, ...]]):
     """State: a sketch in two parts."""
 
     name = "audience"
+    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)

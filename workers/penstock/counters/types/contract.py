@@ -77,11 +77,13 @@ class CounterType(ABC, Generic[S, U]):
     """The first byte of every dump; raised when the bytes after it change their meaning. Read are all from 1 on."""
     verbs: ClassVar[tuple[str, ...]] = ("add",)
     """What can be done to a value."""
+    is_dated: ClassVar[bool] = True
+    """Whether updates carry the moment of their call. Where they do not, nobody looks at the clock for them."""
 
     @abstractmethod
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> U:
-        """The update that a caller means, or UpdateInvalid. `at_us` is the moment of the call, by a clock that can be
-        relied on; within one process it grows from update to update."""
+        """The update that a caller means, or UpdateInvalid. Where updates are dated, `at_us` is the moment of the
+        call by a clock that can be relied on; within one process it grows from update to update."""
 
     @abstractmethod
     def zero(self) -> S:

@@ -26,6 +26,7 @@ class Distinct(CounterType[Held, tuple[int | str, ...]]):
     """State: the sketch."""
 
     name = "distinct"
+    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)

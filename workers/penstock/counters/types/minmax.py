@@ -45,6 +45,7 @@ class MinMax(CounterType[State, Seen]):
     """State: the least and the greatest."""
 
     name = "minmax"
+    is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Seen:
         """`add` a number and, if one likes, its witness."""

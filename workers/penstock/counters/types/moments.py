@@ -60,6 +60,7 @@ class Moments(CounterType[State, Number]):
     """State: exact sums."""
 
     name = "moments"
+    is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Number:
         """`add` a number; whole ones up to the size of the greatest float."""

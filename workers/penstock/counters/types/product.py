@@ -55,6 +55,7 @@ class Product(CounterType[State, Decimal]):
     """State: the product, and whether it is exact."""
 
     name = "product"
+    is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Decimal:
         """`add` a factor."""

@@ -47,6 +47,7 @@ class Quantiles(CounterType[Held, float]):
     """State: the sketch."""
 
     name = "quantiles"
+    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)

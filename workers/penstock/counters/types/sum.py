@@ -18,6 +18,7 @@ class Sum(CounterType[int, int]):
     """State: the sum."""
 
     name = "sum"
+    is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> int:
         """`add` a whole number; without one, 1."""

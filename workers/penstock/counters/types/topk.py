@@ -53,6 +53,7 @@ class TopK(CounterType[Held, Update]):
     """State: the sketch."""
 
     name = "topk"
+    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)
