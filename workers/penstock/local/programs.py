@@ -2,6 +2,9 @@
 
 A program that ends soon after its start is begun again later and later, so that a handler that can not work does not
 spin. It knows nothing of queues.
+
+Nothing stays behind: a program is a session of its own, and whatever of it is left when it has ended is killed; where
+the kernel offers it (Linux), a program is also ended when this process is killed.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +21,11 @@ from pathlib import Path
 AGAIN_S = 1.0
 AGAIN_S_MAX = 30.0
 LONG_S = 10.0
-"""Who ran for so long and then ended is begun again at once."""
+"""Who ran for so long and then ended is begun again after the shortest pause."""
 GRACE_S = 30.0
 LINE_BYTES_MAX = 1024 * 1024
+LAST_LINES_WITHIN_S = 1.0
+"""What it said last is shown; who has left its session and still holds its output is not waited for."""
 
 Say = Callable[[str, str], None]
 """Show a line of somebody."""
@@ -34,18 +40,39 @@ class Program:
     directory: Path
 
 
+@dataclass(frozen=True)
+class Pauses:
+    """How long it takes until what has ended is begun again, and how long what is told to end may take."""
+
+    again_s: float = AGAIN_S
+    again_s_max: float = AGAIN_S_MAX
+    long_s: float = LONG_S
+    grace_s: float = GRACE_S
+
+    def next(self, pause_s: float, ran_s: float) -> tuple[float, float]:
+        """The pause now, and the one after that: it doubles while the program ends soon after its start."""
+        now_s = self.again_s if ran_s >= self.long_s else pause_s
+        return now_s, min(2 * now_s, self.again_s_max)
+
+
 class Programs:
     """The programs of one stack that run for ever."""
 
-    def __init__(self, environment: Mapping[str, str], say: Say) -> None:
+    def __init__(self, environment: Mapping[str, str], say: Say, pauses: Pauses | None = None) -> None:
         self._environment = dict(environment)
         self._say = say
+        self._pauses = pauses or Pauses()
         self._kept: dict[Program, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.subprocess.Process] = set()
 
     def keep(self, wanted: Sequence[Program]) -> None:
         """Run exactly these from now on."""
         for program in set(self._kept) - set(wanted):
-            self._kept.pop(program).cancel()
+            task = self._kept.pop(program)
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
         for program in wanted:
             if program not in self._kept:
                 self._kept[program] = asyncio.get_running_loop().create_task(self._keep(program))
@@ -55,58 +82,94 @@ class Programs:
         kept, self._kept = list(self._kept.values()), {}
         for task in kept:
             task.cancel()
-        await asyncio.gather(*kept, return_exceptions=True)
+        await asyncio.gather(*kept, *self._ending, return_exceptions=True)
+
+    def hurry(self) -> None:
+        """Somebody does not want to wait for a good end: a worker that is told twice ends at once."""
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
 
     async def _keep(self, program: Program) -> None:
-        pause_s = AGAIN_S
+        pause_s = self._pauses.again_s
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
             code = await self.run(program)
-            if loop.time() - began_s >= LONG_S:
-                pause_s = AGAIN_S
-            self._say(program.name, f"ended with code {code}; begun again in {pause_s:.0f} s")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, AGAIN_S_MAX)
+            now_s, pause_s = self._pauses.next(pause_s, loop.time() - began_s)
+            self._say(program.name, f"{ended_how(code)}; begun again in {now_s:g} s")
+            await asyncio.sleep(now_s)
 
     async def run(self, program: Program) -> int:
         """Run it once, to its end; cancelled, it is ended with SIGTERM, and killed where that does not help."""
-        process = await asyncio.create_subprocess_exec(
-            *program.arguments,
-            cwd=program.directory,
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            limit=LINE_BYTES_MAX,
-            start_new_session=True,
-        )
-        showing = asyncio.get_running_loop().create_task(self._show(program.name, process))
+        lines, told = await _pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *_ending_with_us(),
+                *program.arguments,
+                cwd=program.directory,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                start_new_session=True,
+            )
+        finally:
+            os.close(told)
+        self._running.add(process)
+        showing = asyncio.get_running_loop().create_task(self._show(program.name, lines))
         try:
             return await process.wait()
         finally:
-            if process.returncode is None:
-                await self._end(process)
-            await showing
+            await self._end(process)
+            self._running.discard(process)
+            await asyncio.wait([showing], timeout=LAST_LINES_WITHIN_S)
+            showing.cancel()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), GRACE_S)
-        except TimeoutError:
+        """In good order where it still runs; then whatever is left of its session, which would hold its output."""
+        if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+                process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), self._pauses.grace_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
-    async def _show(self, name: str, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None  # noqa: S101  it is a pipe
+    async def _show(self, name: str, lines: asyncio.StreamReader) -> None:
         while True:
             try:
-                line = await process.stdout.readline()
+                line = await lines.readline()
             except ValueError:
                 self._say(name, "a line too long to be shown")
                 continue
             if not line:
                 return
             self._say(name, line.decode(errors="replace").rstrip())
+
+
+async def _pipe() -> tuple[asyncio.StreamReader, int]:
+    """One of our own: asyncio's would have whoever waits for the end of a program wait for all that hold its output,
+    such as a process that it left behind."""
+    ours, theirs = os.pipe()
+    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb"))
+    return reader, theirs
+
+
+def ended_how(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _ending_with_us() -> tuple[str, ...]:
+    """What a command begins with so that the kernel ends it when this process is gone, whatever ended that."""
+    setpriv = shutil.which("setpriv")
+    return () if setpriv is None else (setpriv, "--pdeathsig", "TERM", "--")

@@ -25,13 +25,15 @@ from penstock.api.loader import load_files
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
 from penstock.errors import PenstockError, SpecError
-from penstock.local.programs import Program, Programs
-from penstock.local.wanted import Job, jobs_due, jobs_of, workers_of
+from penstock.local.programs import Program, Programs, ended_how
+from penstock.local.wanted import Job, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.store.cassandra_settings import VARIABLES
 from penstock.testing.cache import cache_root
-from penstock.testing.cassandra.connection import Connection
 from penstock.testing.cassandra.kept import find_kept, start_kept, stop_kept
 
 LOOK_EVERY_S = 1.0
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a supervisor, and a terminal that is closed."""
 PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 
 
@@ -59,8 +61,8 @@ class Stack:
         """Until it is told to end."""
         began_s = time.monotonic()
         ending = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, ending.set)
+        for number in ENDS:
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
         self._resources = load_files(self._files)
         if not self._resources:
             raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
@@ -93,13 +95,14 @@ class Stack:
         elif self._fresh:
             raise SpecError("--fresh needs its Cassandra to be stopped", remedy="end the other `penstock dev` first")
         self._environment |= connection.environment()
-        _write_environment(self._directory / "env", connection)
         _say("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
 
     async def _apply(self) -> None:
         arguments = (*PENSTOCK, "apply", *map(str, self._files))
         assert self._programs is not None  # noqa: S101  made before
-        await self._programs.run(Program("apply", arguments, Path.cwd()))
+        code = await self._programs.run(Program("apply", arguments, Path.cwd()))
+        if code != 0:
+            _say("apply", f"{ended_how(code)}; it is tried again when a file is saved")
 
     def _begin_workers(self) -> None:
         assert self._programs is not None  # noqa: S101  made before
@@ -153,6 +156,11 @@ class Stack:
 
     # ---- its end
 
+    def _told_to_end(self, ending: asyncio.Event) -> None:
+        if ending.is_set() and self._programs is not None:
+            self._programs.hurry()
+        ending.set()
+
     async def _until(self, ending: asyncio.Event, work: Awaitable[None]) -> bool:
         """Wait for some work, or for the end; whether the work was done."""
         doing = asyncio.ensure_future(work)
@@ -178,20 +186,17 @@ class Stack:
 
     def _tell(self, took_s: float) -> None:
         """What there is, and what to try next."""
-        queues = [each for each in self._resources if isinstance(each, Queue)]
+        queues = sum(isinstance(each, Queue) for each in self._resources)
         workers = len(workers_of(self._resources))
-        click.echo(f"\nready after {took_s:.0f} s: {len(queues)} queues, {workers} workers. Ctrl-C ends it.")
-        if not queues:
-            return
-        first = queues[0]
-        name = f"{first.metadata.namespace}/{first.metadata.name}"
-        click.echo("Try in another terminal:")
-        if self._own_cassandra:
-            click.echo(f"  . {shlex.quote(str(self._directory / 'env'))}")
-        click.echo(f'  penstock send --queue {name} \'{{"to": "you-{{n}}"}}\' --count 10')
-        click.echo(f"  penstock stats --queue {name}")
-        if not first.spec.consumers:
-            click.echo(f"  penstock receive --queue {name} --ack")
+        counted = f"{_counted(queues, 'queue')}, {_counted(workers, 'worker')}"
+        click.echo(f"\nready after {took_s:.0f} s: {counted}. Ctrl-C ends it.")
+        suggestions = suggestions_of(self._resources)
+        if suggestions:
+            file = self._directory / "env"
+            _write_environment(file, self._environment)
+            click.echo("Try in another terminal:")
+            for line in (f". {shlex.quote(str(file))}", *suggestions):
+                click.echo(f"  {line}")
         click.echo("")
 
 
@@ -203,8 +208,19 @@ def _minute() -> datetime:
     return datetime.now(UTC).replace(second=0, microsecond=0)
 
 
-def _write_environment(file: Path, connection: Connection) -> None:
-    """For other terminals: `. FILE`. It holds a password, so it is nobody else's to read."""
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in connection.environment().items()]
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
+    """For other terminals: `. FILE`, and `penstock` is found and finds this Cassandra. It holds a password, so it is
+    nobody else's to read."""
+    told = [name for name in VARIABLES if name in environment]
+    lines = [f"export {name}={shlex.quote(environment[name])}" for name in told]
+    programs = Path(sys.executable).parent
+    if (programs / "penstock").exists():
+        lines.append(f'export PATH={shlex.quote(str(programs))}:"$PATH"')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
     file.touch(mode=0o600)
     file.write_text("\n".join(lines) + "\n")

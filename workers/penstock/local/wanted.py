@@ -73,3 +73,27 @@ def jobs_of(resources: Sequence[Resource]) -> list[Job]:
 def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
     """Those that are due in this minute."""
     return [job for job in jobs if is_due(job.schedule, minute)]
+
+
+def suggestions_of(resources: Sequence[Resource]) -> list[str]:
+    """Commands to try on a queue of these: one that is worked, where there is one."""
+    queues = [resource for resource in resources if isinstance(resource, Queue)]
+    if not queues:
+        return []
+    queue = next((each for each in queues if each.spec.consumers), queues[0])
+    name = f"{queue.metadata.namespace}/{queue.metadata.name}"
+    lines = [
+        f"""penstock send --queue {name} '{{"to": "you-{{n}}"}}' --count 10""",
+        f"penstock stats --queue {name}",
+        "penstock top --once",
+    ]
+    if not queue.spec.consumers:
+        lines.append(f"penstock receive --queue {name} --ack")
+    if queue.spec.dead_letter is not None:
+        dead = f"{queue.metadata.namespace}/{queue.spec.dead_letter}"
+        lines += [
+            f"""penstock send --queue {name} '{{"no": "address"}}'""",
+            f"penstock peek --queue {dead}",
+            f"penstock redrive --queue {dead}",
+        ]
+    return lines

@@ -14,6 +14,19 @@ from pathlib import Path
 
 from penstock.errors import SpecError
 
+VARIABLES = (
+    "CONTACT_POINTS",
+    "DATA_CENTER",
+    "USERNAME",
+    "PASSWORD",
+    "USE_SSL",
+    "SSL_CA",
+    "SSL_CERT",
+    "SSL_KEY",
+    "KEYSPACE",
+    "CLUSTER_NAME",
+)
+"""What a connection is told by."""
 NATIVE_PORT = 9042
 KEYSPACE = "penstock"
 

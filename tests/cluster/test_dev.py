@@ -1,0 +1,243 @@
+"""`penstock dev`: what a newcomer sees, what he is told to try, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.local.stack import state_directory
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import Identity, wait_until
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "dev" / "emails.yaml"
+ANOTHER = """---
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {name: letters, namespace: shop}
+spec:
+  shards: 1
+  storage: {tables: shared}
+  consumers: [{name: scribe, handler: "examples.python.mailer:send", concurrency: 1}]
+"""
+MESSAGE_WITHIN_S = 30
+"""From the command to a message handled, on a machine that is not busy with others."""
+
+
+class Dev:
+    """One run of it, and what it prints."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(line.rstrip("\n") for line in self.process.stdout)
+
+    def said(self, pattern: str, *, times: int = 1, within_s: float = 120) -> list[re.Match[str]]:
+        """Wait for lines."""
+        found: list[re.Match[str]] = []
+
+        def has_said() -> bool:
+            found[:] = [each for line in self.lines if (each := re.search(pattern, line))]
+            return len(found) >= times or self.process.poll() is not None
+
+        assert wait_until(has_said, timeout_s=within_s), "\n".join(self.lines)
+        assert len(found) >= times, "\n".join(self.lines)
+        return found
+
+    def descendants(self) -> list[Identity]:
+        """Every process that it has begun, with those that they have."""
+        parents: dict[int, list[int]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+        found: list[int] = []
+        left = [self.process.pid]
+        while left:
+            children = parents.get(left.pop(), [])
+            found += children
+            left += children
+        return [identity for pid in found if (identity := Identity.of(pid)) is not None]
+
+    def end(self, number: int) -> int:
+        """Send it a signal; its exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reading.join(10)
+        return code
+
+
+@contextmanager
+def dev(*files: Path, told: dict[str, str] | None = None) -> Iterator[Dev]:
+    """Begun from the project's folder, as `make dev` does; nothing of it is left afterwards."""
+    mine = {
+        name: value for name, value in os.environ.items() if name not in ("CONTACT_POINTS", "USERNAME", "PASSWORD")
+    }
+    environment = {**mine, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **(told or {})}
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli.main", "dev", *map(str, files)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        begun = Dev(process)
+        try:
+            yield begun
+        finally:
+            left = begun.descendants()
+            if process.poll() is None:
+                begun.end(signal.SIGTERM)
+            shutil.rmtree(state_directory(files), ignore_errors=True)
+            assert [] == [each for each in left if each.alive()]
+
+
+def suggested(begun: Dev) -> list[str]:
+    """The commands that it prints, as they stand there."""
+    start = begun.lines.index("Try in another terminal:") + 1
+    return [line.removeprefix("  ") for line in begun.lines[start : begun.lines.index("", start)]]
+
+
+def another_terminal(*lines: str) -> subprocess.CompletedProcess[str]:
+    """A shell in the user's home, which knows nothing of the project."""
+    home = Path.home()
+    return subprocess.run(
+        ["/bin/sh", "-ec", "\n".join(lines)],
+        cwd=home,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_and_ends_it(
+    tmp_path: Path, measured: Callable[[str], None]
+) -> None:
+    file = tmp_path / "emails.yaml"
+    file.write_text(EXAMPLE.read_text())
+    began_s = time.monotonic()
+    with dev(file) as begun:
+        begun.said("Ctrl-C ends it")
+        begun.said("^$", times=2)
+        sourced, send, *others = suggested(begun)
+        sent = another_terminal(sourced, send)
+        assert (0, 10) == (sent.returncode, len(sent.stdout.splitlines())), sent
+        assert 10 == len({each[1] for each in begun.said(r"sent 'hello' to (you-\d+)", times=10)})
+        took_s = time.monotonic() - began_s
+        measured(f"penstock dev, from nothing to ten messages handled: {took_s:.1f} s")
+        assert took_s < 4 * MESSAGE_WITHIN_S
+
+        # What is printed can be typed.
+        told = [another_terminal(sourced, line) for line in others]
+        assert {0} == {each.returncode for each in told}, told
+        dead = next(line for line in others if " peek " in line)
+        assert wait_until(lambda: '{"no": "address"}' in another_terminal(sourced, dead).stdout, timeout_s=20)
+        redriven = another_terminal(sourced, next(line for line in others if " redrive " in line))
+        assert (0, "redriven 1\n") == (redriven.returncode, redriven.stdout)
+
+        # A worker that dies is begun again.
+        (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]
+        os.kill(mailer.pid, signal.SIGKILL)
+        begun.said(r"emails/mailer .* was killed by SIGKILL; begun again")
+        begun.said("worker begins", times=2)
+
+        # A file that is changed is obeyed.
+        file.write_text("spec: [")
+        begun.said(r"^files +\| .*emails\.yaml")
+        file.write_text(EXAMPLE.read_text() + ANOTHER)
+        begun.said("queue/shop/letters created")
+        begun.said(r"letters/scribe .*worker begins")
+
+        assert 0 == begun.end(signal.SIGINT)
+        begun.said(r"worker has ended +queue=shop/letters")
+        begun.said("its data stay for the next time")
+
+
+def is_worker(identity: Identity, queue: str) -> bool:
+    """Whether it is a worker of that queue, and no child of one."""
+    arguments = Path(f"/proc/{identity.pid}/cmdline").read_text().split("\0")
+    return "worker" in arguments and queue in arguments
+
+
+def test_on_a_cassandra_of_ones_own_nothing_is_started_and_each_way_to_end_ends_all(
+    cassandra: Serving, tmp_path: Path
+) -> None:
+    file = tmp_path / "emails.yaml"
+    file.write_text(EXAMPLE.read_text())
+    told = {**cassandra.environment(), "KEYSPACE": "dev_of_ones_own"}
+    try:
+        with dev(file, told=told) as begun:
+            begun.said("worker begins")
+            assert 0 == begun.end(signal.SIGHUP)
+            assert not any("starting" in line or "stopping" in line for line in begun.lines), begun.lines
+        with dev(file, told=told) as begun:
+            begun.said("worker begins")
+            left = begun.descendants()
+            begun.process.kill()
+            begun.process.wait()
+            assert wait_until(lambda: not any(each.alive() for each in left), timeout_s=40)
+        with dev(file, told=told) as begun:
+            begun.said("apply")
+            assert 0 == begun.end(signal.SIGTERM)
+    finally:
+        cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_ones_own")
+
+
+def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path) -> None:
+    file = tmp_path / "emails.yaml"
+    file.write_text(EXAMPLE.read_text())
+    with dev(file) as begun:
+        begun.said("starting")
+        started = wait_until(lambda: any(map(is_java, begun.descendants())), timeout_s=30)
+        assert started
+        left = begun.descendants()
+        assert begun.end(signal.SIGTERM) in (0, 1)
+        assert [] == [each for each in left if each.alive()]
+        assert not any("Traceback" in line for line in begun.lines), begun.lines
+
+
+def is_java(identity: Identity) -> bool:
+    """Whether it is the server."""
+    try:
+        return b"java" in Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "there is no such file"),
+        ("kind: Queue\n", "apiVersion"),
+        ("", "no Queue and no Counter in there"),
+    ],
+)
+def test_a_file_that_is_wrong_is_said_before_anything_is_started(tmp_path: Path, text: str | None, says: str) -> None:
+    file = tmp_path / "emails.yaml"
+    if text is not None:
+        file.write_text(text)
+    with dev(file) as begun:
+        assert 2 == begun.process.wait(60)
+        begun.said(re.escape(says))
+        assert not any("Traceback" in line or "starting" in line for line in begun.lines), begun.lines

@@ -1,0 +1,242 @@
+"""`penstock dev` without a Cassandra: which programs a file asks for, how they are kept running, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.loader import load_files
+from penstock.api.parse import Resource
+from penstock.cli.main import COMMANDS
+from penstock.local.programs import Pauses, Program, Programs, ended_how
+from penstock.local.stack import state_directory
+from penstock.local.wanted import Job, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.testing.processes import Identity, wait_until
+
+ROOT = Path(__file__).parents[2]
+QUICK = Pauses(again_s=0.01, again_s_max=0.04, long_s=60.0, grace_s=0.3)
+
+# ---- which programs
+
+
+def resources(folder: Path, *queues: str) -> list[Resource]:
+    """Queues of a file, each given as its name, namespace and spec."""
+    file = folder / "queues.yaml"
+    file.write_text(
+        "".join(f"---\napiVersion: penstock.io/v1beta1\nkind: Queue\n{queue}\n" for queue in queues),
+    )
+    return list(load_files([file]))
+
+
+def queue(name: str, spec: str, namespace: str = "shop") -> str:
+    """One."""
+    return f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}"
+
+
+def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -> None:
+    found = resources(
+        tmp_path,
+        queue("emails", "consumers: [{name: mailer, handler: 'mailer.tasks:send', concurrency: 3}]"),
+        queue(
+            "orders",
+            "consumers: [{name: shop, image: 'r/x:1', http: {port: 8080, path: /work}, rate: 50/s,"
+            " visibilityTimeout: 20s}]",
+        ),
+        queue("letters", "shards: 1"),
+    )
+    told = {each.name: " ".join(each.arguments) for each in workers_of(found)}
+    quiet = "--health off --log text"
+    assert {
+        "emails/mailer": f"worker --queue shop/emails --concurrency 3 {quiet} --handler mailer.tasks:send",
+        "orders/shop": f"worker --queue shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
+        " --rate 50/s --visibility 20s",
+    } == told
+
+
+def test_repair_runs_once_for_each_schedule_of_a_namespace_when_it_is_due(tmp_path: Path) -> None:
+    found = resources(
+        tmp_path,
+        queue("a", ""),
+        queue("b", ""),
+        queue("c", "repair: {schedule: '0 * * * *'}"),
+        queue("d", "", "depot"),
+    )
+    jobs = jobs_of(found)
+    assert [Job("depot", "*/5 * * * *"), Job("shop", "*/5 * * * *"), Job("shop", "0 * * * *")] == jobs
+    five, six = (datetime(2026, 11, 18, 9, minute, tzinfo=UTC) for minute in (5, 6))
+    assert (jobs[:2], []) == (jobs_due(jobs, five), jobs_due(jobs, six))
+    assert jobs == jobs_due(jobs, datetime(2026, 11, 18, 9, 0, tzinfo=UTC))
+    assert ("repair", "--namespace", "shop", "--schedule", "0 * * * *") == jobs[2].arguments
+
+
+def test_what_is_suggested_fits_the_queue_that_is_worked_and_names_commands_that_are_there(tmp_path: Path) -> None:
+    found = resources(
+        tmp_path,
+        queue("emails-dead", ""),
+        queue("emails", "deadLetter: emails-dead, consumers: [{name: mailer, handler: 'mailer.tasks:send'}]"),
+    )
+    lines = suggestions_of(found)
+    assert all(line.split()[0] == "penstock" and line.split()[1] in COMMANDS for line in lines)
+    assert lines[0].startswith("penstock send --queue shop/emails ")
+    assert "penstock peek --queue shop/emails-dead" in lines
+    assert not any(line.startswith("penstock receive") for line in lines)
+    assert "penstock receive --queue shop/emails-dead --ack" in suggestions_of(found[:1])
+    assert [] == suggestions_of([])
+
+
+def test_other_files_have_other_data(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    assert state_directory([one, two]) == state_directory([two, one])
+    assert 3 == len({state_directory(each) for each in ([one], [two], [one, two])})
+
+
+# ---- how they are kept
+
+
+class Said:
+    """What programs said, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self._change = asyncio.Event()
+
+    def __call__(self, who: str, line: str) -> None:
+        self.lines.append((who, line))
+        self._change.set()
+
+    async def until(self, holds: Callable[[list[str]], object]) -> None:
+        """Until the lines are so."""
+        async with asyncio.timeout(20):
+            while not holds([line for _, line in self.lines]):
+                self._change.clear()
+                await self._change.wait()
+
+
+def program(name: str, source: str) -> Program:
+    """A small one, in Python."""
+    return Program(name, (sys.executable, "-S", "-c", source), ROOT)
+
+
+def kept(work: Callable[[Programs, Said], Coroutine[Any, Any, None]]) -> None:
+    """Do something with programs, and end them."""
+
+    async def run() -> None:
+        said = Said()
+        programs = Programs(os.environ, said, QUICK)
+        try:
+            await work(programs, said)
+        finally:
+            await programs.close()
+
+    asyncio.run(run())
+
+
+HELLO = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {HELLO}"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', {HELLO!r}]); {HELLO}"
+
+
+def pids(lines: list[str]) -> list[int]:
+    """Who said hello."""
+    return [int(line.split()[1]) for line in lines if line.startswith("pid ")]
+
+
+def test_what_ends_is_begun_again_later_each_time_and_says_how_it_ended() -> None:
+    async def work(programs: Programs, said: Said) -> None:
+        programs.keep([program("a", "print('hello'); raise SystemExit(3)")])
+        await said.until(lambda lines: lines.count("hello") >= 4)
+        ended = [line for who, line in said.lines if "ended" in line]
+        again = [f"ended with code 3; begun again in {pause} s" for pause in (0.01, 0.02, 0.04)]
+        assert again == ended[:3]
+
+    kept(work)
+
+
+def test_who_ran_for_long_is_begun_again_soon() -> None:
+    pauses = Pauses(again_s=1, again_s_max=30, long_s=10)
+    assert [(1, 2), (2, 4), (16, 30), (30, 30)] == [pauses.next(pause_s, 5) for pause_s in (1, 2, 16, 30)]
+    assert (1, 2) == pauses.next(30, 10)
+
+
+def test_exactly_what_is_wanted_runs() -> None:
+    async def work(programs: Programs, said: Said) -> None:
+        first, second = program("first", HELLO), program("second", HELLO)
+        programs.keep([first])
+        await said.until(lambda lines: len(pids(lines)) == 1)
+        programs.keep([first, second])
+        await said.until(lambda lines: len(pids(lines)) == 2)
+        assert ["first", "second"] == [who for who, line in said.lines if line.startswith("pid")]
+        programs.keep([second])
+        one, two = pids([line for _, line in said.lines])
+        assert await asyncio.to_thread(wait_until, lambda: Identity.of(one) is None, timeout_s=10)
+        assert Identity.of(two) is not None
+
+    kept(work)
+
+
+@pytest.mark.parametrize("source", [HELLO, STUBBORN, PARENT], ids=["obedient", "stubborn", "with a child of its own"])
+def test_nothing_is_left_at_the_end(source: str) -> None:
+    found: list[int] = []
+
+    async def work(programs: Programs, said: Said) -> None:
+        programs.keep([program("a", source)])
+        await said.until(lambda lines: len(pids(lines)) == (2 if source is PARENT else 1))
+        found.extend(pids([line for _, line in said.lines]))
+
+    kept(work)
+    assert wait_until(lambda: not any(map(Identity.of, found)), timeout_s=5)
+
+
+def test_what_a_program_leaves_behind_when_it_dies_does_not_keep_the_next_one_from_beginning() -> None:
+    async def work(programs: Programs, said: Said) -> None:
+        programs.keep([program("a", f"{PARENT.removesuffix(HELLO)}raise SystemExit(1)")])
+        await said.until(lambda lines: sum("begun again" in line for line in lines) >= 2)
+
+    kept(work)
+
+
+def test_who_is_told_twice_need_not_wait_for_a_good_end() -> None:
+    source = (
+        "import os, signal, time\n"
+        "told = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: told.append(1) or len(told) > 1 and os._exit(9))\n"
+        "print('pid', os.getpid(), flush=True)\n"
+        "while True: time.sleep(0.01)"
+    )
+
+    async def work() -> None:
+        said = Said()
+        programs = Programs(os.environ, said, Pauses(grace_s=600))
+        programs.keep([program("a", source)])
+        await said.until(pids)
+        closing = asyncio.ensure_future(programs.close())
+        async with asyncio.timeout(20):
+            while not closing.done():
+                programs.hurry()
+                await asyncio.wait([closing], timeout=0.05)
+
+    asyncio.run(work())
+
+
+def test_a_line_that_is_too_long_is_said_to_be_and_the_next_is_shown() -> None:
+    async def work(programs: Programs, said: Said) -> None:
+        programs.keep(
+            [program("a", "print('x' * 3_000_000); print('after', flush=True); import time; time.sleep(9)")]
+        )
+        await said.until(lambda lines: "after" in lines)
+        assert "a line too long to be shown" in [line for _, line in said.lines]
+
+    kept(work)
+
+
+def test_an_end_is_told_in_words() -> None:
+    assert ["ended with code 0", "was killed by SIGKILL", "was killed by signal 99"] == list(
+        map(ended_how, (0, -9, -99))
+    )
