@@ -239,6 +239,9 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
     """The queue as the SDK opens it. The driver is imported when it is first tried."""
 
     async def open_queue() -> WorkerQueue:
+        from penstock.store.cassandra_lean import leave_numpy_out
+
+        leave_numpy_out()
         from penstock.client.connection import connect
         from penstock.runtime.client_port import ClientQueue
 

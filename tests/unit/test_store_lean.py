@@ -1,0 +1,25 @@
+"""A process of ours imports the driver without numpy, and whoever wants numpy has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LEAN = "import sys; from penstock.store.cassandra_lean import leave_numpy_out; "
+
+
+def _told(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", LEAN + program], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_the_driver_is_imported_without_numpy_and_numpy_can_be_imported_after_it() -> None:
+    program = (
+        "leave_numpy_out(); import cassandra.cluster; print('numpy' in sys.modules); import numpy; print(numpy.pi)"
+    )
+    assert "False\n3.141592653589793\n" == _told(program)
+
+
+def test_who_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
+    program = "import numpy; leave_numpy_out(); import cassandra.cython_deps as deps; print(deps.HAVE_NUMPY)"
+    assert "True\n" == _told(program)
