@@ -1,8 +1,9 @@
-"""What holds of every counter, whatever fails: one ledger of updates and reads, checked as they happen and at the end.
+"""What holds of every counter, whatever fails: one ledger of updates and reads, checked as they happen and at the
+end.
 
-Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read tells of each
-update how often it was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing below
-it, so simulation, conformance and real servers are judged by the same sentences:
+Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read tells of
+each update how often it was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
+below it, so simulation, conformance and real servers are judged by the same sentences:
 
 - an update that was acknowledged before a read began is in it, exactly once;
 - one that is unknown, or is still under way, is in it once or not at all;

@@ -1,6 +1,5 @@
-"""The processes of a counter's life: writers, readers and collectors, and what each does by the seed. Whatever they do
-and are answered is told to the ledger (`tests/counter_invariants.py`).
-"""
+"""The processes of a counter's life: writers, readers and collectors, and what each does by the seed. Whatever they
+do and are answered is told to the ledger (`tests/counter_invariants.py`)."""
 
 from __future__ import annotations
 
@@ -205,7 +204,8 @@ class ReaderMember(Member):
                 ledger.check(each, state, began_us=began_us, by=f"{self.who}, a scan")
         elif self.life.plan.has("cached") and own.random() < 0.5:
             cached = await handle.read_cached(key)
-            since_us = ledger.now_us() - round(cached.age_s * SECOND) - 1
+            coarse_us = SECOND if self.life.plan.has("coarse clocks") else 1  # what a clock may not tell
+            since_us = ledger.now_us() - round(cached.age_s * SECOND) - coarse_us
             ledger.check(key, cached.state, began_us=min(since_us, ledger.now_us()), by=f"{self.who}, cached")
         else:
             ledger.check(key, await handle.read(key), began_us=began_us, by=self.who)

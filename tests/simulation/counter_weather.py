@@ -1,4 +1,5 @@
-"""One seed, one life of a counter: processes at work while faults strike, then calm, then all is folded and collected.
+"""One seed, one life of a counter: processes at work while faults strike, then calm, then all is folded and
+collected.
 
 Everything comes from the seed (counter_plan.py). Every read is judged as it is made, and in the end every key is read
 by somebody who saw nothing before: through the collections, days later, and with what replicas had missed.
@@ -149,7 +150,7 @@ async def _judge(life: Life, when: str) -> None:
             life.ledger.check(key, await handle.read(key), began_us=began_us, by=f"the judge, {when}")
             if life.settings.grains_us and life.world.now_s() < DAY_S / 2:
                 finest = min(life.settings.grains_us)
-                first = EPOCH_S * SECOND // finest * finest
+                first = (EPOCH_S * SECOND // finest - 1) * finest  # a clock may have been behind
                 last = (began_us // finest + 2) * finest
                 state = await handle.read_between(key, first, last)
                 life.ledger.check(key, state, began_us=began_us, by=f"the judge of windows, {when}")

@@ -261,7 +261,8 @@ class Collector:
 
     async def _try_key(self, run: _Run, bucket: int, key: str, folded: int | None) -> None:
         try:
-            run.report.collected += await self._collect_key(bucket, key, folded)
+            collected = await self._collect_key(bucket, key, folded)
+            run.report.collected += collected  # not before the await: others add to it meanwhile
             run.in_a_row = 0
         except Unavailable:
             run.report.skipped += 1

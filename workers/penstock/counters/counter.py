@@ -30,6 +30,7 @@ from penstock.engines.host import Host
 from penstock.errors import PenstockError
 
 STALENESS_S_MAX = 1.0
+SECOND_US = 1_000_000
 CACHED_MAX = 10_000
 READS_AT_ONCE = 32
 COLLECTIONS_WAITING_MAX = 1_000
@@ -62,7 +63,7 @@ class CounterHandle:
         self.tokens = TokenWriter(host, settings, self.kind)
         self.reader = Reader(host, settings, self.kind)
         self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
-        self._cached: OrderedDict[str, tuple[float, asyncio.Future[Any]]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
         self._to_collect: dict[str, None] = {}
         self._collecting: asyncio.Task[None] | None = None
 
@@ -95,20 +96,28 @@ class CounterHandle:
         return found.state
 
     async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> Cached:
-        """The same, but it may be as old as that, a second at most; reads that are asked for meanwhile share one."""
-        staleness_s = min(staleness_s, STALENESS_S_MAX)
-        now_s = self.host.store.monotonic_s()
+        """The same, but it may be as old as that, a second at most (or as one read takes, where that is more). Reads
+        that are asked for meanwhile share one."""
+        began_us = self.host.now_us()  # a pause of the machine counts as well, so no other clock will do
+        oldest_us = began_us - round(min(staleness_s, STALENESS_S_MAX) * SECOND_US)
+        for _ in range(2):
+            read_us, reading = self._shared_read(key, oldest_us)
+            state = await asyncio.shield(reading)
+            now_us = self.host.now_us()
+            if read_us >= began_us or now_us - read_us <= STALENESS_S_MAX * SECOND_US:
+                break
+            oldest_us = began_us  # it was under way when this began, and took too long
+        return Cached(state, (now_us - read_us) / SECOND_US)
+
+    def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:
+        """A read that began at that moment or later; another begins if there is none."""
         known = self._cached.get(key)
-        if known is None or now_s - known[0] > staleness_s or _failed(known[1]):
-            known = self._cached[key] = (now_s, asyncio.ensure_future(self.read(key)))
+        if known is None or known[0] < oldest_us or _failed(known[1]):
+            known = self._cached[key] = (self.host.now_us(), asyncio.ensure_future(self.read(key)))
             self._cached.move_to_end(key)
             if len(self._cached) > CACHED_MAX:
                 self._cached.popitem(last=False)
-        state = await asyncio.shield(known[1])
-        age_s = self.host.store.monotonic_s() - known[0]
-        if age_s > STALENESS_S_MAX:  # the read itself took that long
-            return Cached(await self.read(key), 0.0) if now_s != known[0] else Cached(state, age_s)
-        return Cached(state, age_s)
+        return known
 
     async def read_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """The states of some keys."""

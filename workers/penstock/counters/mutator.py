@@ -268,7 +268,7 @@ class Mutator:
             )
             for (key, place), state in zip(some, found, strict=True):
                 if isinstance(state, PenstockError):
-                    failed[key] = state
+                    failed[key] = NotSent("its state could not be read back; it was not sent", last=state.message)
                 elif isinstance(state, BaseException):
                     raise state
                 else:
