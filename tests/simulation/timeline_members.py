@@ -31,13 +31,14 @@ from penstock.engines.contract import (
 )
 from penstock.engines.decide_lease import LeaseTerms, Tenure
 from penstock.engines.host import Host
+from penstock.engines.receipts import read_receipt
 from penstock.engines.sharing import Sharing
 from penstock.engines.source import Loan
 from penstock.engines.timeline.batched import BatchedPuts
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_taking import lane_of
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_text
-from penstock.engines.timeline.reading import RowContent
+from penstock.engines.timeline.reading import RowContent, family_of
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
 from penstock.errors import PenstockError
@@ -76,6 +77,9 @@ def settings_of(plan: Plan) -> TimelineSettings:
     )
 
 
+Grave = tuple[int, int, UUID, int]
+
+
 @dataclass
 class Life:
     """One queue, all who work on it, and what is known of it."""
@@ -100,7 +104,11 @@ class Life:
     held: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
     """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
-    """Loops that ended by an error of their own."""
+    """Loops that ended by an error of their own, and what else can not be."""
+    graves: set[Grave] = field(default_factory=set)
+    """Where dead letters were found."""
+    closed_graves: set[Grave] = field(default_factory=set)
+    """Those of which an acknowledgement was answered with done."""
 
     def chance(self, purpose: str) -> Random:
         """A stream of its own."""
@@ -307,6 +315,17 @@ class Digger(Consumer):
     def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
         for each in found:
             self.process.note("finds the dead letter", each.payload.decode(), ("attempt", each.attempt))
+            grave = self._grave_of(each)
+            if grave not in self.life.graves:  # it may come again, as any message
+                self.life.graves.add(grave)
+                self.life.ledger.dead([each.message_id])
+
+    def _grave_of(self, letter: Delivery) -> Grave:
+        """The place where it lies; that of a twin is that of the first of its family."""
+        assert self.life.dead is not None
+        receipt = read_receipt(letter.receipt, queue=self.life.dead.queue, secret=self.life.dead.receipt_key)
+        _, first = family_of(receipt.key)
+        return receipt.generation, receipt.shard, first, receipt.index
 
     async def _run(self) -> None:
         assert self.life.dead is not None
@@ -315,11 +334,14 @@ class Digger(Consumer):
             try:
                 found = await engine.receive(20, wait_us=SECOND)
                 self._note(found, 0)
-                for each, answer in zip(
-                    found, await engine.settle([Ack(each.receipt) for each in found]), strict=True
+                graves = [self._grave_of(each) for each in found]
+                for each, answer, grave in zip(
+                    found, await engine.settle([Ack(each.receipt) for each in found]), graves, strict=True
                 ):
                     if answer is Settled.DONE:
-                        self.life.ledger.dead([each.message_id])
+                        if grave in self.life.closed_graves:
+                            self.life.broken.append(f"a dead letter was done twice: {each.message_id}")
+                        self.life.closed_graves.add(grave)
             except PenstockError:
                 await asyncio.sleep(0.3)
 
