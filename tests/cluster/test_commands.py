@@ -451,5 +451,5 @@ def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: 
 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:
-    elsewhere = {"apply", "dev", "validate", "worker"}
+    elsewhere = {"apply", "counter", "dev", "gc", "validate", "worker"}
     assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere

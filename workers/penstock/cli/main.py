@@ -18,7 +18,9 @@ from penstock.errors import PenstockError, SpecError
 COMMANDS: Final = {
     "apply": "penstock.cli.apply",
     "cancel": "penstock.cli.cancel",
+    "counter": "penstock.cli.counter",
     "dev": "penstock.cli.dev",
+    "gc": "penstock.cli.collect",
     "peek": "penstock.cli.peek",
     "purge": "penstock.cli.purge",
     "receive": "penstock.cli.receive",

@@ -136,9 +136,10 @@ class Counters:
     # ---- keeping fresh
 
     async def _keep(self) -> None:
+        pause_s = REFRESH_EVERY_S
         while True:
-            failed = [await self._refresh(counter) for counter in list(self._open.values())]
-            await asyncio.sleep(RETRY_EVERY_S if any(failed) else REFRESH_EVERY_S)
+            await asyncio.sleep(pause_s)
+            pause_s = RETRY_EVERY_S if await self.refresh_all() else REFRESH_EVERY_S
 
     async def refresh_all(self) -> list[PenstockError]:
         """Read the catalogue for all that are open; what failed."""

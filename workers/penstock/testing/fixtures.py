@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.testing.cassandra import HostedRing, NodeSettings, Ring
     from penstock.testing.cassandra.serving import Serving
 
+HINT_WINDOW = "1s"
+"""A node that is alone keeps hints for nobody; and so tests of counters need not wait hours for a collection."""
 RING_SUPERUSER = ("penstock", "penstock")
 NEEDS_ROOT = "needs root: hosts in network namespaces"
 
@@ -26,9 +28,10 @@ NEEDS_ROOT = "needs root: hosts in network namespaces"
 @pytest.fixture(scope="session")
 def cassandra() -> Iterator[Serving]:
     """A Cassandra that answers, with password authentication; ended with the session."""
+    from penstock.testing.cassandra import NodeSettings
     from penstock.testing.cassandra.choose import serve
 
-    server = serve()
+    server = serve(NodeSettings(overrides={"max_hint_window": HINT_WINDOW}))
     try:
         yield server
     finally:

@@ -1,0 +1,334 @@
+"""Counters on a real Cassandra, from `penstock apply` to a value: the SDK with and without async, and commands."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from click.testing import CliRunner
+
+import penstock
+from penstock.cli.main import main
+from penstock.counters.collector import Collector
+from penstock.counters.counter import CounterHandle
+from penstock.counters.decide_life import LifeTerms
+from penstock.counters.types.registry import type_of
+from penstock.testing.cassandra.serving import Serving
+
+KEYSPACE = f"counters_{uuid.uuid4().hex[:12]}"
+MS_US = 1_000
+T = TypeVar("T")
+
+
+def counter_of(name: str, spec: str, namespace: str = "shop") -> str:
+    """A counter as a person writes it."""
+    return (
+        "---\napiVersion: penstock.io/v1beta1\nkind: Counter\n"
+        f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}\n"
+    )
+
+
+SHARED = "storage: {tables: shared}"
+COUNTERS = "".join(
+    [
+        counter_of("page-views", "windows: [1m, 1h], maxClockSkew: 100ms"),
+        counter_of("visitors", f"type: audience, {SHARED}"),
+        counter_of("buyers", f"type: audience, {SHARED}"),
+        counter_of("pages", f"type: topk, {SHARED}"),
+        counter_of("colour", f"type: register, {SHARED}"),
+        counter_of("short-lived", f"buckets: 4, {SHARED}"),
+        counter_of("hasty", f"mutator: {{lifetime: 1h, refuseWithin: 1m}}, {SHARED}", "depot"),
+        counter_of("daily", f"gc: {{schedule: '0 3 * * *'}}, {SHARED}", "depot"),
+        counter_of("foreign", f"type: acme/longest, {SHARED}", "depot"),
+    ]
+)
+
+
+class Ran:
+    """How a command ended and what it printed."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out.splitlines()
+        self.err = err.splitlines()
+
+    def __repr__(self) -> str:
+        return f"Ran({self.code}, {self.out}, {self.err})"
+
+
+class Shop:
+    """The commands and the SDK, with an environment."""
+
+    def __init__(self, told: dict[str, str]) -> None:
+        self.told = told
+
+    def __call__(self, *arguments: str) -> Ran:
+        """A command, in this process."""
+        done = CliRunner().invoke(main, arguments, env=self.told)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Ran(done.exit_code, done.stdout, done.stderr)
+
+    def apart(self, *arguments: str) -> Ran:
+        """A command as a user runs it."""
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main", *arguments],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self.told},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
+        """Something by the SDK."""
+
+        async def run() -> T:
+            async with penstock.connect(self.told) as connection:
+                return await work(connection)
+
+        return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The resources."""
+    path = tmp_path_factory.mktemp("counters") / "counters.yaml"
+    path.write_text(COUNTERS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shop(cassandra: Serving, file: Path) -> Iterator[Shop]:
+    """A shop whose counters were applied."""
+    shop = Shop({**cassandra.environment(), "KEYSPACE": KEYSPACE})
+    done = shop("apply", str(file))
+    assert (0, 9) == (done.code, sum(" created " in line for line in done.out)), done
+    yield shop
+    cassandra.cql(f"DROP KEYSPACE {KEYSPACE}")
+
+
+# ---- applying
+
+
+def test_applied_again_nothing_changes_and_its_tables_bear_its_id(shop: Shop, file: Path, cassandra: Serving) -> None:
+    done = shop("apply", str(file))
+    assert (0, 9) == (done.code, sum(" unchanged " in line for line in done.out)), done
+    assert ["-- nothing is missing"] == shop("apply", "--print", str(file)).out
+    rows = cassandra.cql("SELECT keyspace_name, table_name FROM system_schema.tables")
+    tables = {str(row["table_name"]) for row in rows if row["keyspace_name"] == KEYSPACE}
+    views = next(line for line in done.out if "page-views" in line)
+    creation = uuid.UUID(views.partition("(id ")[2][:36]).hex
+    for table in ("shards", "tokens", "minutes", "windows"):
+        assert {f"c_{creation}_{table}", f"counter_{table}"} <= tables
+
+
+def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Shop, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(
+        counter_of("hasty", f"tokenWindow: 1h, {SHARED}", "depot")
+        + counter_of("daily", f"gc: {{schedule: '0 4 * * *'}}, {SHARED}", "depot")
+    )
+    done = shop("apply", str(changed))
+    assert (2, 1) == (done.code, sum("counter/depot/daily updated" in line for line in done.out)), done
+    assert "tokenWindow is fixed when the counter is made" in done.err[0]
+    changed.write_text(counter_of("daily", f"gc: {{schedule: '0 3 * * *'}}, {SHARED}", "depot"))
+    assert 0 == shop("apply", str(changed)).code
+
+
+# ---- the SDK
+
+
+def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop: Shop) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        views = await connection.counter("shop/page-views")
+        begin = datetime.now(UTC)
+        await asyncio.gather(*(views.add("home", 1) for _ in range(500)), *(views.add("cart", 2) for _ in range(50)))
+        await views.add("cart", -1)
+        token = views.token("order-17")
+        for _ in range(3):
+            await views.add("home", 10, token=token)
+        assert {"home": 510, "cart": 99, "none": 0} == await views.values(["home", "cart", "none"])
+        assert (510, True) == ((told := await views.cached("home")).value, told.age_s <= 1)
+        assert 510 == await views.value("home", since=begin)
+        assert 0 == await views.value("home", until=begin - timedelta(hours=1))
+        assert {"home": 510, "cart": 99} == {key: state.value() async for key, state in views.scan()}
+
+    shop.connected(work)
+
+    async def look_from_elsewhere(connection: penstock.Penstock) -> None:
+        views = await connection.counter("shop/page-views")
+        await views.add("home", 5)
+        assert 515 == await views.value("home")
+
+    shop.connected(look_from_elsewhere)
+
+
+def test_audiences_of_two_counters_are_combined(shop: Shop) -> None:
+    async def work(connection: penstock.Penstock) -> tuple[float, float, float]:
+        visitors = await connection.counter("shop/visitors")
+        buyers = await connection.counter("shop/buyers")
+        await asyncio.gather(visitors.add("mon", *range(300)), buyers.add("mon", *range(200, 400)))
+        came, bought = await visitors.state("mon"), await buyers.state("mon")
+        return tuple(each.value().estimate for each in (came & bought, came | bought, came - bought))  # type: ignore[return-value]
+
+    assert (100.0, 400.0, 200.0) == shop.connected(work)
+
+
+def test_threads_without_a_loop_count_together(shop: Shop) -> None:
+    with penstock.connect_sync(shop.told) as p:
+        views = p.counter("shop/page-views")
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: views.add("threads", number), range(100)))
+        assert 4950 == views.value("threads")
+        assert 4950 == {key: state.value() for key, state in views.scan()}["threads"]
+        views.add("threads", 1, token=views.token())
+        assert 4951 == views.cached("threads").value
+        colour = p.counter("shop/colour")
+        colour.set("door", "red")
+        colour.set("door", "blue")
+        assert "blue" == colour.value("door").value
+        assert "shop/page-views" in p.counters("shop")
+
+
+def test_shards_that_ended_are_collected_and_the_value_stays(shop: Shop) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        """Its mutators live for two seconds, and are final three later: above the hint window of this server."""
+        counter = await connection.counter("shop/short-lived")
+        life = LifeTerms(lifetime_us=2000 * MS_US, refuse_within_us=1000 * MS_US)
+        settings = replace(counter.handle.settings, life=life, gc_after_us=3000 * MS_US)
+        hints = connection.ground.hints
+        assert hints is not None
+        hasty = CounterHandle(counter.handle.host, settings)
+        collector = Collector(hasty.host, settings, hasty.kind, hints)
+        added = collected = 0
+        while hasty.mutator.born < 3:
+            await hasty.add("home", 1)
+            added += 1
+        while collected < 2:
+            report = await collector.run()
+            assert report.refused is None
+            collected += report.collected
+            assert added == await counter.value("home")
+        collector.settings_changed(replace(settings, gc_after_us=1050 * MS_US))
+        refused = (await collector.run()).refused
+        assert refused is not None
+        assert "hint_window_s=1.0" in refused
+        assert "raise spec.gc.after" in refused
+        assert refused == (await counter.standing()).refused
+        await hasty.close()
+
+    shop.connected(work)
+
+
+# ---- commands
+
+
+def test_a_command_adds_and_another_tells(shop: Shop) -> None:
+    assert (0, [], []) == (
+        (done := shop.apart("counter", "add", "shop/page-views", "shell", "41")).code,
+        done.out,
+        done.err,
+    )
+    assert 0 == shop("counter", "add", "shop/page-views", "shell").code
+    assert ["42"] == shop.apart("counter", "get", "shop/page-views", "shell").out
+    assert 0 == shop("counter", "add", "shop/page-views", "shell", "-2").code
+    once = shop("counter", "add", "--once", "shop/page-views", "shell", "5")
+    token = once.err[0].removeprefix("token ")
+    assert 0 == shop("counter", "add", "--token", token, "shop/page-views", "shell", "5").code
+    assert ["shell\t45", "none\t0"] == shop("counter", "get", "shop/page-views", "shell", "none").out
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    assert ["45"] == shop("counter", "get", "shop/page-views", "shell", "--since", since).out
+    assert 0 == shop("counter", "add", "shop/colour", "sky", "grey").code
+    assert "grey" == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
+    assert 0 == shop("counter", "add", "--json", "shop/colour", "sky", '{"is": ["blue"]}').code
+    assert {"is": ["blue"]} == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
+
+
+def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Shop, tmp_path: Path) -> None:
+    for item, count in (("home", "30"), ("cart", "7"), ("search", "9")):
+        assert 0 == shop("counter", "add", "shop/pages", "mon", item, count).code
+    assert 0 == shop("counter", "add", "shop/pages", "tue", "cart", "5").code
+    items = shop("counter", "top", "shop/pages", "mon", "--limit", "2").out
+    assert [["ITEM", "COUNT", "LOW", "HIGH"], ["home", "30", "30", "30"], ["search", "9", "9", "9"]] == [
+        line.split() for line in items
+    ]
+    keys = shop("counter", "top", "shop/pages", "--limit", "1").out
+    assert ["KEY", "VALUE"] == keys[0].split()
+    assert "mon" == keys[1].split()[0]
+    both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--ask", "limit=1").out[0])
+    assert [("home", 30)] == [(each["item"], each["count"]) for each in both["items"]]
+    assert 51 == both["total"]
+    for who in ("1", "2", "3"):
+        assert 0 == shop("counter", "add", "shop/visitors", "wed", who).code
+    assert 0 == shop("counter", "add", "shop/buyers", "wed", "3", "4").code
+    told = {
+        how: json.loads(
+            shop("counter", "merge", "shop/visitors", "wed", "--with", "shop/buyers", "wed", "--how", how).out[0]
+        )["estimate"]
+        for how in ("or", "and", "not")
+    }
+    assert {"or": 4.0, "and": 1.0, "not": 2.0} == told
+    output = tmp_path / "pages.jsonl"
+    assert 0 == shop("counter", "export", "shop/pages", "--states", "--output", str(output)).code
+    lines = {line["key"]: line for line in map(json.loads, output.read_text().splitlines())}
+    assert {"mon": 46, "tue": 5} == {key: line["value"]["total"] for key, line in lines.items()}
+    topk = type_of("topk")
+    assert 46 == topk.value(topk.load(base64.b64decode(lines["mon"]["state"])), {}).total
+
+
+def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Shop) -> None:
+    one = shop.apart("gc", "--counter", "shop/page-views")
+    assert 0 == one.code, one
+    assert "shop/page-views: " in one.out[0]
+    assert "0 of 0 that ended were collected" in one.out[0]
+    hourly = shop("gc", "--namespace", "depot", "--schedule", "0  *  * * *")
+    assert (1, 1) == (hourly.code, len(hourly.out)), hourly
+    assert hourly.out[0].startswith("depot/hasty: 0 keys")
+    assert ["depot/foreign: There is no such type of counter here (type=acme/longest)"] == [
+        line.partition(";")[0] for line in hourly.err
+    ]
+    daily = shop("gc", "--namespace", "depot", "--schedule", "0 3 * * *")
+    assert (0, 1, []) == (daily.code, len(daily.out), daily.err)
+    none = shop("gc", "--namespace", "nowhere")
+    assert (0, ["no counter in nowhere"]) == (none.code, none.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["counter", "get", "shop/page-view", "home"], "did you mean shop/page-views?"),
+        (["counter", "add", "shop/page-views", "home", "much"], "wanted=one whole number"),
+        (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
+        (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "it has add"),
+        (["counter", "add", "--json", "shop/colour", "home", "red"], "this is no JSON"),
+        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
+        (["counter", "get", "shop/pages", "mon", "--ask", "limit"], "--ask is NAME=JSON"),
+        (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "it answers to limit"),
+        (["counter", "top", "shop/page-views", "home"], "only of type topk a key has items"),
+        (["counter", "top", "shop/colour"], "values of this type have no order"),
+        (["counter", "merge", "shop/page-views"], "there is nothing to merge"),
+        (["counter", "merge", "shop/page-views", "a", "b", "--how", "and"], "use a counter of type audience"),
+        (["counter", "merge", "shop/visitors", "mon", "--with", "shop/pages", "mon"], "different types"),
+        (["gc"], "give either --counter, or --namespace"),
+        (["gc", "--counter", "shop/page-views", "--schedule", "0 * * * *"], "give --namespace too"),
+        (["gc", "--namespace", "shop", "--schedule", "whenever"], "must be a cron schedule"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(shop: Shop, arguments: list[str], says: str) -> None:
+    done = shop(*arguments)
+    assert (2, 1, []) == (done.code, len(done.err), done.out), done
+    assert says in done.err[0]

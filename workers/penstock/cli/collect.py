@@ -1,0 +1,136 @@
+"""`penstock gc`: one pass of the collector over a counter, or over all counters of a namespace with a schedule."""
+
+from __future__ import annotations
+
+import asyncio
+from random import sample
+from typing import Any
+
+import click
+
+from penstock.api.counters import Collect
+from penstock.api.cron import SAYS, accepts
+from penstock.cli.queues import connection_options, on_connection
+from penstock.cli.showing import age
+from penstock.client.connection import Penstock
+from penstock.client.counter import Counter
+from penstock.client.queue import PATIENCE_S
+from penstock.counters.collector import PassReport
+from penstock.errors import PenstockError, SpecError
+from penstock.store.catalogue_entry import Entry, State
+
+EXIT_FAILED = 1
+DEFAULT_SCHEDULE = Collect().schedule
+COUNTERS_AT_ONCE = 4
+
+
+@click.command("gc")
+@click.option("--counter", metavar="NAMESPACE/NAME", help="This counter alone.")
+@click.option("--namespace", help="Every counter of this namespace ...")
+@click.option("--schedule", metavar="CRON", help="... that has this gc schedule. Unset: whatever schedule it has.")
+@connection_options
+def command(counter: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
+    """Merge the shards of counters that have ended into tallies, so that reads stay fast. No value changes.
+
+    Harmless twice, and side by side; a pass that was broken off goes on where it was. What not all replicas answer
+    for is skipped, counted, and tried again by the next pass. The exit code is 1 if a counter could not be collected
+    at all: gc.after is not above a node's hint window, or a full pass is overdue.
+    """
+    if (counter is None) == (namespace is None):
+        raise SpecError("gc needs to know what", remedy="give either --counter, or --namespace")
+    if schedule is not None and namespace is None:
+        raise SpecError("--schedule picks counters of a namespace", remedy="give --namespace too")
+    if schedule is not None and not accepts(_in_words(schedule)):
+        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+
+    async def work(connection: Penstock) -> bool:
+        if namespace is None:
+            return await _collect(connection, str(counter))
+        names = await _scheduled(connection, namespace, schedule)
+        if not names:
+            has = f" has the gc schedule {schedule!r}" if schedule is not None else ""
+            click.echo(f"no counter in {namespace}{has}")
+        return await _collect_all(connection, names)
+
+    if not on_connection(options, work):
+        raise SystemExit(EXIT_FAILED)
+
+
+async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
+    """The counters with that schedule, as the catalogue tells; none of them is opened for it."""
+    wanted = None if schedule is None else _in_words(schedule)
+    await connection.ground.clock.until_trusted(PATIENCE_S)
+    return [
+        f"{namespace}/{entry.name.name}"
+        for entry in await connection.counter_entries(namespace)
+        if entry.state is State.ACTIVE and wanted in (None, _schedule_of(entry))
+    ]
+
+
+def _schedule_of(entry: Entry) -> str:
+    told = entry.spec.get("gc")
+    return _in_words(str(told.get("schedule", DEFAULT_SCHEDULE) if isinstance(told, dict) else DEFAULT_SCHEDULE))
+
+
+def _in_words(schedule: str) -> str:
+    """However many blanks stand between its fields."""
+    return " ".join(schedule.split())
+
+
+async def _collect_all(connection: Penstock, names: list[str]) -> bool:
+    """Some at a time, in an order of chance, so that none is always the one for which no time is left."""
+    at_once = asyncio.Semaphore(COUNTERS_AT_ONCE)
+
+    async def one(name: str) -> bool:
+        async with at_once:
+            try:
+                return await _collect(connection, name)
+            except PenstockError as error:
+                click.echo(f"{name}: {error}", err=True)
+                return False
+
+    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return all(ended)
+
+
+async def _collect(connection: Penstock, name: str) -> bool:
+    """Whether it was collected, or only has to wait."""
+    counter = await connection.counter(name)
+    report = await counter.collect()
+    if report.refused is not None:
+        click.echo(f"{name}: {report.refused}", err=True)
+        return False
+    click.echo(f"{name}: {_told(report)}")
+    if not report.full and (owed_us := await _overdue_us(counter, connection.now_us())) is not None:
+        click.echo(
+            f"{name}: no pass has seen every key for {age(owed_us)}: mend the replicas that do not answer", err=True
+        )
+        return False
+    return True
+
+
+async def _overdue_us(counter: Counter, now_us: int) -> int | None:
+    """For how long no pass was full, if that is too long."""
+    standing = await counter.standing()
+    made_us = counter.entry.generations.current.from_us
+    gc_grace_us = counter.handle.settings.tables.shards.gc_grace_s * 1_000_000
+    if not standing.is_overdue(made_us=made_us, now_us=now_us, gc_grace_us=gc_grace_us):
+        return None
+    return now_us - (standing.full_us or made_us)
+
+
+def _told(report: PassReport) -> str:
+    facts = [
+        f"{report.keys} keys, {report.shards} shards",
+        f"{report.collected} of {report.expired} that ended were collected",
+    ]
+    if report.minutes:
+        facts.append(f"{report.minutes} minutes of updates with tokens were folded")
+    if report.skipped:
+        facts.append(f"{report.skipped} keys were skipped, since not all replicas answered")
+    if report.unreachable:
+        facts.append("broken off, since replicas are away")
+    return "; ".join(facts)
