@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 import uuid
 from collections import Counter
@@ -20,6 +22,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.engines.contract import LaneStats
 from penstock.testing.cassandra.serving import Serving
 from penstock.testing.processes import wait_until
 
@@ -27,13 +30,13 @@ ROOT = Path(__file__).parents[2]
 KEYSPACE = f"worker_{uuid.uuid4().hex[:12]}"
 
 
-def queue_of(name: str, spec: str) -> str:
+def queue_of(name: str, spec: str, timeline: str = "") -> str:
     """A queue whose clocks are near, so that nothing waits long."""
     return f"""---
 apiVersion: penstock.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
-spec: {{maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{tables: shared}}, {spec}}}
+spec: {{maxClockSkew: 100ms, timeline: {{safetyLag: 200ms, {timeline}}}, storage: {{tables: shared}}, {spec}}}
 """
 
 
@@ -44,6 +47,8 @@ QUEUES = "".join(
         queue_of("fragile", "shards: 3, maxReceives: 3, deadLetter: dead"),
         queue_of("dead", "shards: 1"),
         queue_of("stormy", "shards: 6"),
+        queue_of("stuck", "shards: 2"),
+        queue_of("blocked", "shards: 2", "lease: {ttl: 4s, touch: 500ms}"),
     ]
 )
 
@@ -64,7 +69,7 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         check=False,
         timeout=120,
     )
-    assert (0, 5) == (done.returncode, done.stdout.count(" created ")), done.stderr
+    assert (0, 7) == (done.returncode, done.stdout.count(" created ")), done.stderr
     return environment
 
 
@@ -318,6 +323,79 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         unexplained = twice - last_of_killed - let_go
         told_of = [each for each in notes if each.message_id in unexplained]
         assert set() == unexplained, f"{len(unexplained)} came twice that were not in flight: {told_of[:20]}"
+
+
+def lanes_of(told: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
+    """How each lane stands."""
+
+    async def work(connection: penstock.Penstock) -> Any:
+        return (await (await connection.queue(queue)).stats()).lanes
+
+    return {(each.generation, each.shard): each for each in connected(told, work)}
+
+
+def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease_and_no_message(
+    told: dict[str, str], tmp_path: Path
+) -> None:
+    with workers(told, tmp_path, "shop/blocked", "blocking") as fleet:
+        fleet.start("one")
+        fleet.said("one", "worker begins")
+        (blocks,) = put(told, "shop/blocked", [b"block"])
+        fleet.until(lambda: fleet.notes.begun()[blocks] == 1)
+        began_s = time.monotonic()
+        fleet.start("two")
+        ids = put(told, "shop/blocked", [b"x"] * 100)
+        wanted = {blocks, *ids}
+        fleet.until(lambda: wanted <= {each.message_id for each in fleet.notes.all() if each.what == "ended"})
+        assert time.monotonic() - began_s < 60
+        assert "time.sleep(600)" in fleet.said("one", "the event loop hangs: something blocks it")["stack"]
+        assert {"two"} == {each.worker for each in fleet.notes.all() if each.what == "ended"}
+        assert 2 == fleet.notes.begun()[blocks]
+        assert -signal.SIGKILL == fleet.end("one", signal.SIGKILL)
+        assert 0 == fleet.end("two")
+
+
+@pytest.mark.slow
+def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_lane_moves_within_a_minute(
+    told: dict[str, str], tmp_path: Path, measured: Callable[[str], None]
+) -> None:
+    with workers(told, tmp_path, "shop/stuck", "at_once") as fleet:
+        for name in ("one", "two"):
+            fleet.start(name)
+            fleet.said(name, "worker begins")
+        fleet.until(lambda: has_a_lane_each(told, "shop/stuck"), timeout_s=60)
+        fleet.running["one"].send_signal(signal.SIGUSR1)
+        began_s = time.monotonic()
+        before = lanes_of(told, "shop/stuck")
+        ids = put(told, "shop/stuck", [b"x"] * 200)
+        fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
+        took_s = time.monotonic() - began_s
+        measured(f"a lane whose owner hangs moved after {took_s:.0f} s")
+        assert 25 < took_s < 60
+        stopped = fleet.said("two", "emergency stop: the owner of a lane makes no progress")
+        lane = tuple(map(int, stopped["lane"].split("/")))
+        after = lanes_of(told, "shop/stuck")
+        assert before[lane].epoch == stopped["epoch"] < after[lane].epoch
+        assert {"two"} == {each.worker for each in fleet.notes.all()}
+        assert fleet.running["one"].poll() is None
+        assert (503, b"the loop of a lane hung") == livez(fleet.said("one", "worker begins")["health_port"])
+        assert (200, b"ok\n") == livez(fleet.said("two", "worker begins")["health_port"])
+        assert [0, 0] == [fleet.end("one"), fleet.end("two")]
+
+
+def livez(port: int) -> tuple[int, bytes]:
+    """The probe's answer, and the beginning of what it says."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().split(b",")[0]
+
+
+def has_a_lane_each(told: dict[str, str], queue: str) -> bool:
+    """Whether each lane has an owner of its own."""
+    held = [lane.owner for lane in lanes_of(told, queue).values()]
+    return None not in held and len(set(held)) == len(held)
 
 
 _PUTTER = """

@@ -1,11 +1,16 @@
-"""Handlers for `penstock worker` in tests: each call is a line in the file that NOTES names."""
+"""Handlers for `penstock worker` in tests: each call is a line in the file that NOTES names.
+
+On SIGUSR1 a worker reads no lane any more, as if no answer came, while all else in it goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import time
 
+from penstock.engines.timeline.source import TimelineSource
 from penstock.runtime import Context
 
 _NOTES = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -29,6 +34,14 @@ async def slow(payload: bytes, context: Context) -> None:
     note("ended", context)
 
 
+async def blocking(payload: bytes, context: Context) -> None:
+    """In the worker `one` a certain message blocks the event loop, and with it everything."""
+    note("begun", context)
+    if payload == b"block" and os.environ["WORKER"] == "one":
+        time.sleep(600)  # noqa: ASYNC251  that is the mistake
+    note("ended", context)
+
+
 async def fragile(payload: bytes, context: Context) -> None:
     """Kills its process by one message."""
     note("begun", context)
@@ -36,3 +49,14 @@ async def fragile(payload: bytes, context: Context) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     await asyncio.sleep(0.02)
     note("ended", context)
+
+
+async def _no_answer(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+def _read_no_more(*_: object) -> None:
+    TimelineSource.read = _no_answer  # type: ignore[assignment,method-assign]
+
+
+signal.signal(signal.SIGUSR1, _read_no_more)

@@ -1,7 +1,8 @@
 """Whether a worker lives, and whether it is ready. Pure.
 
-Liveness says that a restart would help: the receiving loop does not turn, or every handler has run past its timeout
-and can not be stopped. An unavailable Cassandra is not among these: a restart would not bring it back.
+Liveness says that a restart would help: the receiving loop does not turn, a lane's loop made no turn for so long that
+another process had it stopped, or every handler has run past its timeout and can not be stopped. An unavailable
+Cassandra is not among these: a restart would not bring it back.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class Seen:
     """Slots whose handler is past its timeout and goes on."""
     is_receiving: bool
     is_ending: bool
+    stops: int = 0
+    """Lanes that were taken from it because their loop made no turn."""
 
 
 def why_not_alive(seen: Seen) -> str | None:
@@ -29,6 +32,8 @@ def why_not_alive(seen: Seen) -> str | None:
         return None
     if seen.turned_ago_s > TURN_WITHIN_S:
         return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
+    if seen.stops:
+        return f"the loop of a lane hung, and others had it stopped ({seen.stops} times)"
     if seen.slots and seen.stuck >= seen.slots:
         return f"all {seen.slots} handlers run past their timeout and can not be stopped"
     return None

@@ -35,6 +35,11 @@ class WorkerQueue(Protocol):
         """After so many it is a dead letter; None where there is no queue for them."""
         ...
 
+    @property
+    def stops(self) -> int:
+        """How many lanes were taken from this process because their loop made no turn."""
+        ...
+
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """As `Engine.receive`. It may be told that suspects run apart, beside the others."""
         ...

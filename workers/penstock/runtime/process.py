@@ -224,6 +224,7 @@ class WorkerProcess:
             stuck=worker.stuck,
             is_receiving=worker.is_receiving,
             is_ending=worker.is_ending,
+            stops=worker.queue.stops,
         )
 
     def _why_not_alive(self) -> str | None:

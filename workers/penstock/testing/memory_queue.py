@@ -62,6 +62,7 @@ class MemoryQueue:
     name: str = "test/queue"
     visibility_us: int = 30 * SECOND_US
     max_receives: int | None = 5
+    stops: int = 0
     epoch: int = 1
     dead: list[Dead] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)

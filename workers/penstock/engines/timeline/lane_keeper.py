@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.engines.beat import Beat
+from penstock.engines.decide_lease import Touched
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
 from penstock.engines.sharing import Sharing
@@ -35,6 +36,8 @@ log = logging.getLogger("penstock.lanes")
 
 LOOK_EVERY_S = 1.0
 MARK_WITHIN_S = 3.0
+STOPPED_US = 60_000_000
+"""Who was ordered to stop leaves that lane to the others for so long: his loop may hang again."""
 
 
 class LaneKeeper:
@@ -55,6 +58,8 @@ class LaneKeeper:
         self.held: dict[LaneName, Dispatcher] = {}
         self.retired: set[LaneName] = set()
         """Lanes known to be left for good."""
+        self.stops = 0
+        """How often an owner here was ordered to stop, since its loop made no turn."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
         self.summary: OwnersFigures | None = None
@@ -66,6 +71,7 @@ class LaneKeeper:
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
         self._said: set[tuple[str, str]] = set()
         self._closing: dict[LaneName, Dispatcher] = {}
+        self._left_until_us: dict[LaneName, int] = {}
         self._beat = Beat(host.chance.random())
         self._indexes: dict[int, PartIndex] = {}
         """One for all lanes of a generation."""
@@ -143,7 +149,15 @@ class LaneKeeper:
                 self._say("the work of a lane broke, and somebody takes it up anew", dispatcher.failure)
                 if dispatcher.is_retired:
                     self.retired.add(name)
+                elif dispatcher.ended == Touched.STOPPED.value:
+                    self._stopped(name)
         self._closing = {name: each for name, each in self._closing.items() if self.held.get(name) is each}
+
+    def _stopped(self, name: LaneName) -> None:
+        self.stops += 1
+        self._left_until_us[name] = self.host.now_us() + STOPPED_US
+        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}"}
+        log.error("a lane was taken from this process: its loop made no turn for half a minute", extra=fields)
 
     # ---- taking lanes
 
@@ -167,9 +181,18 @@ class LaneKeeper:
         if self.sharing is not None:
             tried = self.sharing.mine(names) | self._watching.unprocessed
             names = [name for name in names if name in tried]
+            if len(self.sharing.members) > 1:
+                names = self._without_stopped(names)
         free = [name for name in names if name not in self.held and name not in self.retired]
         self.host.chance.shuffle(free)
         return free
+
+    def _without_stopped(self, names: list[LaneName]) -> list[LaneName]:
+        if not self._left_until_us:
+            return names
+        now_us = self.host.now_us()
+        self._left_until_us = {name: until_us for name, until_us in self._left_until_us.items() if until_us > now_us}
+        return [name for name in names if name not in self._left_until_us]
 
     # ---- what the summary tells of them
 
