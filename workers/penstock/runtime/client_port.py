@@ -37,6 +37,11 @@ class ClientQueue:
         settings = self._queue.engine.settings
         return settings.max_receives if settings.dead_letter is not None else None
 
+    @property
+    def stops(self) -> int:
+        """Lanes that others had stopped here."""
+        return self._queue.engine.lanes.stops
+
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From the lanes held here."""
         given = await self._queue.receive(limit, wait=wait_us / SECOND_US, visibility=visibility_us / SECOND_US)
