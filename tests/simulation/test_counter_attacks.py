@@ -268,12 +268,16 @@ def test_attack_b4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothin
 # ---- B5: an update with a token that is answered too late
 
 
-def test_attack_b5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_acknowledged() -> None:
+@pytest.mark.parametrize("lost", [0, 1, 3], ids=["sent at once", "one sent again", "all sent again"])
+def test_attack_b5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_acknowledged(lost: int) -> None:
+    """Its machine is paused with it, so that its time limits have not passed when it goes on."""
+
     async def scenario(scene: Scene, step: int) -> bool:
         teller, folder = scene.actor("teller"), scene.actor("folder")
         assert await scene.actor("another").add(2, token=teller.counter.new_token("order 2"))
         token = teller.counter.new_token("order 1")
-        teller.process.pause_before_step(step, for_s=600)
+        scene.world.network.lose("request", source="teller", count=lost)
+        teller.process.pause_before_step(step, for_s=600, machine=True)
         adding = teller.process.start(ends_in_error(_added(teller.counter.add("home", 1, token))))
         await scene.world.sleep(UNTIL_FOLDED_S + 60)
         struck = teller.process.state is State.PAUSED
@@ -294,16 +298,23 @@ async def _added(future: asyncio.Future[None]) -> None:
 # ---- B6: a mutator that is paused beyond its end
 
 
-def test_attack_b6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing_that_is_not_counted() -> None:
+@pytest.mark.parametrize("lost", [0, 1, 2], ids=["sent at once", "sent again", "sent again twice"])
+def test_attack_b6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing_that_is_not_counted(
+    lost: int,
+) -> None:
+    """Its machine is paused with it, so that its time limits have not passed when it goes on."""
+
     async def scenario(scene: Scene, step: int) -> bool:
         writer, collector = scene.actor("writer"), scene.actor("collector")
         assert await writer.add(1)
         await scene.shards(2)
-        writer.process.pause_before_step(step, for_s=10 * UNTIL_FINAL_S)
+        scene.world.network.lose("request", source="writer", count=lost)
+        writer.process.pause_before_step(step, for_s=10 * UNTIL_FINAL_S, machine=True)
         adding = writer.process.start(writer._add(4, "home", None))
         await scene.world.sleep(2 * UNTIL_FINAL_S)
         struck = writer.process.state is State.PAUSED
         await collector.collect()
+        scene.forget_tombstones()
         acknowledged = await asyncio.wait_for(adding, 20 * UNTIL_FINAL_S)
         assert await scene.value() in ((7,) if acknowledged else (3, 7))
         await scene.world.sleep(UNTIL_FINAL_S)
