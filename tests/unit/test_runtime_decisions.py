@@ -14,6 +14,7 @@ from penstock.errors import SpecError
 from penstock.runtime.decide_beats import beat_every_s, decide_beats
 from penstock.runtime.decide_drain import Ending, Step
 from penstock.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from penstock.runtime.decide_prefetch import Prefetch
 from penstock.runtime.decide_rate import TokenBucket
 from penstock.runtime.decide_response import Response, judge_response, retry_after_s
 from penstock.runtime.decide_retry import (
@@ -222,7 +223,34 @@ def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
     assert "all 4 handlers run past their timeout and can not be stopped" == why_not_alive(stuck)
     still = Seen(turned_ago_s=31, slots=4, stuck=0, is_receiving=True, is_ending=False)
     assert "the receiving loop has not turned for 31 s" == why_not_alive(still) == why_not_ready(still)
+    stopped = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, stops=1)
+    assert "the loop of a lane hung, and others had it stopped (1 times)" == why_not_alive(stopped)
     ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
     assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
     early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)
     assert (None, "the worker does not receive yet") == (why_not_alive(early), why_not_ready(early))
+
+
+# ---- prefetch
+
+
+def test_who_handles_nothing_yet_or_slowly_holds_as_many_messages_as_it_handles_at_once() -> None:
+    prefetch = Prefetch(16)
+    assert 16 == prefetch.wanted(0, 0.1)
+    assert 16 == prefetch.wanted(50, 1.0)
+    assert 16 == prefetch.wanted(100, 2.0)
+
+
+def test_who_handles_fast_holds_what_it_handles_in_fifty_milliseconds_up_to_a_bound() -> None:
+    prefetch = Prefetch(16)
+    prefetch.wanted(0, 1.0)
+    assert 200 == prefetch.wanted(4_000, 2.0)
+    assert 200 == prefetch.wanted(4_100, 2.1), "a window is not judged before it is over"
+    assert 1_000 == prefetch.wanted(104_000, 3.0)
+
+
+def test_who_becomes_slow_holds_less_from_the_next_window_on() -> None:
+    prefetch = Prefetch(4)
+    prefetch.wanted(0, 1.0)
+    prefetch.wanted(10_000, 2.0)
+    assert 4 == prefetch.wanted(10_001, 2.3)

@@ -57,7 +57,8 @@ def _require_extra() -> None:
 @click.option(
     "--prefetch",
     type=click.IntRange(0, PREFETCH_MAX),
-    help="Messages in hand beyond these, so that no handler waits. Unset: as many as --concurrency.",
+    help="Messages in hand beyond these, so that no handler waits. Unset: what is handled in 50 ms, at least as many "
+    "as --concurrency.",
 )
 @click.option(
     "--batch-size",
@@ -135,7 +136,6 @@ def command(**options: Any) -> None:
 
     if (options["handler"] is None) == (options["http"] is None):
         raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
-    prefetch = options["prefetch"]
     timeout_s = options["timeout"]
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
@@ -146,7 +146,7 @@ def command(**options: Any) -> None:
         http=options["http"],
         terms=WorkerTerms(
             concurrency=options["concurrency"],
-            prefetch=min(options["concurrency"], PREFETCH_MAX) if prefetch is None else prefetch,
+            prefetch=options["prefetch"],
             batch_size=options["batch_size"],
             rate_per_s=options["rate"],
             timeout_s=timeout_s or None,

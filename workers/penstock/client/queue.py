@@ -25,6 +25,7 @@ from penstock.engines.contract import (
     Ack,
     Attributes,
     Cancelled,
+    Delivery,
     Peeked,
     Repaired,
     Settle,
@@ -239,9 +240,14 @@ class Queue:
         """Up to `limit` messages, waiting at most `wait` for the first. From the first call on this process shares
         the queue's lanes; closing the connection gives them back.
         """
-        limit = _checked_limit(limit)
         wait_us = span_us(wait, "wait")
         visibility_us = None if visibility is None else span_us(visibility, "visibility")
+        given = await self.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
+        return [Message(each, self) for each in given]
+
+    async def receive_deliveries(self, limit: int, *, visibility_us: int | None, wait_us: int) -> list[Delivery]:
+        """The same as the engine gives them: for who settles by receipts, as the worker runtime does."""
+        limit = _checked_limit(limit)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / SECOND_US
         while True:
@@ -255,7 +261,7 @@ class Queue:
                 continue
             if not given:
                 self._require_usable()
-            return [Message(each, self) for each in given]
+            return given
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Messages one by one, for ever. One that is handed out is in the loop's hands: nothing is taken ahead."""

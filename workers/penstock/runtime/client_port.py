@@ -44,8 +44,7 @@ class ClientQueue:
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From the lanes held here."""
-        given = await self._queue.receive(limit, wait=wait_us / SECOND_US, visibility=visibility_us / SECOND_US)
-        return [message.delivery for message in given]
+        return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Each for itself."""

@@ -146,7 +146,7 @@ class Slots:
             flights = [waiting.popleft()]
             if batch_size > 1:
                 flights += [waiting.popleft() for _ in range(min(batch_size - 1, len(waiting)))]
-            if any(flight.is_stopped for flight in flights):
+            if any([flight.is_stopped for flight in flights]):  # noqa: C419  half the time
                 flights = self._still_ours(flights)
             if flights:
                 await self._handle(flights, task, loop)
@@ -168,8 +168,14 @@ class Slots:
             self._take_up(flight, flights, task, begun_s)
             self._metrics.lag.observe(max(0, now_us - flight.delivery.due_us) / 1_000_000)
         verdicts: Sequence[Verdict | None] = [None] * len(flights)
+        self._tell_context(flights)
         try:
-            verdicts = await self._perform(flights)
+            if self._terms.spans is not None:
+                verdicts = await self._traced(flights, self._terms.spans)
+            elif self.performer.batch:
+                verdicts = await self.performer.perform_batch(flights)
+            else:
+                verdicts = (await self.performer.perform(flights[0]),)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
@@ -194,25 +200,24 @@ class Slots:
         if performer.wants_context:
             flight.context = Context(delivery, terms.queue, self._hands.of(flight), trace=flight.trace)
 
-    async def _perform(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    def _tell_context(self, flights: Sequence[Flight]) -> None:
         """Its log lines, and what it puts, tell which message they are about."""
         first = flights[0]
         trace = first.trace if len(flights) == 1 else None
         log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(flights)))
         current_trace.set(trace)
-        if self._terms.spans is not None:
-            with self._terms.spans.processing(self._terms.queue, [each.delivery for each in flights]) as span:
-                verdicts = await self._performed(flights)
-                failed = [each.reason for each in verdicts if isinstance(each, Again | Never)]
-                if failed:
-                    span.failed(failed[0].partition("\n")[0])
-                return verdicts
-        return await self._performed(flights)
 
-    async def _performed(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
-        if self.performer.batch:
-            return await self.performer.perform_batch(flights)
-        return [await self.performer.perform(flights[0])]
+    async def _traced(self, flights: Sequence[Flight], spans: Spans) -> Sequence[Verdict]:
+        """In a span of OpenTelemetry."""
+        with spans.processing(self._terms.queue, [each.delivery for each in flights]) as span:
+            if self.performer.batch:
+                verdicts = await self.performer.perform_batch(flights)
+            else:
+                verdicts = (await self.performer.perform(flights[0]),)
+            failed = [each.reason for each in verdicts if isinstance(each, Again | Never)]
+            if failed:
+                span.failed(failed[0].partition("\n")[0])
+            return verdicts
 
 
 def _fields(delivery: Delivery, trace: TraceContext | None, queue: str, count: int) -> dict[str, object]:

@@ -20,6 +20,7 @@ from random import Random
 from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
 from penstock.errors import PenstockError, Unavailable
 from penstock.runtime.decide_drain import Ending, Step
+from penstock.runtime.decide_prefetch import MESSAGES_MAX, Prefetch
 from penstock.runtime.decide_rate import TokenBucket
 from penstock.runtime.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
 from penstock.runtime.flight import Flight
@@ -51,8 +52,8 @@ class WorkerTerms:
     """The bounds of one worker."""
 
     concurrency: int = 16
-    prefetch: int = 16
-    """Messages in hand beyond those that are handled."""
+    prefetch: int | None = None
+    """Messages in hand beyond those that are handled; None is as `decide_prefetch.py` says."""
     batch_size: int = 100
     rate_per_s: float | None = None
     timeout_s: float | None = None
@@ -92,7 +93,8 @@ class Worker:
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
         self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
-        self._capacity = self._slots.capacity + terms.prefetch
+        self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
+        self._concluded = 0
         self._bucket = TokenBucket(terms.rate_per_s) if terms.rate_per_s else None
         self._broken: BaseException | None = None
         self._change = asyncio.Event()
@@ -252,7 +254,10 @@ class Worker:
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
         apart = 0 if self._apart is None else self._apart.in_hand
-        return self._capacity - (len(self.hands) - apart)
+        beyond = self.terms.prefetch
+        if beyond is None:
+            beyond = self._prefetch.wanted(self._concluded, asyncio.get_running_loop().time())
+        return self._slots.capacity + beyond - (len(self.hands) - apart)
 
     async def _until_told(self, at_most_s: float) -> None:
         try:
@@ -283,6 +288,7 @@ class Worker:
         """The handling of a message ended, or it is given back. What was lost, or settled before, is not settled."""
         if not self.hands.let_go(flight):
             return
+        self._concluded += 1
         self._change.set()
         if flight.lost:
             return

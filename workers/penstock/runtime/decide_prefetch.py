@@ -1,0 +1,32 @@
+"""How many messages a worker holds beyond those that are being handled, where its user does not say. Pure.
+
+Each receive, and each write of what was settled, costs as much for one message as for many. So who handles fast takes
+more at a time: what he handles in LEAD_S at the present rate, which is soon begun, and at least as many as he handles
+at once. Who becomes slow takes less from the next window on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEAD_S = 0.05
+WINDOW_S = 0.25
+MESSAGES_MAX = 1_000
+
+
+@dataclass
+class Prefetch:
+    """Of one worker."""
+
+    least: int
+    begun_s: float = 0.0
+    ended_by_then: int = 0
+    rate_per_s: float = 0.0
+
+    def wanted(self, ended: int, now_s: float) -> int:
+        """How many now, when the handling of so many has ended since the start."""
+        passed_s = now_s - self.begun_s
+        if passed_s >= WINDOW_S:
+            self.rate_per_s = (ended - self.ended_by_then) / passed_s
+            self.begun_s, self.ended_by_then = now_s, ended
+        return max(self.least, min(MESSAGES_MAX, int(self.rate_per_s * LEAD_S)))
