@@ -142,7 +142,7 @@ class _Bench:
             replace(figure, target=PATH_TARGET if figure.metric == ROWS_PER_S.name else None) for figure in figures
         ]
         self._results.cases.append(Measured(rounds, tuple(figures), part="path"))
-        self._results.checked.append("every message that was put was handled once, and every worker ended well")
+        self._results.checked.append("every message that was put was handled, and every worker ended well")
 
     def _warm_up(self, messages: int) -> None:
         """The server's compiler sees what it is going to meet, and each kind of client has worked once."""
