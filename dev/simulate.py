@@ -1,6 +1,7 @@
 """Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
-A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py). One that fails is named with
+A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), or of a counter with
+`--of counters` (counter_weather.py; `make simulate OF=counters`). One that fails is named with
 the one command that replays it and shows its history, which is kept in a file as well; `STATEMENTS=1` shows each
 statement too. `MINUTES=60` bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run
 ended, which says where.
@@ -9,6 +10,7 @@ ended, which says where.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import signal
@@ -41,10 +43,13 @@ class Tried:
     cpu_s: float
 
 
-def try_seed(seed: int, *, statements: bool = False, keep_history: bool = False) -> Tried:
+LIVES = {"queues": "tests.simulation.timeline_weather", "counters": "tests.simulation.counter_weather"}
+
+
+def try_seed(seed: int, *, of: str = "queues", statements: bool = False, keep_history: bool = False) -> Tried:
     """Run one seed."""
     logging.disable(logging.CRITICAL)  # what processes of a simulated world log would tell of no machine of ours
-    from tests.simulation.timeline_weather import live
+    live = importlib.import_module(LIVES[of]).live
 
     began_s = time.process_time()
     ended = live(seed, statements=statements)
@@ -55,6 +60,7 @@ def try_seed(seed: int, *, statements: bool = False, keep_history: bool = False)
 def main() -> int:
     """One with its history, or many side by side."""
     parser = argparse.ArgumentParser(prog="python -m dev.simulate")
+    parser.add_argument("--of", choices=sorted(LIVES), default="queues", help="whose lives")
     parser.add_argument("--seed", type=int, help="this one alone, with its history")
     parser.add_argument("--statements", action="store_true", help="with every statement in the history")
     parser.add_argument("--seeds", type=int, help="how many")
@@ -64,9 +70,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.seed is not None:
-        return tell_one(try_seed(asked.seed, statements=asked.statements, keep_history=True))
+        return tell_one(try_seed(asked.seed, of=asked.of, statements=asked.statements, keep_history=True))
     seeds = None if asked.seeds is None and asked.minutes is not None else asked.seeds or 1000
-    run = Run(asked.first, seeds, asked.minutes, asked.failures)
+    run = Run(asked.first, seeds, asked.minutes, asked.failures, of=asked.of)
     return run.run(asked.processes)
 
 
@@ -78,9 +84,9 @@ def tell_one(tried: Tried) -> int:
     return 1 if tried.problem else 0
 
 
-def keep_history(tried: Tried) -> Path:
+def keep_history(tried: Tried, of: str = "queues") -> Path:
     """Where the history of a seed that failed can be read; the next failure of that seed overwrites it."""
-    path = cache_root() / "simulate" / f"seed-{tried.seed}.txt"
+    path = cache_root() / "simulate" / f"{'' if of == 'queues' else f'{of}-'}seed-{tried.seed}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{tried.history}\n\nseed {tried.seed} ({tried.about}):\n{tried.problem}\n")
     return path
@@ -89,7 +95,11 @@ def keep_history(tried: Tried) -> Path:
 class Run:
     """Many seeds, in the order of their numbers; they end in any order."""
 
-    def __init__(self, first: int, seeds: int | None, minutes: float | None, failures_max: int) -> None:
+    def __init__(
+        self, first: int, seeds: int | None, minutes: float | None, failures_max: int, *, of: str = "queues"
+    ) -> None:
+        self._lives = of
+        self._again = "make simulate" + (f" OF={of}" if of != "queues" else "")
         self._numbers: Iterator[int] = count(first) if seeds is None else iter(range(first, first + seeds))
         self._of = "" if seeds is None else f" of {seeds}"
         self._cpu_s_max = float("inf") if minutes is None else minutes * 60
@@ -113,7 +123,7 @@ class Run:
                             self._failures_max = 0  # no more are begun
                             break
                         self._next = number + 1
-                        under_way.add(pool.submit(try_seed, number))
+                        under_way.add(pool.submit(try_seed, number, of=self._lives))
                     ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                     for each in ended:
                         self._take(each.result())
@@ -132,7 +142,7 @@ class Run:
             lines = tried.problem.splitlines()
             shown = "\n  ".join(lines[:PROBLEM_LINES_MAX])
             say(f"seed {tried.seed} failed ({tried.about}):\n  {shown}")
-            say(f"  its history: {keep_history(tried)}\n  again: make simulate SEED={tried.seed}")
+            say(f"  its history: {keep_history(tried, self._lives)}\n  again: {self._again} SEED={tried.seed}")
         if time.monotonic() - self._told_s > TOLD_EVERY_S:
             self._told_s = time.monotonic()
             say(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")
@@ -142,7 +152,7 @@ class Run:
 
     def _close(self) -> int:
         say(f"{self._done - len(self._failed)} of {self._done} seeds held, in {self._spent()}")
-        say(f"goes on with: make simulate FIRST={self._next}")
+        say(f"goes on with: {self._again} FIRST={self._next}")
         if self._failed:
             say(f"failed: {', '.join(map(str, sorted(self._failed)))}")
         return 1 if self._failed else 0

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from penstock.counters.decide_shards import TALLY
+from penstock.counters.decide_tokens import Token
 from penstock.store.simulated import Settings
 from penstock.testing.world import State
 from tests.simulation.counter_scenes import (
@@ -17,6 +18,7 @@ from tests.simulation.counter_scenes import (
     SETTINGS,
     UNTIL_FINAL_S,
     UNTIL_FOLDED_S,
+    Actor,
     Scene,
     at_every_step,
     ends_in_error,
@@ -100,7 +102,7 @@ def test_attack_b2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() ->
         network.delay("read", target="n1", by_s=1.5, source="n2")
         network.delay("read", target="n1", by_s=1.5, source="n3")
         network.delay("read", target="n1", by_s=1.5, source="n1")
-        collecting = collector.process.start(collector.collector._collect_key(0, "home", None))
+        collecting = collector.process.start(collector.collector.collect("home"))
         await scene.world.sleep(0.1)
         network.delay("write", target="n1", by_s=10, count=1)  # the shard of the fold; `folded` comes through
         await folder.fold()
@@ -278,7 +280,7 @@ def test_attack_b5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_ac
         token = teller.counter.new_token("order 1")
         scene.world.network.lose("request", source="teller", count=lost)
         teller.process.pause_before_step(step, for_s=600, machine=True)
-        adding = teller.process.start(ends_in_error(_added(teller.counter.add("home", 1, token))))
+        adding = teller.process.start(ends_in_error(_added(teller, token)))
         await scene.world.sleep(UNTIL_FOLDED_S + 60)
         struck = teller.process.state is State.PAUSED
         await folder.fold()
@@ -291,8 +293,9 @@ def test_attack_b5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_ac
     assert at_every_step(scenario) > 3
 
 
-async def _added(future: asyncio.Future[None]) -> None:
-    await future
+async def _added(teller: Actor, token: Token) -> None:
+    """Called in the process: what an update begins there is paused with it."""
+    await teller.counter.add("home", 1, token)
 
 
 # ---- B6: a mutator that is paused beyond its end
