@@ -38,8 +38,9 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/ and docs/reference.md from the resource models
+generate: $(READY) ## write crds/, docs/schema/ and docs/reference.md from the resource models, docs/commands.md from the commands
 	@$(PY) -m penstock.api.generate
+	@$(PY) -m penstock.cli.reference
 
 coverage: $(READY) ## the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report
@@ -47,8 +48,8 @@ coverage: $(READY) ## the fast tests' coverage by package
 mutants: $(READY) ## ten deliberate breakages for each protocol: every one has to be found
 	@$(PY) -m dev.mutants
 
-simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n
-	@$(PY) -m dev.simulate $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
+simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n; OF=counters
+	@$(PY) -m dev.simulate $(if $(OF),--of $(OF)) $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST)) $(if $(FAILURES),--failures $(FAILURES)))
 
 bench-%: $(READY) ## measure: make bench-store; make bench-timeline [ONLY=put,path] [QUICK=1]
