@@ -325,7 +325,9 @@ class Ledger:
             yield self._violation("an acknowledged put is settled, dead or still there", tale, how)
 
     def _honoured_once(self, tale: Tale) -> Iterator[Violation]:
-        honoured = tale.honoured()
+        hands = self.in_time(tale)
+        receipts = {hand.delivery.receipt for hand in hands}
+        honoured = [it for it in tale.honoured() if it.settle.receipt in receipts]
         if len({it.settle.receipt for it in honoured}) > 1:
             yield self._violation(
                 "at most one receipt is honoured", tale, f"{len(honoured)} acknowledgements were done"
@@ -334,14 +336,14 @@ class Ledger:
         if honoured and by_jobs:
             yield self._violation("at most one receipt is honoured", tale, "done by a consumer and by a job")
         for each in by_jobs:
-            if any(hand.given_us > (each.answered_us or 0) for hand in tale.hands):
+            if any(hand.given_us > (each.answered_us or 0) for hand in hands):
                 yield self._violation("what is settled does not come again", tale, f"delivered after {each.who}")
         if tale.dead > 1:
             yield self._violation("at most one dead letter of a message", tale, f"{tale.dead} of it")
         if tale.dead and (honoured or by_jobs):
             yield self._violation("acknowledged or dead, not both", tale, "acknowledged with done, and a dead letter")
         for word in honoured:
-            for hand in tale.hands:
+            for hand in hands:
                 if word.answered_us is not None and hand.given_us > word.answered_us:
                     yield self._violation(
                         "what is settled does not come again", tale, f"delivered to {hand.who} after"
@@ -435,7 +437,7 @@ class Ledger:
         if first_us is not None and not self._may_be_gone(earlier, by_us=first_us):
             yield self._violation(rule, later, "delivered before an earlier one was finished", earlier)
         for word in later.honoured():
-            for hand in earlier.hands:
+            for hand in self.in_time(earlier):
                 if word.answered_us is not None and hand.given_us > word.answered_us:
                     yield self._violation(rule, later, "settled, and an earlier one came after that", earlier)
 
@@ -489,10 +491,20 @@ class Ledger:
         return any(each.before_us is None or began_us < each.before_us + self.skew_us for each in self.purges)
 
     def _is_expired(self, tale: Tale) -> bool:
+        over_us = self._over_us(tale)
+        return over_us is not None and over_us < self.now_us()
+
+    def _over_us(self, tale: Tale) -> int | None:
+        """When its retention is over, if it has one."""
         if self.retention_us is None or tale.put is None:
-            return False
-        due_us = max(tale.put.began_us, tale.put.message.due_us or 0)
-        return due_us + self.retention_us < self.now_us()
+            return None
+        return max(tale.put.began_us, tale.put.message.due_us or 0) + self.retention_us
+
+    def in_time(self, tale: Tale) -> list[Hand]:
+        """The deliveries within its retention. What repair has put anew outlives the rest of its family, and what was
+        known of that: it may come once more where its lane was behind for the whole retention."""
+        over_us = self._over_us(tale)
+        return [hand for hand in tale.hands if over_us is None or hand.given_us <= over_us]
 
     def _way(self, tale: Tale) -> str:
         if tale.honoured():

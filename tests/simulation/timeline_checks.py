@@ -14,6 +14,8 @@ from tests.invariants import Hand, Ledger, Tale, Word
 
 TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
+PURGE_HEARD_US = 10_000_000
+"""An owner has heard of a purge by then, or is none any more."""
 
 
 Tenures = Mapping[tuple[int, int], int]
@@ -85,6 +87,9 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
     over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
+    if any(word.how is Settled.STALE for word in words):  # an owner hears of a purge by its next touch
+        asked_us = [hand.given_us - purge.asked_us for purge in ledger.purges]
+        over += [hand.given_us for ago_us in asked_us if 0 <= ago_us < PURGE_HEARD_US]
     until_us = hand.until_us
     for word in words:
         if isinstance(word.settle, Extend) and word.how is Settled.DONE:
@@ -140,7 +145,7 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
             for word in tale.words
             if isinstance(word.settle, Nack) and not word.settle.charged and word.how is not Settled.STALE
         }
-        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
+        hands = sorted(ledger.in_time(tale), key=lambda hand: hand.given_us)
         attempts = [hand.delivery.attempt for hand in hands if hand.delivery.receipt not in given_back]
         if attempts[:2] == [1, 1]:
             attempts = attempts[1:]

@@ -246,6 +246,23 @@ def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> 
     assert [(1, 2, 1)] == places(give(books)) or books.holds(b"row1", 2, 1)
 
 
+def test_a_purge_ends_copies_that_are_under_way_and_who_writes_them_disturbs_nothing() -> None:
+    books = books_with(row(1, 2), terms=replace(TERMS, max_receives=1))
+    first, second = give(books)
+    for each in (first, second):
+        books.nack(each.row.key, each.index, 1, delay_us=0, reason="no", now_us=0)
+    under_way, waits = books.take_moves()
+    books.move_failed(waits.row, waits.index)
+    books.strike(first.row, 0b11)
+    assert [] == books.take_moves()
+    assert [1] == [each.order for each in books.advance()]
+    books.place_fixed(under_way.row, under_way.index, b"there")
+    books.move_failed(under_way.row, under_way.index)
+    books.move_done(under_way.row, under_way.index)
+    assert not books.has_moves()
+    assert 0 == books.unsettled
+
+
 class AnyLife(RuleBasedStateMachine):
     """Any order of reads, hand-outs, settles, failures and writes, against what a message may be."""
 

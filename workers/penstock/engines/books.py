@@ -475,28 +475,39 @@ class Books:
         return [
             Move(state.row, index, it.attempt, it.why, it.due_us, it.reason, it.place)
             for state, index in moves
-            for it in (state.moving[index],)
+            for it in (state.moving.get(index),)
+            if it is not None
         ]
 
     def place_fixed(self, row: LaneRow, index: int, place: bytes) -> None:
         """Where the copy goes; this has to be durable before the copy is written (rule R7)."""
-        state = self._by_key[row.key]
-        moving = state.moving[index]
-        moving.place = place
-        self._news_of(state).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
+        state = self._moving_in(row, index)
+        if state is not None:
+            moving = state.moving[index]
+            moving.place = place
+            self._news_of(state).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
 
     def move_failed(self, row: LaneRow, index: int) -> None:
         """Try again later; a place that is fixed stays fixed."""
-        self._moves.append((self._by_key[row.key], index))
+        state = self._moving_in(row, index)
+        if state is not None:
+            self._moves.append((state, index))
 
     def move_done(self, row: LaneRow, index: int) -> None:
         """The copy is durable: the original is settled."""
-        state = self._by_key[row.key]
-        del state.moving[index]
-        self._accept(state, index)
+        state = self._moving_in(row, index)
+        if state is not None:
+            del state.moving[index]
+            self._accept(state, index)
+
+    def _moving_in(self, row: LaneRow, index: int) -> _State | None:
+        """The state of a row of which that message is on its way; None where it was struck meanwhile."""
+        state = self._by_key.get(row.key)
+        return state if state is not None and index in state.moving else None
 
     def strike(self, row: LaneRow, settled: int) -> None:
-        """The engine knows now that these need no handing out (a purge): open deliveries of them are void."""
+        """The engine knows now that these need no handing out (a purge): open deliveries of them are void, and copies
+        that are under way are of no concern any more."""
         state = self._by_key[row.key]
         fresh = settled & ~state.durable & state.full
         state.durable |= fresh
@@ -504,6 +515,8 @@ class Books:
         self._count_hole(state)
         for index in [index for index in state.flights if fresh >> index & 1]:
             self._end_flight(state, index)
+        for index in [index for index in state.moving if fresh >> index & 1]:
+            del state.moving[index]
         for start, end in ranges_of(fresh):
             for index in range(start, end):
                 self._free_group(state, index)
