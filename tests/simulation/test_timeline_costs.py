@@ -75,7 +75,8 @@ def test_the_position_follows_what_is_settled_within_seconds_and_travels_with_th
 def test_a_row_is_kept_until_its_due_moment_and_the_retention_and_never_deleted(delay_us: int, table: str) -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"kept", due_us=client.process.clock.wall_us() + delay_us)))
+        message = Message(b"kept", due_us=client.process.clock.wall_us() + delay_us)
+        await client.process.start(queue.put(client, message))
         rows = [each for each in client.store.sent_to(table) if isinstance(each, Insert)]
         assert 1 == len(rows)
         kept_us = (rows[0].ttl_s or 0) * SECOND - (delay_us + queue.settings.retention_us)

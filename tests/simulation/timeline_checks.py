@@ -82,8 +82,8 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
 
 
 def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
-    """Until its visibility is over, which an extend may shorten as well, it was settled, or a purge made it void: what
-    its process still runs of it then, no owner knows of."""
+    """Until its visibility is over, which an extend may shorten, it was settled, or a purge made it void: what its
+    process still runs of it then, no owner knows of."""
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
     over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
