@@ -174,8 +174,16 @@ def test_what_was_not_used_is_there_again_and_after_the_wait_one_may_go() -> Non
     assert 0 == bucket.take(1, 10.0)
     assert bucket.wait_s() == pytest.approx(0.2)
     assert 1 == bucket.take(9, 10.0 + bucket.wait_s())
-    bucket.give_back(1)
+    bucket.give_back(1, 0, 10.0 + 0.2)
     assert 1 == bucket.take(9, 10.2)
+
+
+def test_who_waited_long_for_what_he_may_take_takes_no_more_than_a_second_brings() -> None:
+    bucket = TokenBucket(5.0)
+    assert 5 == bucket.take(9, 10.0)
+    bucket.give_back(5, 5, 10.9)
+    assert 0 == bucket.take(9, 10.9)
+    assert 1 == bucket.take(9, 11.1)
 
 
 # ---- beats

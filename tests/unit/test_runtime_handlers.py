@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,8 +14,11 @@ from pydantic import BaseModel
 from penstock.engines.contract import Delivery
 from penstock.errors import SpecError
 from penstock.runtime import Context, RetryPolicy, handler
+from penstock.runtime.decide_retry import Again
+from penstock.runtime.flight import Flight
 from penstock.runtime.handlers import Handler, HandlerUnusable, load_handler, understand
 from penstock.runtime.payloads import PayloadInvalid
+from penstock.runtime.performing import PythonPerformer
 
 
 def delivery(payload: bytes) -> Delivery:
@@ -172,3 +177,31 @@ def test_an_entry_point_is_module_and_function(wrong: str) -> None:
 def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(HandlerUnusable, match="fragile"):
         load_handler("tests.runtime.killers:gone")
+
+
+# ---- what a failure says
+
+
+async def fails_on_the_loop(payload: bytes) -> None:
+    raise ValueError("no such person")
+
+
+def fails_in_a_thread(payload: bytes) -> None:
+    raise ValueError("no such person")
+
+
+@pytest.mark.parametrize("function", [fails_on_the_loop, fails_in_a_thread])
+def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[..., Any]) -> None:
+    async def perform() -> object:
+        performer = PythonPerformer(understand(function, "m:f"), threads=1, chance=Random(1))
+        try:
+            return await performer.perform(Flight(delivery(b"x"), 0.0))
+        finally:
+            await performer.close()
+
+    verdict = asyncio.run(perform())
+    assert isinstance(verdict, Again)
+    lines = verdict.reason.splitlines()
+    assert ("ValueError: no such person", "Traceback (most recent call last):") == (lines[0], lines[1])
+    assert f"in {function.__name__}" in lines[2]
+    assert 1 == sum(line.lstrip().startswith("File ") for line in lines)

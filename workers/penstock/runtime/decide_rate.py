@@ -24,16 +24,22 @@ class TokenBucket:
 
     def take(self, wanted: int, now_s: float) -> int:
         """So many may go now; they count as gone."""
-        self.tokens = min(self.most, self.tokens + max(0.0, now_s - self.at_s) * self.per_s)
-        self.at_s = max(now_s, self.at_s)
+        self._fill(now_s)
         given = min(wanted, int(self.tokens + ROUNDING))
         self.tokens = max(0.0, self.tokens - given)
         return given
 
-    def give_back(self, tokens: int) -> None:
-        """These were not used."""
-        self.tokens = min(self.most, self.tokens + tokens)
+    def give_back(self, taken: int, used: int, now_s: float) -> None:
+        """Of those taken only some were used, and only now: until then they lay in the bucket, which is full at some
+        time. Else who waits long for messages would take twice as many when they come."""
+        self.tokens += taken
+        self._fill(now_s)
+        self.tokens = max(0.0, self.tokens - used)
 
     def wait_s(self) -> float:
         """Until the next one may go."""
         return max(0.0, (1.0 - self.tokens) / self.per_s)
+
+    def _fill(self, now_s: float) -> None:
+        self.tokens = min(self.most, self.tokens + max(0.0, now_s - self.at_s) * self.per_s)
+        self.at_s = max(now_s, self.at_s)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from concurrent.futures import thread
 from pathlib import Path
 from types import TracebackType
 
 from penstock.runtime.decide_retry import Reject, Retry, bounded_reason
 
-_HERE = str(Path(__file__).parent)
+_OURS = (str(Path(__file__).parent), thread.__file__)
+"""The worker's own files, and the pool of threads that it runs handlers in."""
 
 
 def told(error: BaseException) -> str:
@@ -27,6 +29,6 @@ def told(error: BaseException) -> str:
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
     """Without the worker's own frames, which say nothing of what went wrong."""
     own = trace
-    while own is not None and own.tb_frame.f_code.co_filename.startswith(_HERE):
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
         own = own.tb_next
     return own if own is not None else trace

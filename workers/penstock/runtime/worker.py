@@ -239,6 +239,8 @@ class Worker:
                     allowed, visibility_us=self.queue.visibility_us, wait_us=round(WAIT_S * SECOND_US)
                 )
             except Unavailable as error:
+                if self._bucket is not None:
+                    self._bucket.give_back(allowed, 0, loop.time())
                 self.metrics.receive_failures.add()
                 log.warning("receiving failed", extra={"error": str(error), "again_in_s": again_s})
                 await self._until_told(again_s)
@@ -246,7 +248,7 @@ class Worker:
                 continue
             again_s = RECEIVE_AGAIN_S[0]
             if self._bucket is not None:
-                self._bucket.give_back(allowed - len(given))
+                self._bucket.give_back(allowed, len(given), loop.time())
             self._accept(given)
 
     def _free(self) -> int:
