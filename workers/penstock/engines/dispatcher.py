@@ -401,13 +401,14 @@ class Dispatcher:
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(TURN_S)
         while self.ended is None:
-            await self._beat.next(TURN_S)
             now_s = asyncio.get_running_loop().time()
             wait_us = TURN_S * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
                 await self._touch()
+            await self._beat.next(TURN_S)
 
     async def _touch(self) -> None:
         """Renew, and move what may be moved; ends the tenure when the lane is not ours any more."""

@@ -40,6 +40,8 @@ class Position:
         self._lead_us = lead_us
         self._given = 0
         self._given_before = 0
+        self._has_stood = False
+        """Whether a touch of this tenure was applied: until then the reach of the one before bounds what is given."""
         self._to_be_passed: list[LaneRow] = []
         self._passed: list[LaneRow] = []
 
@@ -50,7 +52,8 @@ class Position:
     @property
     def wants_to_move(self) -> bool:
         """Whether a touch now would move something."""
-        return bool(self._given or self._passed or self._to_be_passed or self._books.has_settled_rows())
+        moved = self._given or self._passed or self._to_be_passed or self._books.has_settled_rows()
+        return bool(moved or not self._has_stood)
 
     async def advance(self) -> None:
         """Pass what is settled, after making durable that it was passed."""
@@ -82,6 +85,7 @@ class Position:
     def stands(self, reach: Any, marked: list[LaneRow]) -> None:
         """A touch with this reach was applied: so was the `last` that it carried."""
         self.reach = reach
+        self._has_stood = True
         self._given_before, self._given = self._given, 0
         by_where: dict[Any, list[bytes]] = {}
         for row in marked:
