@@ -1,8 +1,9 @@
 """Handlers of bench-workers, run by `penstock worker`: one that does nothing, and two that note how long lanes wait.
 
-A lane waits from the moment at which its next message is due, or at which its last one was handed out if that is
-later, to the moment at which the handler has that next one; messages of a lane come in the order in which they are
-due. What was noted is written at the end of the process, to the file that NOTES names.
+A lane waits while others are served: from the moment at which its next message is due, or at which its last one was
+handed out, or the first one of any lane, whichever is the latest, to the moment at which the handler has that next
+one; messages of a lane come in the order in which they are due. What was noted is written at the end of the process,
+to the file that NOTES names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from penstock.runtime import Context
 
 NOTES = "PENSTOCK_BENCH_NOTES"
 SLOWLY_S = 0.01
+ANY = -1
+"""In the place of a lane: when the first message of all was handed out."""
 
 _served_us: dict[int, int] = {}
 _longest_us: dict[int, int] = {}
@@ -42,7 +45,8 @@ async def slowly(payload: bytes, context: Context) -> None:
 def _note(context: Context) -> None:
     lane = Place.from_bytes(id_bytes(context.message_id)).row.shard
     now_us = time.time_ns() // 1_000
-    since_us = max(_served_us.get(lane, 0), context.delivery.due_us)
+    began_us = _served_us.setdefault(ANY, now_us)
+    since_us = max(_served_us.get(lane, began_us), context.delivery.due_us)
     _served_us[lane] = now_us
     _longest_us[lane] = max(_longest_us.get(lane, 0), now_us - since_us)
 

@@ -28,6 +28,8 @@ from penstock.errors import Bug, Unavailable
 LOOK_S_MIN, LOOK_S_MAX = 0.05, 0.5
 """To tell its metrics costs a worker a millisecond or two: it is asked less often while the end is far."""
 LANES_WITHIN_S = 60.0
+TOUCHED_AFTER_S = 3.0
+"""What is asked of lanes is asked of those that are being worked: one is, a second after it was taken."""
 ENDS_WITHIN_S = 40.0
 SETTLED = ("acked_total", "settle_failures_total")
 """Where the machine stands still for a second it is not known whether some are settled: they count as failed."""
@@ -125,6 +127,8 @@ class HandlingContender(Contender):
         work = work_of(job)
         worker = self._worker = WorkerProcess(work, self._environment, Path(self._folder.name))
         worker.until(("lanes",), work.lanes, LANES_WITHIN_S)
+        if work.handling is not Handling.NOTHING:
+            time.sleep(TOUCHED_AFTER_S)
         return worker.pid
 
     def run(self, job: Job) -> Ran:
