@@ -11,7 +11,7 @@ import pytest
 
 from bench import docs
 from bench.run import EXIT_INVALID
-from bench.workers import DRAINS
+from bench.workers import MANY
 
 SECONDS_MAX = 600
 """Several times what a quick run takes on a quiet machine: other tests share it."""
@@ -35,7 +35,7 @@ def test_a_quick_run_measures_path_lanes_and_idling_with_every_message_handled(t
     promised = {(figure["case"], figure["metric"]) for figure in result["figures"] if figure["target"] is not None}
     assert {
         ("put + handle + settle", "rows a second"),
-        *((each.name, "longest wait of the worst lane") for each in DRAINS[::2]),
+        *((each.name, "longest wait of the worst lane") for each in MANY),
         ("an idle worker with 12 lanes", "share of a core"),
         ("an idle worker with 12 lanes", "resident"),
     } == promised
