@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import heapq
 import json
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
@@ -79,7 +80,7 @@ def get(counter: str, keys: tuple[str, ...], **options: Any) -> None:
 @command.command("top")
 @click.argument("counter")
 @click.argument("key", required=False)
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000))
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000), help="At most so many.")
 @connection_options
 def top(counter: str, key: str | None, limit: int, **options: Any) -> None:
     """The keys with the greatest values, from a look at all of them; or, of type topk, the items that came most often
@@ -100,7 +101,7 @@ async def _top_items(counter: Counter, key: str, limit: int) -> list[str]:
         raise SpecError(
             "only of type topk a key has items", type=counter.kind.name, remedy="leave the key out to compare keys"
         ) from None
-    rows = [(each["item"], each["count"], each["low"], each["high"]) for each in plain(value)["items"]]
+    rows = [(each.item, each.count, each.low, each.high) for each in value.items]
     return table(("ITEM", "COUNT", "LOW", "HIGH"), rows)
 
 
@@ -182,7 +183,7 @@ def export(counter: str, output: Path | None, *, states: bool, **options: Any) -
 
 def _opened(output: Path | None) -> Any:
     if output is None:
-        return nullcontext(click.get_text_stream("stdout"))
+        return nullcontext(sys.stdout)
     try:
         file: TextIO = output.open("w", encoding="utf-8")
     except OSError as error:
