@@ -28,6 +28,9 @@ CHARGES_BORNE = 2
 """A suspect may be charged once for another's fault, and keeps a try of its own: else it goes alone."""
 
 
+NOTHING_KNOWN = RowFacts()
+
+
 @dataclass(slots=True, eq=False)
 class _State:
     row: LaneRow
@@ -105,7 +108,7 @@ class Books:
 
     def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
         """Take in the next row of the lane, with what records of earlier tenures tell of it."""
-        facts = known or RowFacts()
+        facts = known or NOTHING_KNOWN
         state = _State(row, (facts.settled | row.settled) & bits_of(0, row.count), suspect=suspect)
         self._rows.append(state)
         self._by_key[row.key] = state

@@ -186,8 +186,10 @@ def open_row(cell: bytes) -> tuple[int, memoryview]:
 
 def memory_of(cell: bytes) -> int:
     """About how many bytes a cell's messages take in memory: a compressed one may take ten times what it is."""
+    count: int
+    length: int
     _, _, count, _, length = _HEADER.unpack_from(cell)
-    return int(length) + count * MESSAGE_MEMORY_BYTES
+    return length + count * MESSAGE_MEMORY_BYTES
 
 
 def directory(body: memoryview) -> list[tuple[int, int, int, int]]:

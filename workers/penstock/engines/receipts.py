@@ -16,7 +16,7 @@ import binascii
 import hashlib
 import hmac
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +30,7 @@ _SEAL_BYTES, _SEAL_LETTERS = 12, 16
 _INDEX_LETTERS = 4
 _INDEXES = 65_536
 _TAIL = _INDEX_LETTERS + _SEAL_LETTERS
+_URL_LETTERS = bytes.maketrans(b"+/", b"-_")
 REMEMBERED_MESSAGES = 65_536
 """Of so many messages, and up to twice as many, the seals are remembered: 16 bytes each."""
 
@@ -120,7 +121,7 @@ class Receipts:
     ) -> RowReceipts:
         row_secret = hmac.digest(self._secret, self._queue + body, "sha256")
         drawn = hashlib.shake_256(row_secret).digest(_SEAL_BYTES * count)
-        seals = urlsafe_b64encode(drawn).decode()
+        seals = _text_of(drawn)
         return RowReceipts(generation, shard, epoch, attempt, key, head=head, seals=seals)
 
     def _remember(self, row: RowReceipts) -> None:
@@ -145,12 +146,17 @@ def read_receipt(text: str, *, queue: UUID, secret: bytes) -> Receipt:
 def _head_of(generation: int, shard: int, epoch: int, attempt: int, key: bytes) -> tuple[bytes, str]:
     body = _FIELDS.pack(_VERSION, generation, shard, epoch, attempt, len(key)) + key
     body += bytes(-len(body) % 3)
-    return body, urlsafe_b64encode(body).decode()
+    return body, _text_of(body)
+
+
+def _text_of(content: bytes) -> str:
+    """Base64 whose letters a URL may hold."""
+    return binascii.b2a_base64(content, newline=False).translate(_URL_LETTERS).decode()
 
 
 def _texts_of_indexes() -> Iterator[str]:
     for index in range(512):
-        yield urlsafe_b64encode(index.to_bytes(3, "big")).decode()
+        yield _text_of(index.to_bytes(3, "big"))
 
 
 _INDEX_TEXTS = tuple(_texts_of_indexes())
@@ -160,7 +166,7 @@ _INDEX_NUMBERS = {text: index for index, text in enumerate(_INDEX_TEXTS)}
 def _index_text(index: int) -> str:
     if index < len(_INDEX_TEXTS):
         return _INDEX_TEXTS[index]
-    return urlsafe_b64encode(index.to_bytes(3, "big")).decode()
+    return _text_of(index.to_bytes(3, "big"))
 
 
 def _index_of(text: str) -> int:

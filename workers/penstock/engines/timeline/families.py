@@ -20,27 +20,41 @@ class Families:
     def __init__(self, part_of: Callable[[UUID], int], read_passed: Callable[[int], Awaitable[set[UUID]]]) -> None:
         self._part_of = part_of
         self._read_passed = read_passed
-        self._chosen: OrderedDict[int, dict[UUID, UUID]] = OrderedDict()
+        self._chosen: OrderedDict[int, dict[int, int]] = OrderedDict()
+        self._latest: tuple[int, dict[int, int]] | None = None
         self._passed: OrderedDict[int, set[UUID]] = OrderedDict()
+
+    def choose_first(self, part: int, first: UUID) -> bool:
+        """The same of the row that a family is named after: nothing of it has to be read."""
+        families = self._of_part(part)
+        due = first.int
+        return families.setdefault(due, due) == due
 
     async def choose(self, first: UUID, due: UUID) -> bool:
         """Whether the row at `due` is the one of its family that is handed out; the first to ask is."""
         part = self._part_of(first)
-        chosen = self._chosen.get(part, {}).get(first)
+        chosen = self._chosen.get(part, {}).get(first.int)
         if chosen is not None:
-            return chosen == due
+            return chosen == due.int
         if due != first and first in await self._passed_in(part):
             return False
-        self.begun(first, due)
+        self._of_part(part)[first.int] = due.int
         return True
 
     def begun(self, first: UUID, due: UUID) -> None:
         """This row of the family is being handed out, or was by the owner before."""
-        part = self._part_of(first)
-        self._chosen.setdefault(part, {})[first] = due
+        self._of_part(self._part_of(first))[first.int] = due.int
+
+    def _of_part(self, part: int) -> dict[int, int]:
+        """The families named after rows of a part, and the row that was chosen of each; all told by their numbers."""
+        if self._latest is not None and self._latest[0] == part:
+            return self._latest[1]
+        families = self._chosen.setdefault(part, {})
         self._chosen.move_to_end(part)
         while len(self._chosen) > PARTS_MAX:
             self._chosen.popitem(last=False)
+        self._latest = part, families
+        return families
 
     def passed(self, part: int, ids: Iterable[UUID]) -> None:
         """This tenure passed these rows of a part, or rows of the families named after them."""

@@ -102,14 +102,25 @@ def row_text(row: RowPlace) -> str:
 def due_text(generation: int, shard: int, sub: int, due: UUID) -> str:
     """The same, of a row that is told by what it is made of."""
     number = due.int
-    return _start_text(generation, shard, sub, number >> 40) + _letters(number & _FORTY_BITS)
+    return (
+        _first_text(generation, shard, sub, number >> 120)
+        + _letters(number >> 80 & _FORTY_BITS)
+        + _known_letters(number >> 40 & _FORTY_BITS)
+        + _letters(number & _FORTY_BITS)
+    )
 
 
 @lru_cache(4096)
-def _start_text(generation: int, shard: int, sub: int, due_start: int) -> str:
-    """All but the last five bytes, which alone differ among rows that one process stamps for one moment."""
-    stored = _PLACE.pack(_TIMELINE, generation, shard, sub, (due_start << 40).to_bytes(16, "big"), 0)
-    return "".join(_letters(int.from_bytes(stored[at : at + 5], "big")) for at in range(0, 20, 5))
+def _first_text(generation: int, shard: int, sub: int, due_start: int) -> str:
+    """Of all but the last fifteen bytes, which are the same for many rows of a lane."""
+    stored = _PLACE.pack(_TIMELINE, generation, shard, sub, (due_start << 120).to_bytes(16, "big"), 0)
+    return "".join(_letters(int.from_bytes(stored[at : at + 5], "big")) for at in (0, 5))
+
+
+@lru_cache(4096)
+def _known_letters(bits: int) -> str:
+    """Of the bytes that all rows of one process share for a while."""
+    return _letters(bits)
 
 
 def id_bytes(text: str) -> bytes:

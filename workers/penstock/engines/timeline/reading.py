@@ -32,6 +32,8 @@ from penstock.store.types import Value
 
 ROWS_MIN, ROWS_MAX = 16, 1000
 FIRST_ROW_BYTES = 20_000
+ROW_MEMORY_BYTES = 200
+"""What a row takes in memory beside its messages."""
 
 
 @dataclass(slots=True)
@@ -138,7 +140,13 @@ class Reading:
             if position_order(row.due) <= reached
         ]
         stored.sort(key=lambda each: each[0])
-        return [await self._lane_row(part, *each) for each in stored], reached, bool(cut)
+        rows = []
+        for order, sub, row in stored:
+            run = unpack(row.run) if row.run is not None else None
+            size = self._noted_size(row.run)
+            found = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
+            rows.append(await self._lane_row(part, order, sub, row, run, size) if found is None else found)
+        return rows, reached, bool(cut)
 
     async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
         """All subs that the index names: those that it has named before need not wait for it."""
@@ -166,12 +174,33 @@ class Reading:
     def _table(self, sub: int) -> Table:
         return self._settings.tables.later if sub >= LATER_SUBS_FROM else self._settings.tables.work
 
-    async def _lane_row(self, part: int, order: int, sub: int, row: Any) -> LaneRow:
-        run = unpack(row.run) if row.run is not None else None
-        count = len(run) if run is not None else 1
-        size = memory_of(row.run) if row.run is not None else 0
+    def _noted_size(self, cell: bytes | None) -> int:
+        size = memory_of(cell) if cell is not None else 0
         if size:
             self._row_bytes = max(200, (7 * self._row_bytes + size) // 8)
+        return size
+
+    def _plain_row(
+        self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
+    ) -> LaneRow | None:
+        """A row as most are: nothing else has to be read to know what it is. None if a twin of it goes instead."""
+        if run is None or not self._families.choose_first(part, due):
+            return None
+        count = len(run.payload)
+        return LaneRow(
+            sub.to_bytes(2, "big") + due.bytes,
+            order,
+            count,
+            size + ROW_MEMORY_BYTES,
+            RowContent(RowPlace(self._generation, sub, self._shard, due), run, due, count),
+            part,
+            groups=run.group,
+            attempts=run.attempt,
+            settled=put_before(run, self.purged_before_us),
+        )
+
+    async def _lane_row(self, part: int, order: int, sub: int, row: Any, run: PackedRun | None, size: int) -> LaneRow:
+        count = len(run) if run is not None else 1
         place = RowPlace(self._generation, sub, self._shard, row.due)
         first = row.due
         if run is not None and run.replaces is not None:
@@ -191,7 +220,7 @@ class Reading:
             key=row_key(sub, row.due, first),
             order=order,
             count=count,
-            size_bytes=size + 200,
+            size_bytes=size + ROW_MEMORY_BYTES,
             content=RowContent(place, run, first, counted),
             where=part,
             groups=run.group if run is not None else None,
@@ -221,6 +250,17 @@ class Reading:
         }
         rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
         return bool(rows) and rows[0].cancelled is not None
+
+
+def _is_plain(row: Any, run: PackedRun | None) -> bool:
+    """Whether it is neither a twin nor a copy, neither cancelled nor moved, and there."""
+    return (
+        run is not None
+        and run.replaces is None
+        and run.message_id is None
+        and row.cancelled is None
+        and row.moved is None
+    )
 
 
 def _stands_at(run: PackedRun | None) -> int | None:
