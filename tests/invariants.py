@@ -487,8 +487,16 @@ class Ledger:
         """A purge without an answer may cover whatever there is; one with an answer, what began before it."""
         if tale.put is None:
             return False
-        began_us = tale.put.began_us
+        began_us = min(put.began_us for put in self._may_have_made(tale.put))
         return any(each.before_us is None or began_us < each.before_us + self.skew_us for each in self.purges)
+
+    def _may_have_made(self, put: Put) -> list[Put]:
+        """The puts of which one made this message. Of a once key that is any that was not answered with another id:
+        who claimed it may have had no answer, and who was answered first may have found the key taken."""
+        if put.message.once is None:
+            return [put]
+        key, ids = (put.message.once_scope, put.message.once), (None, put.message_id)
+        return [it for it in self.puts if (it.message.once_scope, it.message.once) == key and it.message_id in ids]
 
     def _is_expired(self, tale: Tale) -> bool:
         over_us = self._over_us(tale)

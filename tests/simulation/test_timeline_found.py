@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Settled
+from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settled
 from penstock.engines.lane import Lane
 from penstock.engines.packed import PackedRun, pack
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.engines.timeline.layout import Place, RowPlace
+from penstock.engines.timeline.own_parts import IndexKey
+from penstock.engines.timeline.row_writes import index_statement
 from penstock.store.positions import moment_us_of
 from penstock.store.statements import Insert, UpdateIf
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
 
 ONE_LANE = replace(WORKED, generations=(replace(WORKED.generations[0], shards=1),), part_us=2 * SECOND)
+TWO_LANES = replace(WORKED, generations=(replace(WORKED.generations[0], shards=2),))
 SHORT = replace(ONE_LANE, retention_us=20 * SECOND)
 
 
@@ -123,13 +126,15 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
 
 
 def row_and_twin(client: Client, payload: bytes, *, apart_s: float) -> list[Insert]:
-    """A row that is due in a second, and the twin that was stamped so much later."""
+    """A row that is due in a second, and the twin that was stamped so much later; their parts stand in the index."""
     now_us = client.process.clock.wall_us()
     run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
     first = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND))
     name = Place(first, 0).to_bytes()
     twin = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND + round(apart_s * SECOND)))
+    keys = {IndexKey(1, place.part(SHORT.part_us), 0) for place in (first, twin)}
     return [
+        *(index_statement(SHORT, key, now_us=now_us, last_expiry_s=client.host.last_expiry_s) for key in keys),
         _insert(first, run, now_us),
         _insert(twin, replace(run, message_id=[name], replaces=name), now_us),
     ]
@@ -233,3 +238,80 @@ def test_the_last_suspect_runs_alone_also_where_two_receive_in_one_process() -> 
         assert 3 == len(await second.process.start(engine.receive(5, wait_us=3 * SECOND)))
 
     simulate(scenario, settings=ONE_LANE)
+
+
+def settled_writes(statement: Any) -> list[Insert]:
+    """What of this goes into a settle record."""
+    parts = getattr(statement, "statements", (statement,))
+    return [each for each in parts if isinstance(each, Insert) and each.shape.table.name == "timeline_settled"]
+
+
+def test_no_second_suspect_is_given_while_the_record_of_another_lane_is_waited_for() -> None:
+    """An owner of two lanes dies. In the next process the record of one lane can not be written: a suspect of it is
+    not given after all, nor is the next, after its visibility, to another who receives there. Both turn to the other
+    lane in the same moment."""
+
+    async def scenario(queue: Queue) -> int:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 12, every_s=0.01)
+        first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
+        owner = await opened(first)
+        found: list[Delivery] = []
+        while len(found) < 12:
+            found += await first.process.start(owner.receive(20, wait_us=SECOND, visibility_us=8 * SECOND))
+        first.process.kill()
+        store = GatedStore(queue.cluster, second.process)
+        written: list[Any] = []
+
+        async def gate(statement: Any) -> None:
+            for each in settled_writes(statement):
+                written.append(each.values[each.shape.names.index("shard")])
+                if written[-1] == written[0]:
+                    await asyncio.Event().wait()
+
+        store.gate = gate
+        engine = await opened(second, store)
+        running = most = 0
+
+        async def receive() -> None:
+            nonlocal running, most
+            while queue.world.now_s() < 40:
+                for each in await engine.receive(5, wait_us=SECOND, visibility_us=SECOND):
+                    running += 1
+                    most = max(most, running)
+                    await asyncio.sleep(0.5)
+                    await engine.settle([Ack(each.receipt)])
+                    running -= 1
+
+        await asyncio.gather(*(second.process.start(receive()) for _ in range(2)))
+        assert {0, 1} == set(written)
+        return most
+
+    assert 1 == simulate(scenario, settings=TWO_LANES)
+
+
+def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> None:
+    """A message fails, and is to come again after a long while. The record that tells where is on its way, and never
+    arrives, when the owner looks a second time; he dies. The next knows of no copy, and has the message itself."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 1)
+        owner = Consumer(queue, "owner", Seen())
+        store = GatedStore(queue.cluster, owner.process)
+
+        async def gate(statement: Any) -> None:
+            if settled_writes(statement):
+                await asyncio.Event().wait()
+
+        engine = await opened(owner, store)
+        (found,) = await owner.process.start(engine.receive(1, wait_us=10 * SECOND, visibility_us=5 * SECOND))
+        store.gate = gate
+        nack = Nack(found.receipt, delay_us=15 * SECOND, reason="by the test")
+        assert [Settled.UNKNOWN] == await owner.process.start(engine.settle([nack]))
+        await asyncio.sleep(3)
+        owner.process.kill()
+        other = Consumer(queue, "other", Seen())
+        return [each.payload for each in await received(other, await opened(other), for_s=40)]
+
+    assert [b"producer-0"] == simulate(scenario, settings=ONE_LANE)

@@ -10,12 +10,12 @@ from itertools import pairwise
 from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled
 from penstock.engines.receipts import read_receipt
 from penstock.engines.timeline.settings import TimelineSettings
-from tests.invariants import Hand, Ledger, Tale, Word
+from tests.invariants import Hand, Ledger, Purge, Tale, Word
 
 TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
 PURGE_HEARD_US = 10_000_000
-"""An owner has heard of a purge by then, or is none any more."""
+"""An owner has heard of a purge by then, or is none any more, also where the purge itself came to no end."""
 
 
 Tenures = Mapping[tuple[int, int], int]
@@ -87,14 +87,21 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
     over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
-    if any(word.how is Settled.STALE for word in words):  # an owner hears of a purge by its next touch
-        asked_us = [hand.given_us - purge.asked_us for purge in ledger.purges]
-        over += [hand.given_us for ago_us in asked_us if 0 <= ago_us < PURGE_HEARD_US]
+    if any(word.how is Settled.STALE for word in words):
+        over += [hand.given_us for purge in ledger.purges if _is_going_on(purge, hand)]
     until_us = hand.until_us
     for word in words:
         if isinstance(word.settle, Extend) and word.how is Settled.DONE:
             until_us = word.asked_us + word.settle.visibility_us
     return min([until_us, *over])
+
+
+def _is_going_on(purge: Purge, hand: Hand) -> bool:
+    """Whether that purge may have made it void: an owner hears of one by his next touch, and only then it ends."""
+    if purge.before_us is not None and hand.delivery.put_us >= purge.before_us:
+        return False
+    heard_us = purge.asked_us + PURGE_HEARD_US if purge.answered_us is None else purge.answered_us
+    return purge.asked_us <= hand.given_us <= heard_us
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:

@@ -236,6 +236,24 @@ def two_of_a_key(day: Day) -> None:
     day.settle(Ack(day.deliver("b")))
 
 
+def a_key_that_was_taken_before_a_purge(day: Day) -> None:
+    """Somebody put it before a purge and had no answer: who is answered after it may be told that one's id."""
+    day.ledger.trying([Message(b"a", once="key")], "producer")
+    day.later(1)
+    day.ledger.purged(day.ledger.purging(), day.at_us)
+    day.later(1)
+    day.put("a", once="key")
+
+
+def a_key_that_was_another_before_a_purge(day: Day) -> None:
+    """What was put of the key before was another message, in a window that is over."""
+    day.put("a", once="key")
+    day.ledger.purged(day.ledger.purging(), day.at_us)
+    day.ledger.forget_keys()
+    day.later(1)
+    day.put("b", once="key")
+
+
 BROKEN: dict[Callable[[Day], None], set[str]] = {
     all_well: set(),
     lost: {"an acknowledged put is settled, dead or still there"},
@@ -256,6 +274,8 @@ BROKEN: dict[Callable[[Day], None], set[str]] = {
     out_of_order: {"a group comes in order"},
     out_of_order_again: {"a group comes in order"},
     two_of_a_key: {"a once key makes one message"},
+    a_key_that_was_taken_before_a_purge: set(),
+    a_key_that_was_another_before_a_purge: {"an acknowledged put is settled, dead or still there"},
 }
 
 

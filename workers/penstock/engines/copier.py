@@ -49,8 +49,9 @@ class Copier:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _fix(self, moves: list[Move]) -> bool:
-        """Whether every place is durable. A place that was chosen stays chosen, also when this fails: none can be
-        while the clock, or what is known of the catalogue, is not to be relied on."""
+        """Whether every place is durable, as what is on its way into the record is not yet. A place that was chosen
+        stays chosen, also when this fails: none can be while the clock, or what is known of the catalogue, is not to
+        be relied on."""
         try:
             for number, move in enumerate(moves):
                 if move.place is None:
@@ -59,7 +60,7 @@ class Copier:
                     moves[number] = move.at(place)
         except Unavailable:
             return False
-        return not self._books.has_news() or await self._recorder.flush()
+        return await self._recorder.flush()
 
     async def _write(self, move: Move) -> bool:
         try:

@@ -6,9 +6,10 @@ It holds lanes only while it is asked to receive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 from penstock.engines.contract import (
@@ -93,6 +94,8 @@ class TimelineQueue:
         self.suspects_apart = False
         """Whether who receives runs each suspect in a process that dies of it alone: then they come beside the
         others, and several of those that were never charged."""
+        self._suspects_asked = 0
+        """How often a lane was asked for suspects."""
         self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
@@ -199,9 +202,12 @@ class TimelineQueue:
         order = self._turns.order(len(held))
         share = self._turns.share(limit, len(held))
         given = -1
+        asked = self._suspects_asked
         while given and len(found) < limit:
             given = 0
             for place in order:
+                if asked != self._suspects_asked and not self.suspects_apart:
+                    return found  # while a lane was waited for, another who receives got a suspect, or is about to
                 left = limit - len(found)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
                 if got:
@@ -212,32 +218,44 @@ class TimelineQueue:
 
     async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
         """One message that may have killed its process: while it runs, this process runs nothing else."""
-        if any(dispatcher.books.in_flight for dispatcher in self.lanes.held.values()):
-            return []
-        return await self._suspects_of_lanes(SUSPECT_ALONE, visibility_us)
+        return await self._suspects_of_lanes(self._room_for_one_alone, visibility_us)
 
     async def _receive_suspects_apart(self, limit: int, visibility_us: int) -> list[Delivery]:
         """Those never charged up to SUSPECTS_TOGETHER at a time; one that was charged before only while there is no
         other in hand, so that who dies of it charges it alone."""
-        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
-        if any(each.alone_in_flight for each in books):
-            return []
-        in_hand = sum(each.suspects_in_flight for each in books)
-        room = min(limit, SUSPECTS_TOGETHER - in_hand)
+        room = partial(self._room_together, limit)
         found = await self._suspects_of_lanes(room, visibility_us, together=True)
-        if found or in_hand:
-            return found
-        return await self._suspects_of_lanes(SUSPECT_ALONE, visibility_us)
+        return found or await self._suspects_of_lanes(self._room_for_one_apart, visibility_us)
 
-    async def _suspects_of_lanes(self, limit: int, visibility_us: int, *, together: bool = False) -> list[Delivery]:
+    async def _suspects_of_lanes(
+        self, room: Callable[[int], int], visibility_us: int, *, together: bool = False
+    ) -> list[Delivery]:
+        """As many as there is room for beside those found. That is asked anew for each lane: while the record of one
+        lane is waited for, others receive."""
         found: list[Delivery] = []
         for dispatcher in list(self.lanes.held.values()):
-            if len(found) >= limit:
+            if not dispatcher.books.has_suspects():
+                continue
+            left = room(len(found))
+            if left <= 0:
                 break
-            if dispatcher.books.has_suspects():
-                left = limit - len(found)
-                found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
+            self._suspects_asked += 1
+            found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
         return found
+
+    def _room_for_one_alone(self, found: int) -> int:
+        in_hand = found or any(each.books.in_flight for each in self.lanes.held.values())
+        return 0 if in_hand else SUSPECT_ALONE
+
+    def _room_for_one_apart(self, found: int) -> int:
+        in_hand = found or any(each.books.suspects_in_flight for each in self.lanes.held.values())
+        return 0 if in_hand else SUSPECT_ALONE
+
+    def _room_together(self, limit: int, found: int) -> int:
+        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
+        if any(each.alone_in_flight for each in books):
+            return 0
+        return min(limit - found, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in books))
 
     def _until_next_timer_s(self) -> float:
         next_us = min((each.books.next_timer_us for each in self.lanes.held.values()), default=2**62)
