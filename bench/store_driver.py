@@ -70,7 +70,7 @@ class DriverContender(StoreContender):
         }
 
     def drive(self, in_flight: int) -> None:
-        _Pump(self._session, self.tally, self._requests[self.kind], in_flight).run()
+        Pump(self._session, self.tally, self._requests[self.kind], in_flight).run()
 
     def write_part(self, part: int, rows: list[tuple[int, bytes]]) -> None:
         self._session.execute(self._batch(part, rows))
@@ -150,7 +150,7 @@ class DriverContender(StoreContender):
         return self._change, (payload, self.stream, HOT_NAME, b""), done
 
 
-class _Pump:
+class Pump:
     """Keeps requests in flight; the last answer wakes the caller."""
 
     def __init__(self, session: Any, tally: Tally, request: Callable[[], Request], in_flight: int) -> None:

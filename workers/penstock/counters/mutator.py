@@ -43,6 +43,8 @@ READS_AT_ONCE = 16
 WRITE_WITHIN_S = 10.0
 """After so long without an answer, callers hear that it is not known; the write itself goes on."""
 AGAIN_S = 1.0
+CLOCK_WITHIN_S = 10.0
+CLOCK_PAUSE_S = 0.05
 WINDOWS_FORGOTTEN_EVERY_US = 60_000_000
 
 Waiting = tuple[str, Any, "asyncio.Future[None]"]
@@ -195,7 +197,7 @@ class Mutator:
         try:
             if self._closed:
                 raise MutatorClosed
-            now_us = self.host.now_us()
+            now_us = await trusted_now_us(self.host)
             living = self._live(now_us)
             memory = living.memory
             places = self._places(now_us)
@@ -204,7 +206,7 @@ class Mutator:
                 # What is here may not go while the rest is read back, nor what was read back while more is.
                 held = memory.hold_all({each[0] for each in taken}, places)
                 taken = await self._bring_back(living, room, missing, taken, held)
-                now_us = self.host.now_us()
+                now_us = await trusted_now_us(self.host)
                 if not living.life.accepts(now_us):  # it died meanwhile: nothing of this was applied
                     room.waiting[:0] = taken
                     self.waiting += len(taken)
@@ -382,9 +384,10 @@ class Mutator:
             memory.unpin(slot)
         memory.cull()
         try:
-            speaks = flight.living.life.acknowledges(self.host.now_us())
-        except Unavailable:
-            speaks = False
+            speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
+        except Unavailable as error:
+            _tell(flight.callers, UpdateUnknown("answered at a moment that can not be told", last=error.message))
+            return
         if not speaks:
             _tell(flight.callers, UpdateUnknown("its mutator's life was over before it was answered"))
             return
@@ -449,6 +452,20 @@ class Mutator:
         for task in flights:
             task.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
+
+
+async def trusted_now_us(host: Host) -> int:
+    """The time; where it is in doubt, as after a pause, nobody is sent away before it was compared again."""
+    until_s: float | None = None
+    while True:
+        try:
+            return host.now_us()
+        except Unavailable:
+            now_s = host.store.monotonic_s()
+            until_s = until_s if until_s is not None else now_s + CLOCK_WITHIN_S
+            if now_s >= until_s:
+                raise
+        await host.store.pause(CLOCK_PAUSE_S)
 
 
 _TOTAL_ALONE: tuple[Place, ...] = (TOTAL,)

@@ -16,7 +16,14 @@ from typing import Any
 
 from penstock.counters.decide_shards import bucket_of
 from penstock.counters.decide_tokens import Token, check_token, last_foldable, silent_after_us
-from penstock.counters.mutator import FLUSH_ROWS_MAX, KEY_BYTES_MAX, WRITE_WITHIN_S, KeyInvalid, MutatorClosed
+from penstock.counters.mutator import (
+    FLUSH_ROWS_MAX,
+    KEY_BYTES_MAX,
+    WRITE_WITHIN_S,
+    KeyInvalid,
+    MutatorClosed,
+    trusted_now_us,
+)
 from penstock.counters.settings import CounterSettings
 from penstock.counters.types.contract import CounterType
 from penstock.engines.host import Host
@@ -79,7 +86,7 @@ class TokenWriter:
                 raise MutatorClosed
             if not key or len(key.encode()) > KEY_BYTES_MAX:
                 raise KeyInvalid(given=key[:60])
-            self._check(token)
+            self._check_early(token)
             state = self.kind.dump(self.kind.apply(self.kind.zero(), update))
         except Exception as error:  # a type of a user's own may raise what it likes
             future.set_exception(error)
@@ -91,9 +98,17 @@ class TokenWriter:
             self._loop.call_soon(self._begin, place)
         return future
 
-    def _check(self, token: Token) -> None:
+    def _check_early(self, token: Token) -> None:
+        """Where the time can not be told, it is checked before the write is sent."""
+        try:
+            now_us = self.host.now_us()
+        except Unavailable:
+            return
+        self._check(token, now_us)
+
+    def _check(self, token: Token, now_us: int) -> None:
         settings = self.settings
-        check_token(token, now_us=self.host.now_us(), window_us=settings.token_window_us, skew_us=settings.skew_us)
+        check_token(token, now_us=now_us, window_us=settings.token_window_us, skew_us=settings.skew_us)
 
     def _begin(self, place: Place) -> None:
         task = self._loop.create_task(self._fly(place))
@@ -116,7 +131,7 @@ class TokenWriter:
 
     async def _land(self, place: Place, taken: Sequence[_Waiting]) -> None:
         try:
-            self._check(taken[0].token)  # time has passed since it was put, maybe much
+            self._check(taken[0].token, await trusted_now_us(self.host))  # time has passed, maybe much
             answers = await asyncio.gather(
                 *(self.host.store.write(write, within_s=WRITE_WITHIN_S) for write in self._writes(place, taken)),
                 return_exceptions=True,
@@ -132,13 +147,13 @@ class TokenWriter:
                 _tell(taken, TokenUnknown("a write could not be made", said=answer))
                 raise Bug("a write of tokens could not be made", error=repr(answer)) from answer
         self._marked.add(place)
-        self._acknowledge(place, taken)
+        await self._acknowledge(place, taken)
 
-    def _acknowledge(self, place: Place, taken: Sequence[_Waiting]) -> None:
+    async def _acknowledge(self, place: Place, taken: Sequence[_Waiting]) -> None:
         """If that may still be said: from the close on, its minute may be folded without it."""
         settings = self.settings
         try:
-            now_us = self.host.now_us()
+            now_us = await trusted_now_us(self.host)
         except Unavailable as error:
             _tell(taken, TokenUnknown(last=error.message))
             return

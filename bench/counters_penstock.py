@@ -1,0 +1,202 @@
+"""bench-counters' contender: a counter through its handle, as the SDK uses it. After each run the counter is read by
+what has not seen it before, and has to hold what was acknowledged, to the last increment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.counters_work import OLD_US, SLICE_KEY, SLICE_ROWS, CounterWork, Do, settings_of
+from bench.timeline_process import LoopThread, TimelineProcess
+from penstock.counters.collector import Collector, PassReport
+from penstock.counters.counter import CounterHandle
+from penstock.engines.host import Host
+from penstock.errors import Bug
+from penstock.store.cassandra import CassandraStore
+from penstock.store.cassandra_hints import CassandraHintWindows
+from penstock.store.statements import Select
+from penstock.store.store import AttemptAnswer, Unknown
+
+TIMED_EVERY = 50
+"""Of so many updates of a caller one is timed: timing costs as much as a part of the update."""
+
+
+class CountersContender(Contender):
+    """One process with a counter."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._thread = LoopThread()
+        self._process = TimelineProcess(environment)
+        self._thread.run(self._process.open())
+        self._handle: CounterHandle | None = None
+        self._work: CounterWork | None = None
+        self._latencies_s: list[float] = []
+        self._acknowledged = 0
+        self._report = PassReport()
+        self._peak_mb = 0.0
+        self._names: list[str] = []
+
+    def prepare(self, job: Job) -> int:
+        """What is read or collected."""
+        return self._thread.run(self._prepare(CounterWork.of(job)))
+
+    def run(self, job: Job) -> Ran:
+        """One window."""
+        return self._thread.run(self._run(CounterWork.of(job)))
+
+    def tell(self) -> Told:
+        """Percentiles; counted is what is read by a fresh handle. `receipts_checked` is the error of the counts, and
+        of a collection its peak of memory beyond what there was before, in KB."""
+        return self._thread.run(self._tell())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._thread.run(self._process.close())
+        self._thread.stop()
+
+    # ---- what is read or collected
+
+    async def _prepare(self, work: CounterWork) -> int:
+        settings = settings_of(work.counter)
+        if work.do is Do.READ:
+            for _ in range(SLICE_ROWS):
+                await CounterHandle(self._process.host, settings).add(SLICE_KEY, 1)
+            return SLICE_ROWS
+        if work.do is Do.COLLECT:
+            for ago_us in OLD_US:
+                old = CounterHandle(self._host_of(ago_us), settings)
+                for first in range(0, work.keys, 10_000):
+                    keys = range(first, min(first + 10_000, work.keys))
+                    await asyncio.gather(*(old.add(f"k{number}", 1) for number in keys))
+            return 2 * work.keys
+        return 0
+
+    def _host_of(self, ago_us: int) -> Host:
+        now_us = self._process.clock.require
+        return replace(self._process.host, now_us=lambda: now_us() - ago_us)
+
+    # ---- the run
+
+    async def _run(self, work: CounterWork) -> Ran:
+        self._work = work
+        self._latencies_s, self._acknowledged = [], 0
+        self._names = [f"k{number}" for number in range(work.keys)]
+        host = self._process.host
+        if work.ambiguous:
+            host = replace(host, store=Ambiguous(self._process.store, work.ambiguous))
+        self._handle = handle = CounterHandle(host, settings_of(work.counter))
+        ends_s = time.perf_counter() + work.seconds
+        began_s = time.perf_counter()
+        if work.do is Do.COLLECT:
+            rows = await self._collect(work)
+        else:
+            one = self._count if work.do is Do.COUNT else self._read
+            await asyncio.gather(*(one(handle, work, ends_s) for _ in range(work.in_flight)))
+            rows = self._acknowledged
+        return Ran(time.perf_counter() - began_s, rows, rows, 0)
+
+    async def _count(self, handle: CounterHandle, work: CounterWork, ends_s: float) -> None:
+        """A caller: one update after the other."""
+        names, count = self._names, work.keys
+        chance = random.Random(random.getrandbits(64)).random
+        add, clock = handle.add, time.perf_counter
+        most = -(-work.updates_max // work.in_flight)
+        done = 0
+        while done < most:
+            began_s = clock()
+            if began_s >= ends_s:
+                break
+            await add(names[int(chance() * count)], 1)
+            self._latencies_s.append(clock() - began_s)
+            done += 1
+            for _ in range(min(TIMED_EVERY, most - done)):
+                await add(names[int(chance() * count)], 1)
+                done += 1
+        self._acknowledged += done
+
+    async def _read(self, handle: CounterHandle, work: CounterWork, ends_s: float) -> None:
+        done = 0
+        while (began_s := time.perf_counter()) < ends_s:
+            if await handle.read(SLICE_KEY) != SLICE_ROWS:
+                raise Bug("a value is not what was counted")
+            self._latencies_s.append(time.perf_counter() - began_s)
+            done += 1
+        self._acknowledged += done
+
+    async def _collect(self, work: CounterWork) -> int:
+        before_mb = _memory_mb("VmRSS")
+        _reset_peak()
+        hints = CassandraHintWindows(self._process.store)
+        handle = self._in_hand
+        self._report = await Collector(self._process.host, handle.settings, handle.kind, hints).run()
+        self._peak_mb = _memory_mb("VmHWM") - before_mb
+        if not self._report.full or self._report.collected != 2 * work.keys:
+            raise Bug("a pass did not collect everything", report=self._report)
+        return work.keys
+
+    # ---- after it
+
+    @property
+    def _in_hand(self) -> CounterHandle:
+        if self._handle is None:
+            raise Bug("nothing was run")
+        return self._handle
+
+    async def _tell(self) -> Told:
+        work, timed = self._work, self._latencies_s or [0.0]
+        if work is None:
+            raise Bug("nothing was run")
+        checked = 0
+        if work.do is Do.COUNT:
+            await self._in_hand.close()
+            fresh = CounterHandle(self._process.host, settings_of(work.counter))
+            values = await fresh.read_many(f"k{number}" for number in range(work.keys))
+            checked = abs(sum(values.values()) - self._acknowledged)
+            if checked:
+                raise Bug("a counter is wrong", error=checked, acknowledged=self._acknowledged)
+        elif work.do is Do.COLLECT:
+            checked = max(1, round(self._peak_mb * 1024))
+        return Told(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, checked)
+
+
+class Ambiguous(CassandraStore):
+    """A store that loses the answers of some writes, and of half of these the requests as well."""
+
+    def __init__(self, store: CassandraStore, share: float) -> None:
+        self.__dict__.update(store.__dict__)
+        self._share = share
+        self._chance = random.Random(uuid.uuid4().int)
+
+    async def attempt(self, statement: object, within_s: float) -> AttemptAnswer:
+        """Sent, or not, and answered, or not."""
+        drawn = 1.0 if isinstance(statement, Select) else self._chance.random()
+        if drawn < self._share / 2:
+            raise Unknown("the request was lost")
+        answer = await super().attempt(statement, within_s)  # type: ignore[arg-type]
+        if drawn < self._share:
+            raise Unknown("the answer was lost")
+        return answer
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory_mb(which: str) -> float:
+    """Of this process: VmRSS is now, VmHWM the most since it was reset."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(which):
+            return int(line.split()[1]) / 1024
+    raise Bug("the system does not tell of memory", which=which)
+
+
+def open_contender(environment: Mapping[str, str]) -> CountersContender:
+    """Connected."""
+    return CountersContender(environment)
