@@ -532,3 +532,31 @@ def test_messages_see_nothing_of_each_others_context_variables() -> None:
 
 
 _LEFT_BEHIND: ContextVar[bytes] = ContextVar("left_behind")
+
+
+def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_works_all_are_done() -> None:
+    async def scenario() -> None:
+        is_away = True
+        begun: Counter[bytes] = Counter()
+
+        @handler(retries=RetryPolicy(Backoff(first_s=1, cap_s=2)))
+        async def work(payload: bytes) -> None:
+            begun[payload] += 1
+            if is_away:
+                raise ConnectionError("away")
+
+        bench = bench_of(work, terms=WorkerTerms(concurrency=4, prefetch=4))
+        for number in range(500):
+            bench.queue.put_now(b"%d" % number)
+        running = asyncio.get_running_loop().create_task(bench.worker.run())
+        await asyncio.sleep(300)
+        tries = sum(begun.values())
+        assert 28 <= tries <= 70, "20 at once, then one after each pause"
+        assert len(bench.queue.dead) <= tries / 5
+        is_away = False
+        await until(bench, lambda: bench.queue.live == 0)
+        bench.worker.end()
+        await running
+        assert 500 == bench.metrics.acked.value + len(bench.queue.dead)
+
+    in_virtual_time(scenario)

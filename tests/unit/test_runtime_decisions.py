@@ -14,6 +14,7 @@ from penstock.errors import SpecError
 from penstock.runtime.decide_beats import beat_every_s, decide_beats
 from penstock.runtime.decide_drain import Ending, Step
 from penstock.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from penstock.runtime.decide_pace import Pace
 from penstock.runtime.decide_prefetch import Prefetch
 from penstock.runtime.decide_rate import TokenBucket
 from penstock.runtime.decide_response import Response, judge_response, retry_after_s
@@ -184,6 +185,30 @@ def test_who_waited_long_for_what_he_may_take_takes_no_more_than_a_second_brings
     bucket.give_back(5, 5, 10.9)
     assert 0 == bucket.take(9, 10.9)
     assert 1 == bucket.take(9, 11.1)
+
+
+# ---- the pace while everything fails
+
+
+def test_who_fails_at_everything_takes_one_at_a_time_with_longer_and_longer_pauses_until_one_is_done() -> None:
+    pace = Pace.of(concurrency=16)
+    assert [False] * 31 + [True] == [pace.went_wrong(100.0) for _ in range(32)]
+    assert (0.5, 1, 0, 0) == (pace.rest_s(100.0), pace.room(40, 0), pace.room(39, 1), pace.rest_s(100.5))
+    pauses = []
+    for _ in range(7):
+        assert not pace.went_wrong(200.0)
+        pauses.append(pace.rest_s(200.0))
+    assert [1, 2, 4, 8, 10, 10, 10] == pauses
+    assert pace.went_well()
+    assert (40, 0.0) == (pace.room(40, 0), pace.rest_s(200.0))
+
+
+def test_some_failures_among_what_is_done_slow_nobody_down() -> None:
+    pace = Pace.of(concurrency=1)
+    for _ in range(100):
+        assert not any(pace.went_wrong(1.0) for _ in range(19))
+        assert not pace.went_well()
+    assert 5 == pace.room(5, 90)
 
 
 # ---- beats

@@ -20,6 +20,7 @@ from random import Random
 from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
 from penstock.errors import PenstockError, Unavailable
 from penstock.runtime.decide_drain import Ending, Step
+from penstock.runtime.decide_pace import Pace
 from penstock.runtime.decide_prefetch import MESSAGES_MAX, Prefetch
 from penstock.runtime.decide_rate import TokenBucket
 from penstock.runtime.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
@@ -95,6 +96,7 @@ class Worker:
         self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
         self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
         self._concluded = 0
+        self._pace = Pace.of(terms.concurrency)
         self._bucket = TokenBucket(terms.rate_per_s) if terms.rate_per_s else None
         self._broken: BaseException | None = None
         self._change = asyncio.Event()
@@ -226,6 +228,10 @@ class Worker:
         again_s, again_s_max = RECEIVE_AGAIN_S
         while not self.is_ending:
             self.turned_s = loop.time()
+            rest_s = self._pace.rest_s(self.turned_s)
+            if rest_s > 0:
+                await self._until_told(min(rest_s, WAIT_S))
+                continue
             free = self._free()
             if free <= 0:
                 await self._wait(WAIT_S)
@@ -259,7 +265,8 @@ class Worker:
         beyond = self.terms.prefetch
         if beyond is None:
             beyond = self._prefetch.wanted(self._concluded, asyncio.get_running_loop().time())
-        return self._slots.capacity + beyond - (len(self.hands) - apart)
+        in_hand = len(self.hands) - apart
+        return self._pace.room(self._slots.capacity + beyond - in_hand, in_hand)
 
     async def _until_told(self, at_most_s: float) -> None:
         try:
@@ -300,7 +307,11 @@ class Worker:
         settle: Settle
         if isinstance(verdict, Done):
             settle = Ack(receipt)
+            if self._pace.failed and self._pace.went_well():
+                log.info("messages are done again", extra={"queue": self.queue.name})
         elif isinstance(verdict, Again):
+            if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
+                log.warning("everything fails: one message at a time", extra={"queue": self.queue.name})
             settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
             settle = Reject(receipt, verdict.reason, verdict.delay_us)
