@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -220,6 +221,11 @@ def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
     run("send", "--queue", "shop/emails", "later", "--delay", "1h")
     doubted = run("purge", "--queue", "shop/emails", given="n\n")
     assert (1, {"backlog": 3, "in_flight": 0, "delayed": 1}) == (doubted.code, stats(run))
+    moment = datetime.now(UTC).isoformat()
+    (young,) = run("send", "--queue", "shop/emails", "young").out
+    older = run("purge", "--queue", "shop/emails", "--yes", "--before", moment)
+    assert [f"purged what was put before {moment}"] == older.out
+    assert [young] == [line.split()[0] for line in run("peek", "--queue", "shop/emails").out[1:]]
     done = run.apart("purge", "--queue", "shop/emails", "--yes")
     assert (0, True) == (done.code, done.out[0].startswith("purged what was put before "))
     assert ["nothing waits"] == run("peek", "--queue", "shop/emails").out
@@ -432,6 +438,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["where", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
         (["cancel", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
         (["cancel", "--queue", "shop/emails"], "Missing argument 'ID...'"),
+        (["purge", "--queue", "shop/emails", "--yes", "--before", "2990-01-01"], "was put in the past"),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "--queue", "shop/emails-dead", "--to", "shop/emails-dead"],

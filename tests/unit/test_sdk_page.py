@@ -12,8 +12,8 @@ from penstock.client import Message, Penstock, Queue, SyncMessage, SyncPenstock,
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
 WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"}
-WITHIN |= {"bound"}
-"""Public to the other files of the SDK alone."""
+WITHIN |= {"bound", "receive_deliveries"}
+"""Public to the other files of the SDK and to the worker alone."""
 
 
 def names_on(page: str) -> set[str]:

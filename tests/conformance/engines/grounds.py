@@ -250,10 +250,10 @@ class Member:
         self.queue.ledger.cancel_answered(message_id, answer)
         return answer, new_id
 
-    async def purge(self) -> int:
-        """Purge the queue."""
+    async def purge(self, before_us: int | None = None) -> int:
+        """Purge the queue, of what was put before a moment or before now."""
         purge = self.queue.ledger.purging()
-        before_us: int = await self.place.run(self.engine.purge())
+        before_us = int(await self.place.run(self.engine.purge(before_us)))
         self.queue.ledger.purged(purge, before_us)
         return before_us
 

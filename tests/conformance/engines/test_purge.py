@@ -54,3 +54,16 @@ async def test_a_queue_without_consumers_is_purged_for_who_comes_later(ground: G
     assert kept == given.message_id
     await consumer.ack(given)
     assert [] == await consumer.receive(wait_s=1)
+
+
+async def test_what_was_put_after_the_moment_of_a_purge_stays(ground: Ground) -> None:
+    queue = await ground.queue()
+    member = await queue.member()
+    await member.put(Message(b"old"), Message(b"old and later", due_us=member.in_us(2_000)))
+    moment_us = member.now_us()
+    kept = await member.put_one(b"young")
+    assert moment_us == await member.purge(moment_us)
+    given = await member.one()
+    assert kept == given.message_id
+    await member.ack(given)
+    assert [] == await member.peek()

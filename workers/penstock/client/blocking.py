@@ -217,9 +217,9 @@ class SyncQueue:
         """As `Queue.repair`."""
         return self._background.run(self.queue.repair(within=within))
 
-    def purge(self) -> datetime:
+    def purge(self, *, before: datetime | None = None) -> datetime:
         """As `Queue.purge`."""
-        return self._background.run(self.queue.purge())
+        return self._background.run(self.queue.purge(before=before))
 
     @property
     def _background(self) -> BackgroundLoop:

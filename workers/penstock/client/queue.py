@@ -306,9 +306,12 @@ class Queue:
         keeper = self._upkeep.generations_of(self)
         return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
 
-    async def purge(self) -> datetime:
-        """Settle all that is in the queue now; the moment before which it was put."""
-        return moment_of(await self._tried(self.engine.purge))
+    async def purge(self, *, before: datetime | None = None) -> datetime:
+        """Settle all that is in the queue and was put before a moment, or before now; that moment."""
+        before_us = None if before is None else moment_us(before, "before")
+        if before_us is not None and before_us > self.now_us():
+            raise SpecError("what is to be purged was put in the past", before=before)
+        return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     # ---- within
 

@@ -292,8 +292,8 @@ class Engine(Protocol):
         """What the queue holds, and how far repair is."""
         ...
 
-    async def purge(self) -> int:
-        """Settle what is there now, and nothing put after; the moment up to which."""
+    async def purge(self, before_us: int | None = None) -> int:
+        """Settle what was put before a moment, or before now; the moment."""
         ...
 
     async def repair(self) -> Repaired:

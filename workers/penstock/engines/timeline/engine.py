@@ -311,12 +311,13 @@ class TimelineQueue:
 
     # ---- the whole queue
 
-    async def purge(self) -> int:
-        """Settle what was put before now, and nothing put after; that moment.
+    async def purge(self, before_us: int | None = None) -> int:
+        """Settle what was put before that moment, or before now, and nothing put after; that moment.
 
         It returns when every lane's owner knows, or when there is none: nothing purged is delivered after that.
         """
-        before_us = self.host.now_us()
+        now_us = self.host.now_us()
+        before_us = now_us if before_us is None else min(before_us, now_us)
         names = [
             (generation.number, shard)
             for generation in self.settings.generations
