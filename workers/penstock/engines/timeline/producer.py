@@ -67,7 +67,7 @@ class Producer:
             or not self._at_once
             or self._closed
             or self._door
-            or self._flushes.waiting_bytes >= WAITING_BYTES_MAX
+            or self._plain.size_bytes + self._flushes.letters_bytes >= WAITING_BYTES_MAX
         ):
             return None
         payload = message.payload
