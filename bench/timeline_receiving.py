@@ -17,6 +17,8 @@ from penstock.errors import Bug, Unavailable
 RECEIVE_WAIT_US = SECOND_US
 SLICE_BYTES = 256 * 1024
 HOLD_LANES_S = 30.0
+LATENCIES_MAX = 65_536
+"""More are not kept: the memory of the process is measured as well. No window has as many."""
 
 
 class Receiving(Run):
@@ -52,6 +54,8 @@ class Receiving(Run):
     def _late(self, given: Sequence[Delivery], now_us: int, work: Work) -> None:
         """How long after its due moment each came; of many, one in sixteen. A stamped one tells the moment at which
         its put was called, so what waited for a flush counts as late, too."""
+        if len(self.latencies_s) >= LATENCIES_MAX:
+            return
         step = TIMED_ONE_IN if len(given) > TIMED_ONE_IN else 1
         for each in given[::step]:
             due_us = stamp_of(each.payload) + work.delay_us if work.rate else each.due_us
