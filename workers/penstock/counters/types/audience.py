@@ -2,7 +2,7 @@
 other.
 
 A theta sketch: the 4,096 items with the smallest hashes, and the bound below which they lie. The standard error of
-one audience is 1 / sqrt(4096) = 1.6 % (95 %: within 3.2 %); up to 4,096 items it is exact. The error of an
+one audience is 1 / sqrt(4096) = 1.6 % (99.7 %: within 5 %); up to 4,096 items it is exact. The error of an
 intersection or difference is that of the sum of both, so that a small part of two large ones is uncertain: `low` and
 `high` state it. What is kept depends only on the items, so the laws hold to the byte.
 

@@ -1,7 +1,7 @@
 """`distinct`: how many different items were seen, estimated from a few kilobytes (HyperLogLog, 2^12 registers of 4
 bits).
 
-The standard error is 1.04 / sqrt(2^12) = 1.6 %: with a confidence of 95 % the truth is within 3.3 % of the estimate;
+The standard error is 1.04 / sqrt(2^12) = 1.6 %: with a confidence of 99.7 % the truth is within 5 % of the estimate;
 `low` and `high` state it for each value. Up to some hundred items it counts nearly exactly. Registers only grow, so
 merging is exact: the laws hold to the registers, in whatever order items come.
 

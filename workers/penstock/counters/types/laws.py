@@ -65,10 +65,14 @@ def _broken_of_bytes(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]
 
 
 def _broken_of_merge(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]:
-    zero = kind.zero
     states = [taken(kind, updates[:1]), taken(kind, updates[1:]), taken(kind, updates)]
+    for a, b in permutations(states, 2):
+        before = kind.dump(a), kind.dump(b)
+        kind.merge(a, b)
+        if (kind.dump(a), kind.dump(b)) != before:
+            yield "merge changes neither of its states"
     for a in states:
-        if not kind.same(kind.merge(a, zero()), a) or not kind.same(kind.merge(zero(), a), a):
+        if not kind.same(kind.merge(a, kind.zero()), a) or not kind.same(kind.merge(kind.zero(), a), a):
             yield "zero is neutral: merge(a, zero) = a"
     for a, b in permutations(states, 2):
         if not kind.same(kind.merge(a, b), kind.merge(b, a)):
@@ -79,17 +83,18 @@ def _broken_of_merge(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]
         if not kind.same(kind.merge_all([a, b, c]), kind.merge(kind.merge(a, b), c)):
             yield "merge_all(a, b, c) = merge(merge(a, b), c)"
     for (a, b), update in product(permutations(states, 2), updates):
-        before = kind.dump(a), kind.dump(b)
-        whole = kind.merge(a, b)
-        if (kind.dump(a), kind.dump(b)) != before:
-            yield "merge changes neither of its states"
-        later = kind.apply(kind.merge(a, b), update)
-        if not kind.same(later, kind.merge(kind.apply(_copy(kind, a), update), b)):
-            yield "apply(merge(a, b), u) = merge(apply(a, u), b)"
-        if not kind.same(later, kind.merge(whole, taken(kind, [update]))):
-            yield "apply(a, u) = merge(a, apply(zero, u))"
-        if (kind.dump(a), kind.dump(b)) != before:
-            yield "what merge returns shares nothing that changes with its states"
+        yield from _broken_of_apply(kind, a, b, update)
+
+
+def _broken_of_apply(kind: CounterType[S, U], a: S, b: S, update: U) -> Iterator[str]:
+    before = kind.dump(a), kind.dump(b)
+    later = kind.apply(kind.merge(a, b), update)
+    if not kind.same(later, kind.merge(kind.apply(_copy(kind, a), update), b)):
+        yield "apply(merge(a, b), u) = merge(apply(a, u), b)"
+    if not kind.same(later, kind.merge(kind.merge(a, b), taken(kind, [update]))):
+        yield "apply(a, u) = merge(a, apply(zero, u))"
+    if (kind.dump(a), kind.dump(b)) != before:
+        yield "what merge returns shares nothing that changes with its states"
 
 
 def taken(kind: CounterType[S, U], updates: list[U]) -> S:

@@ -19,8 +19,8 @@ Sketch = Any
 ITEM_BYTES_MAX = 1_024
 ITEMS_AT_ONCE_MAX = 10_000
 WHOLE_MAX = 2**63
-CONFIDENCE = 0.95
-DEVIATIONS = 2
+CONFIDENCE = 0.997
+DEVIATIONS = 3
 """How many standard deviations CONFIDENCE is, to the library."""
 
 
