@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import warnings
 import weakref
 from asyncio import events
 from collections.abc import Callable, Coroutine
@@ -181,9 +182,11 @@ UNWIND_AWAITS_MAX = 100
 def _forget(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     work = task.get_coro()
-    for _ in range(UNWIND_AWAITS_MAX):
-        try:
-            work.close()
-            return
-        except BaseException:  # noqa: S112 - a `finally` that awaits again is closed again
-            continue
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what it was about to begin is never awaited: it is dead
+        for _ in range(UNWIND_AWAITS_MAX):
+            try:
+                work.close()
+                return
+            except BaseException:  # noqa: S112 - a `finally` that awaits again is closed again
+                continue
