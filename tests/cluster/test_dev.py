@@ -86,15 +86,15 @@ class Dev:
 
 
 @contextmanager
-def dev(*files: Path, told: dict[str, str] | None = None) -> Iterator[Dev]:
-    """Begun from the project's folder, as `make dev` does; nothing of it is left afterwards."""
+def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -> Iterator[Dev]:
+    """Begun from the project's folder unless told, as `make dev` does; nothing of it is left afterwards."""
     mine = {
         name: value for name, value in os.environ.items() if name not in ("CONTACT_POINTS", "USERNAME", "PASSWORD")
     }
     environment = {**mine, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **(told or {})}
     with subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.main", "dev", *map(str, files)],
-        cwd=ROOT,
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -172,6 +172,31 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         assert 0 == begun.end(signal.SIGINT)
         begun.said(r"worker has ended +queue=shop/letters")
         begun.said("its data stay for the next time")
+
+
+def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: Serving, tmp_path: Path) -> None:
+    (tmp_path / "queues.yaml").write_text(ANOTHER.replace("examples.python.mailer:send", "mine.tasks:work"))
+    (tmp_path / "mine").mkdir()
+    code = (
+        "from mine.says import WORD\n\ndef work(payload: bytes) -> None: print(WORD, payload.decode(), flush=True)\n"
+    )
+    (tmp_path / "mine" / "tasks.py").write_text(code)
+    (tmp_path / "mine" / "says.py").write_text("WORD = 'old'\n")
+    told = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
+    send = [sys.executable, "-m", "penstock.cli.main", "send", "--queue", "shop/letters"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+    try:
+        with dev(tmp_path / "queues.yaml", told=told, folder=tmp_path) as begun:
+            begun.said("worker begins")
+            subprocess.run([*send, "first"], env=environment, check=True, stdout=subprocess.DEVNULL)
+            begun.said("old first")
+            (tmp_path / "mine" / "says.py").write_text("WORD = 'brand new'\n")
+            begun.said("worker begins", times=2)
+            subprocess.run([*send, "second"], env=environment, check=True, stdout=subprocess.DEVNULL)
+            begun.said("brand new second")
+            begun.said("worker has ended")
+    finally:
+        cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_changes")
 
 
 def is_worker(identity: Identity, queue: str) -> bool:

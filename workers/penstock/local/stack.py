@@ -1,5 +1,5 @@
 """A whole stack on one machine: a Cassandra, the resources of some files, a worker for each consumer, repair on its
-schedule. When the files change they are applied again.
+schedule. When the files change they are applied again; when the code of handlers does, their workers begin anew.
 
 What runs under it is what runs in a cluster: `penstock apply`, `penstock worker`, `penstock repair`, each a process
 of its own. It ends what it started, in good order; the data stay for the next time.
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -34,6 +35,8 @@ from penstock.testing.cassandra.kept import find_kept, start_kept, stop_kept
 LOOK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a supervisor, and a terminal that is closed."""
+CODE_FILES_MAX = 2_000
+"""Of one package: more are not looked at for changes."""
 PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 
 
@@ -104,17 +107,22 @@ class Stack:
         if code != 0:
             _say("apply", f"{ended_how(code)}; it is tried again when a file is saved")
 
-    def _begin_workers(self) -> None:
+    def _begin_workers(self, *, with_new_code: bool = False) -> None:
         assert self._programs is not None  # noqa: S101  made before
-        self._programs.keep(
-            [Program(each.name, (*PENSTOCK, *each.arguments), Path.cwd()) for each in workers_of(self._resources)]
-        )
+        workers = workers_of(self._resources)
+        programs = [Program(each.name, (*PENSTOCK, *each.arguments), Path.cwd()) for each in workers]
+        if with_new_code:
+            _say("handlers", "changed; their workers are begun anew")
+            self._programs.keep(
+                [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
+            )
+        self._programs.keep(programs)
 
     # ---- while it runs
 
     async def _keep(self, ending: asyncio.Event) -> None:
         """Repair when it is due; apply again when a file was changed."""
-        seen = self._stamps()
+        seen, code = self._stamps(), self._code_stamps()
         minute = _minute()
         while not ending.is_set():
             with contextlib.suppress(TimeoutError):
@@ -126,6 +134,10 @@ class Stack:
             if stamps != seen:
                 seen = stamps
                 await self._until(ending, self._reload())
+                code = self._code_stamps()
+            elif (changed := self._code_stamps()) != code:
+                code = changed
+                self._begin_workers(with_new_code=True)
 
     async def _reload(self) -> None:
         try:
@@ -153,6 +165,16 @@ class Stack:
             found for file in self._files for found in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
         ]
         return {file: file.stat().st_mtime_ns for file in files if file.exists()}
+
+    def _code_stamps(self) -> dict[Path, int]:
+        """When the code of the handlers was changed last: all of a package, as far as it lies in this folder."""
+        tops = {each.module.partition(".")[0] for each in workers_of(self._resources) if each.module is not None}
+        found: dict[Path, int] = {}
+        for top in sorted(tops):
+            for file in islice((Path(f"{top}.py"), *Path(top).rglob("*.py")), CODE_FILES_MAX):
+                with contextlib.suppress(OSError):
+                    found[file] = file.stat().st_mtime_ns
+        return found
 
     # ---- its end
 

@@ -34,12 +34,18 @@ class WorkerOf:
 
     name: str
     arguments: tuple[str, ...]
+    module: str | None = None
+    """Where its handler is, if that is Python."""
 
 
 def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
     """One worker for each consumer."""
     return [
-        WorkerOf(f"{resource.metadata.name}/{consumer.name}", _arguments(resource, number))
+        WorkerOf(
+            f"{resource.metadata.name}/{consumer.name}",
+            _arguments(resource, number),
+            None if consumer.handler is None else str(consumer.handler).partition(":")[0],
+        )
         for resource in resources
         if isinstance(resource, Queue)
         for number, consumer in enumerate(resource.spec.consumers or ())
