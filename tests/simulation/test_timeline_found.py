@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -315,3 +316,31 @@ def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> 
         return [each.payload for each in await received(other, await opened(other), for_s=40)]
 
     assert [b"producer-0"] == simulate(scenario, settings=ONE_LANE)
+
+
+def test_what_was_not_handed_out_since_its_record_failed_is_neither_hidden_nor_counted() -> None:
+    """A message may be received once. Its visibility is longer than a lease, so the record has to tell of it first,
+    and can not be written for a while: nobody gets the message, and it must not be taken for one that failed."""
+
+    async def scenario(queue: Queue) -> tuple[list[int], float]:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 1)
+        owner = Consumer(queue, "owner", Seen())
+        store = GatedStore(queue.cluster, owner.process)
+        failing = True
+
+        async def gate(statement: Any) -> None:
+            if failing and settled_writes(statement):
+                await asyncio.Event().wait()
+
+        store.gate = gate
+        engine = await opened(owner, store)
+        receive = partial(engine.receive, 1, wait_us=10 * SECOND, visibility_us=60 * SECOND)
+        assert [] == await owner.process.start(receive())
+        failing = False
+        found = await owner.process.start(receive())
+        return [each.attempt for each in found], queue.world.now_s()
+
+    attempts, now_s = simulate(scenario, settings=replace(ONE_LANE, max_receives=1))
+    assert [1] == attempts
+    assert now_s < 30

@@ -293,10 +293,21 @@ class Dispatcher:
         return []
 
     async def _remember(self, given: list[HandOut]) -> list[HandOut]:
-        """What the next owner has to know of these is durable before they are answered; else they stay here."""
+        """What the next owner has to know of these is durable before they are answered; else they are taken back, as
+        if they had not been tried."""
         if not any(each.told for each in given) or await self.recorder.flush():
             return given
+        for each in given:
+            if each.told:
+                self._take_back(each)
         return [each for each in given if not each.told]
+
+    def _take_back(self, given: HandOut) -> None:
+        """Nobody has it, and nobody may have to wait for it, or count it, for as long as it would be hidden."""
+        with suppress(Unavailable):  # while the clock is in doubt its visibility runs on
+            now_us = self.host.now_us()
+            delivery = (given.row.key, given.index, given.attempt)
+            self.books.nack(*delivery, delay_us=0, reason="", now_us=now_us, charged=False)
 
     async def settle(self, told: Sequence[Told]) -> list[Settled]:
         """Each for itself: stale, or durable when this returns, or not known."""
