@@ -32,6 +32,7 @@ from penstock.engines.timeline.decide_repair import (
 from penstock.engines.timeline.families import Families
 from penstock.engines.timeline.passed import PassedBroken, PassedRows, encode_passed
 from penstock.engines.timeline.repair_report import PROBLEMS_MAX, Found, PassReport
+from penstock.engines.timeline.repair_standing import due_stretches
 from penstock.errors import Unavailable
 from penstock.store.positions import Positions, moment_us_of
 
@@ -247,3 +248,27 @@ def test_a_problem_is_told_once_and_problems_are_bounded() -> None:
         report.failed(Unavailable("away", lane=each))
         report.failed(Unavailable("away", lane=each))
     assert PROBLEMS_MAX == len(set(report.problems)) == len(report.problems)
+
+
+# ---- what is owed
+
+
+def test_what_is_owed_is_due_passed_and_not_looked_at_and_what_is_too_old_is_owed_no_more() -> None:
+    now_us = 1_000 * DAY_US
+    now = now_us // MINUTE_US
+
+    def owed(cursors: dict[int, int], passed_below: int = EVERYTHING) -> dict[int, tuple[int, int]]:
+        found = due_stretches(TERMS, cursors, passed_below=passed_below, sure_us=None, now_us=now_us)
+        return {look: (start, end) for look, start, end in found}
+
+    lapsed = TERMS.told_from(now_us)
+    assert {
+        1: (lapsed, now - 1),
+        2: (lapsed, now - 15),
+        3: (lapsed, now - 240),
+        4: (lapsed, now - 14_400),
+    } == owed({})
+    assert {} == owed({1: now - 1, 2: now - 15, 3: now - 240, 4: now - 14_400})
+    assert {1: (now - 5, now - 1)} == owed({1: now - 5, 2: now - 15, 3: now - 240, 4: now - 14_400})
+    assert {1: (now - 9, now - 3)} == owed({1: now - 9, 2: now, 3: now, 4: now}, passed_below=now - 3)
+    assert {} == owed({}, passed_below=0)
