@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -232,6 +233,23 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Shop) -> None
         await hasty.close()
 
     shop.connected(work)
+
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "counters.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Shop, number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS[number]],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **shop.told},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert (0, "") == (done.returncode, done.stderr), done.stdout
 
 
 # ---- commands

@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.client import Message, Penstock, Queue, SyncMessage, SyncPenstock, SyncQueue
+from penstock.client import (
+    Counter,
+    Message,
+    Penstock,
+    Queue,
+    SyncCounter,
+    SyncMessage,
+    SyncPenstock,
+    SyncQueue,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
 WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"}
-WITHIN |= {"bound", "receive_deliveries"}
+WITHIN |= {"bound", "receive_deliveries", "settings_changed"}
 """Public to the other files of the SDK and to the worker alone."""
 
 
@@ -21,9 +30,15 @@ def names_on(page: str) -> set[str]:
     return {word for quoted in re.findall(r"`([^`]+)`", page) for word in re.findall(r"[A-Za-z_]+", quoted)}
 
 
-@pytest.mark.parametrize("kind", [Penstock, Queue, Message, SyncPenstock, SyncQueue, SyncMessage])
+@pytest.mark.parametrize(
+    "kind", [Penstock, Queue, Counter, Message, SyncPenstock, SyncQueue, SyncCounter, SyncMessage]
+)
 def test_the_page_names_every_method(kind: type) -> None:
-    public = {name for name in dir(kind) if not name.startswith("_")} - WITHIN - {"connection", "queue", "message"}
+    public = (
+        {name for name in dir(kind) if not name.startswith("_")}
+        - WITHIN
+        - {"connection", "queue", "message", "counter"}
+    )
     assert set() == public - names_on(PAGE)
 
 
@@ -37,7 +52,13 @@ def test_whatever_is_exported_can_be_had() -> None:
         _ = penstock.nothing_of_ours
 
 
-@pytest.mark.parametrize(("asynchronous", "waiting"), [(Queue, SyncQueue), (Message, SyncMessage)])
+@pytest.mark.parametrize(
+    ("asynchronous", "waiting"), [(Queue, SyncQueue), (Counter, SyncCounter), (Message, SyncMessage)]
+)
 def test_without_async_there_is_every_call_that_there_is_with_it(asynchronous: type, waiting: type) -> None:
-    own = {name for name in vars(asynchronous) if not name.startswith("_")} - WITHIN - {"entry", "engine"}
+    own = (
+        {name for name in vars(asynchronous) if not name.startswith("_")}
+        - WITHIN
+        - {"entry", "engine", "standing", "kind", "handle"}
+    )
     assert set() == own - set(dir(waiting))
