@@ -28,7 +28,7 @@ from tests.simulation.counter_scenes import (
 # ---- B1: a read that decides is whole
 
 
-def test_attack_b1_at_every_step_of_a_collector_another_collects_more() -> None:
+def test_attack_B1_at_every_step_of_a_collector_another_collects_more() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
         await scene.shards(1, 2, 4, 8, 16)
         await scene.world.sleep(UNTIL_FINAL_S - LIFETIME_S / 2)
@@ -53,7 +53,7 @@ def test_attack_b1_at_every_step_of_a_collector_another_collects_more() -> None:
     assert at_every_step(scenario) > 5
 
 
-def test_attack_b1_a_key_is_decided_on_by_one_request_at_all() -> None:
+def test_attack_B1_a_key_is_decided_on_by_one_request_at_all() -> None:
     async def scenario(scene: Scene) -> list[str]:
         await scene.shards(*range(1, 9))
         await scene.world.sleep(UNTIL_FINAL_S)
@@ -70,7 +70,7 @@ def test_attack_b1_a_key_is_decided_on_by_one_request_at_all() -> None:
 # ---- B2: a fold that comes late
 
 
-def test_attack_b2_a_minute_that_is_folded_days_late_is_not_lost_below_the_tally() -> None:
+def test_attack_B2_a_minute_that_is_folded_days_late_is_not_lost_below_the_tally() -> None:
     async def scenario(scene: Scene) -> None:
         teller, collector = scene.actor("teller"), scene.actor("collector")
         assert await teller.add(1, token=teller.counter.new_token("order 1"))
@@ -88,7 +88,7 @@ def test_attack_b2_a_minute_that_is_folded_days_late_is_not_lost_below_the_tally
     play(scenario)
 
 
-def test_attack_b2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() -> None:
+def test_attack_B2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() -> None:
     """The read at ALL meets one replica before the fold's shard landed there, and another that has heard of `folded`
     but not of the shard: the minute is not to be taken for folded then."""
 
@@ -118,7 +118,7 @@ def test_attack_b2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() ->
 # ---- B3: what comes back after it was collected
 
 
-def test_attack_b3_a_folder_that_goes_on_after_its_minute_was_collected_counts_nothing_twice() -> None:
+def test_attack_B3_a_folder_that_goes_on_after_its_minute_was_collected_counts_nothing_twice() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
         teller, late, folder = scene.actor("teller"), scene.actor("late"), scene.actor("folder")
         assert await teller.add(1, token=teller.counter.new_token("order 1"))
@@ -148,7 +148,7 @@ def test_attack_b3_a_folder_that_goes_on_after_its_minute_was_collected_counts_n
     assert at_every_step(scenario) > 5
 
 
-def test_attack_b3_a_replica_that_missed_the_batch_and_comes_back_after_the_purge_brings_nothing_back() -> None:
+def test_attack_B3_a_replica_that_missed_the_batch_and_comes_back_after_the_purge_brings_nothing_back() -> None:
     async def scenario(scene: Scene) -> None:
         await scene.shards(1, 2, 4)
         await scene.world.sleep(UNTIL_FINAL_S)
@@ -177,7 +177,7 @@ def test_attack_b3_a_replica_that_missed_the_batch_and_comes_back_after_the_purg
     play(scenario)
 
 
-def test_attack_b3_a_resent_write_that_lands_after_the_purge_is_not_counted_again() -> None:
+def test_attack_B3_a_resent_write_that_lands_after_the_purge_is_not_counted_again() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         scene.world.network.delay("request", source="writer", by_s=2 * DAY_S, count=1)
@@ -197,7 +197,7 @@ def test_attack_b3_a_resent_write_that_lands_after_the_purge_is_not_counted_agai
 # ---- B4: a reader while a minute is folded
 
 
-def test_attack_b4_a_reader_that_is_overtaken_by_fold_collection_and_removal_counts_once() -> None:
+def test_attack_B4_a_reader_that_is_overtaken_by_fold_collection_and_removal_counts_once() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
         teller, reader, folder = scene.actor("teller"), scene.actor("slow reader"), scene.actor("folder")
         assert await teller.add(1, token=teller.counter.new_token("order 1"))
@@ -221,7 +221,7 @@ def test_attack_b4_a_reader_that_is_overtaken_by_fold_collection_and_removal_cou
     assert at_every_step(scenario) > 5
 
 
-def test_attack_b4_a_reader_between_the_steps_of_a_fold_counts_once() -> None:
+def test_attack_B4_a_reader_between_the_steps_of_a_fold_counts_once() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
         teller, folder = scene.actor("teller"), scene.actor("folder")
         for number in (1, 2, 4):
@@ -241,7 +241,7 @@ def test_attack_b4_a_reader_between_the_steps_of_a_fold_counts_once() -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["who reads first", "who has read before"])
-def test_attack_b4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothing(earlier: bool) -> None:
+def test_attack_B4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothing(earlier: bool) -> None:
     """A slice is no snapshot: one replica answered before the shard of the fold came, the other has `folded` and
     missed the shard."""
 
@@ -271,7 +271,7 @@ def test_attack_b4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothin
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3], ids=["sent at once", "one sent again", "all sent again"])
-def test_attack_b5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_acknowledged(lost: int) -> None:
+def test_attack_B5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_acknowledged(lost: int) -> None:
     """Its machine is paused with it, so that its time limits have not passed when it goes on."""
 
     async def scenario(scene: Scene, step: int) -> bool:
@@ -302,7 +302,7 @@ async def _added(teller: Actor, token: Token) -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["sent at once", "sent again", "sent again twice"])
-def test_attack_b6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing_that_is_not_counted(
+def test_attack_B6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing_that_is_not_counted(
     lost: int,
 ) -> None:
     """Its machine is paused with it, so that its time limits have not passed when it goes on."""
@@ -333,7 +333,7 @@ def test_attack_b6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing
 # ---- B7: growth
 
 
-def test_attack_b7_keys_that_are_culled_again_and_again_cost_no_further_shards() -> None:
+def test_attack_B7_keys_that_are_culled_again_and_again_cost_no_further_shards() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         for _ in range(4):
@@ -347,7 +347,7 @@ def test_attack_b7_keys_that_are_culled_again_and_again_cost_no_further_shards()
     play(scenario, memory_bytes_max=1000, life=SETTINGS.life)
 
 
-def test_attack_b7_a_collection_leaves_one_range_and_not_a_tombstone_for_each_shard() -> None:
+def test_attack_B7_a_collection_leaves_one_range_and_not_a_tombstone_for_each_shard() -> None:
     async def scenario(scene: Scene) -> None:
         await scene.shards(*[1] * 30)
         await scene.world.sleep(UNTIL_FINAL_S)
@@ -362,7 +362,7 @@ def test_attack_b7_a_collection_leaves_one_range_and_not_a_tombstone_for_each_sh
     play(scenario)
 
 
-def test_attack_b7_the_windows_of_mutators_are_partitions_that_expire() -> None:
+def test_attack_B7_the_windows_of_mutators_are_partitions_that_expire() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         assert await writer.add(1)
