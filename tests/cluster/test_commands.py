@@ -27,7 +27,7 @@ import penstock
 from penstock import Reject
 from penstock.cli.main import COMMANDS, main
 from penstock.engines.timeline.lane_taking import lane_of
-from penstock.engines.timeline.repair import REPAIR_LANE
+from penstock.engines.timeline.repair import REPAIR_LANE, Leader
 from penstock.testing.cassandra.serving import Serving
 from penstock.testing.processes import wait_until
 
@@ -333,15 +333,20 @@ def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_
 
 def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_does(run: Commands) -> None:
     async def hold(connection: penstock.Penstock) -> tuple[Ran, Ran]:
-        """As a process that takes the lease and then stands still, or dies."""
+        """As a process that repairs for a while, and then dies."""
         engine = (await connection.queue("shop/looked-at")).engine
         lane = lane_of(engine.host, engine.settings, (REPAIR_LANE.number, 0))
         seen = await lane.look()
-        assert seen is not None and await lane.take(seen) is not None
-        return (
-            await asyncio.to_thread(run.apart, "repair", "--queue", "shop/looked-at"),
-            await asyncio.to_thread(run.apart, "stats", "--queue", "shop/looked-at"),
-        )
+        tenure = None if seen is None else await lane.take(seen)
+        assert seen is not None and tenure is not None
+        touching = asyncio.ensure_future(Leader(engine.host, lane, seen, tenure).keep_touching())
+        try:
+            return (
+                await asyncio.to_thread(run.apart, "repair", "--queue", "shop/looked-at"),
+                await asyncio.to_thread(run.apart, "stats", "--queue", "shop/looked-at"),
+            )
+        finally:
+            touching.cancel()
 
     meanwhile, shown = run.connected(hold)
     assert (0, ["shop/looked-at: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
