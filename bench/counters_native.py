@@ -56,7 +56,7 @@ class NativeContender(Contender):
         """Percentiles; and how many increments more or less than were wanted the columns hold."""
         work = self._in_hand
         error = 0
-        if work.do is Do.COUNT:
+        if work.ambiguous:
             found = sum(self._value(self._key(number)) for number in range(work.keys))
             error = abs(found - self._wanted)
         return self._tally.told(error)
