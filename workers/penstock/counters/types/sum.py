@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.counters.types.contract import CounterType, Example, Json, is_whole
+from penstock.counters.types.contract import CounterType, Example, Json
 
 UPDATE_BITS_MAX = 4_096
 """Of one update. A sum of such numbers stays well below what JSON readers and Python print."""
@@ -26,7 +26,7 @@ class Sum(CounterType[int, int]):
         if not arguments:
             return 1
         given = arguments[0]
-        if len(arguments) > 1 or not isinstance(given, int) or not is_whole(given):
+        if type(given) is not int or len(arguments) > 1:
             raise self.wrong("one whole number", list(arguments))
         if given.bit_length() > UPDATE_BITS_MAX:
             raise self.wrong(f"a whole number of at most {UPDATE_BITS_MAX} bits", f"{given.bit_length()} bits")
