@@ -27,17 +27,17 @@ QUICK = Pauses(again_s=0.01, again_s_max=0.04, long_s=60.0, grace_s=0.3)
 
 
 def resources(folder: Path, *queues: str) -> list[Resource]:
-    """Queues of a file, each given as its name, namespace and spec."""
+    """Resources of a file, each given as its kind, name, namespace and spec."""
     file = folder / "queues.yaml"
     file.write_text(
-        "".join(f"---\napiVersion: penstock.io/v1beta1\nkind: Queue\n{queue}\n" for queue in queues),
+        "".join(f"---\napiVersion: penstock.io/v1beta1\n{queue}\n" for queue in queues),
     )
     return list(load_files([file]))
 
 
 def queue(name: str, spec: str, namespace: str = "shop") -> str:
     """One."""
-    return f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}"
+    return f"kind: Queue\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}"
 
 
 def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -> None:
@@ -58,6 +58,31 @@ def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -
         "orders/shop": f"worker --queue shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
         " --rate 50/s --visibility 20s",
     } == told
+
+
+def counter(name: str, spec: str) -> str:
+    """A counter as a person writes it."""
+    return queue(name, spec).replace("kind: Queue", "kind: Counter")
+
+
+def test_gc_runs_once_for_each_schedule_of_a_namespace_and_a_counter_can_be_tried(tmp_path: Path) -> None:
+    found = resources(
+        tmp_path,
+        counter("views", ""),
+        counter("hits", ""),
+        counter("visitors", "type: distinct, gc: {schedule: '*/5 * * * *'}"),
+        queue("emails", ""),
+    )
+    jobs = jobs_of(found)
+    assert [("gc", "*/5 * * * *"), ("repair", "*/5 * * * *"), ("gc", "0 * * * *")] == [
+        (job.command, job.schedule) for job in jobs
+    ]
+    assert ("gc", "--namespace", "shop", "--schedule", "0 * * * *") == jobs[2].arguments
+    assert ["penstock counter add shop/views home 3", "penstock counter get shop/views home"] == suggestions_of(
+        found[:2]
+    )
+    assert "penstock counter add shop/visitors home tea" in suggestions_of(found[2:])
+    assert [] == suggestions_of(resources(tmp_path, counter("own", "type: acme/longest")))
 
 
 def test_repair_runs_once_for_each_schedule_of_a_namespace_when_it_is_due(tmp_path: Path) -> None:

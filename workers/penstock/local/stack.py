@@ -121,7 +121,7 @@ class Stack:
     # ---- while it runs
 
     async def _keep(self, ending: asyncio.Event) -> None:
-        """Repair when it is due; apply again when a file was changed."""
+        """Repair and gc when they are due; apply again when a file was changed."""
         seen, code = self._stamps(), self._code_stamps()
         minute = _minute()
         while not ending.is_set():
@@ -156,7 +156,7 @@ class Stack:
         for job in jobs:
             running = self._repairing.get(job)
             if running is None or running.done():
-                program = Program("repair", (*PENSTOCK, *job.arguments), Path.cwd())
+                program = Program(job.command, (*PENSTOCK, *job.arguments), Path.cwd())
                 self._repairing[job] = asyncio.get_running_loop().create_task(self._programs.run(program))
 
     def _stamps(self) -> dict[Path, int]:

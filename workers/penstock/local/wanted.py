@@ -1,7 +1,8 @@
 """Which programs a set of resources asks for on one machine. Pure.
 
 A consumer with a Python handler is one worker process; one with an HTTP handler is a worker that posts to the port on
-this machine, where the user runs the handler. Repair runs once for each schedule of a namespace, as the CronJob does.
+this machine, where the user runs the handler. Repair of queues and gc of counters run once for each schedule of a
+namespace, as the CronJobs do.
 """
 
 from __future__ import annotations
@@ -10,22 +11,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from penstock.api.counters import Counter
 from penstock.api.cron_times import is_due
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
 
+TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
+"""Of counters: what is added to them is a number, to the others a text."""
+
 
 @dataclass(frozen=True)
 class Job:
-    """A repair job: the CronJob of a namespace and a schedule."""
+    """The CronJob of a namespace and a schedule: repair of queues, or gc of counters."""
 
     namespace: str
     schedule: str
+    command: str = "repair"
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """As the command takes them."""
-        return "repair", "--namespace", self.namespace, "--schedule", self.schedule
+        return self.command, "--namespace", self.namespace, "--schedule", self.schedule
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,14 @@ def _arguments(queue: Queue, number: int) -> tuple[str, ...]:
 
 
 def jobs_of(resources: Sequence[Resource]) -> list[Job]:
-    """The repair jobs, each once."""
-    queues = [resource for resource in resources if isinstance(resource, Queue)]
-    return sorted(
-        {Job(queue.metadata.namespace, queue.spec.repair.schedule) for queue in queues},
-        key=lambda job: (job.namespace, job.schedule),
-    )
+    """The jobs of repair and gc, each once."""
+    jobs = {
+        Job(resource.metadata.namespace, resource.spec.repair.schedule)
+        if isinstance(resource, Queue)
+        else Job(resource.metadata.namespace, resource.spec.gc.schedule, "gc")
+        for resource in resources
+    }
+    return sorted(jobs, key=lambda job: (job.namespace, job.schedule, job.command))
 
 
 def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
@@ -82,11 +90,14 @@ def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
 
 
 def suggestions_of(resources: Sequence[Resource]) -> list[str]:
-    """Commands to try on a queue of these: one that is worked, where there is one."""
+    """Commands to try: on a queue, one that is worked where there is one, and on a counter."""
     queues = [resource for resource in resources if isinstance(resource, Queue)]
-    if not queues:
-        return []
-    queue = next((each for each in queues if each.spec.consumers), queues[0])
+    counters = [each for each in resources if isinstance(each, Counter) and "/" not in each.spec.type]
+    lines = _on_queue(next((each for each in queues if each.spec.consumers), queues[0])) if queues else []
+    return lines + (_on_counter(counters[0]) if counters else [])
+
+
+def _on_queue(queue: Queue) -> list[str]:
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     lines = [
         f"""penstock send --queue {name} '{{"to": "you-{{n}}"}}' --count 10""",
@@ -103,3 +114,9 @@ def suggestions_of(resources: Sequence[Resource]) -> list[str]:
             f"penstock redrive --queue {dead}",
         ]
     return lines
+
+
+def _on_counter(counter: Counter) -> list[str]:
+    name = f"{counter.metadata.namespace}/{counter.metadata.name}"
+    number = counter.spec.type in TYPES_OF_NUMBERS
+    return [f"penstock counter add {name} home {'3' if number else 'tea'}", f"penstock counter get {name} home"]
