@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 import penstock
 from penstock.cli.main import main
+from penstock.client.queue import ConnectionOfAnotherLoop, ConnectionOfAnotherProcess
 from penstock.counters.collector import Collector
 from penstock.counters.counter import CounterHandle
 from penstock.counters.decide_life import LifeTerms
@@ -231,6 +232,29 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Shop) -> None
         assert "raise spec.gc.after" in refused
         assert refused == (await counter.standing()).refused
         await hasty.close()
+
+    shop.connected(work)
+
+
+def test_a_counter_of_another_loop_or_process_says_so(shop: Shop) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        views = await connection.counter("shop/page-views")
+
+        def use_elsewhere() -> None:
+            with pytest.raises(ConnectionOfAnotherLoop):
+                asyncio.run(views.add("home", 1))
+
+        await asyncio.to_thread(use_elsewhere)
+        child = os.fork()
+        if child == 0:  # nothing of the parent's may be used here, least of all its way out
+            try:
+                views.add("home", 1).send(None)
+            except ConnectionOfAnotherProcess:
+                os._exit(7)
+            finally:
+                os._exit(1)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert 7 == os.waitstatus_to_exitcode(status)
 
     shop.connected(work)
 

@@ -96,7 +96,7 @@ class Penstock:
         keeper = loop.create_task(freshness.run(), name="penstock: catalogue")
         keeper.add_done_callback(_say_if_broken)
         overview = Overview(ground.store_in(ground.keyspace), directory.ids)
-        counters = Counters(ground, namespace=self._namespace)
+        counters = Counters(ground, namespace=self._namespace, require_usable=self.require_usable)
         return _Open(ground, directory, freshness, overview, counters, loop, keeper)
 
     async def close(self) -> None:

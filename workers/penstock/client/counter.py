@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from penstock.client.ground import Bound, ReliableClock
+from penstock.client.ground import Bound, Ground
 from penstock.client.moments import SECOND_US, Span, moment_us, span_us
 from penstock.counters.collector import Collector, PassReport
 from penstock.counters.counter import STALENESS_S_MAX, CounterHandle
-from penstock.counters.decide_hints import HintWindows
 from penstock.counters.decide_life import next_stamp_us
 from penstock.counters.decide_passes import Standing
 from penstock.counters.decide_tokens import Token
@@ -109,18 +108,19 @@ class Counter:
         self,
         entry: Entry,
         handle: CounterHandle,
-        clock: ReliableClock,
+        ground: Ground,
         bound: Bound,
-        hints: HintWindows | None,
+        connection_is_usable: Callable[[], None],
     ) -> None:
         self.entry = entry
         """What the catalogue said of it last."""
         self.handle = handle
         self.ended: PenstockError | None = None
         """Why it can not be used any more: it was deleted, or closed."""
-        self._clock = clock
+        self._clock = ground.clock
+        self._hints = ground.hints
         self._bound = bound
-        self._hints = hints
+        self._connection_is_usable = connection_is_usable
         self._stamp_us = 0
         self._ending: asyncio.Task[None] | None = None
 
@@ -175,8 +175,9 @@ class Counter:
         `Unknown` means that it may have been counted. With a token (`token()`) it is repeated for a while, which
         counts once; and so may you, with the same token, from whatever process, within `tokenWindow`.
         """
-        if token is not None or self.ended is not None:
+        if token is not None:
             return await self.update("add", key, *arguments, token=token)
+        self._require_usable()
         try:  # the way of most updates, with as few steps as can be
             await self._send("add", key, arguments, None)
         except ClockNotTrusted:
@@ -312,6 +313,8 @@ class Counter:
     # ---- within
 
     def _require_usable(self) -> None:
+        """Refuse in another process, on another loop, and after the end."""
+        self._connection_is_usable()
         if self.ended is not None:
             raise self.ended
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.client.counter import Counter
@@ -48,8 +49,9 @@ class CounterMadeAgain(Conflict):
 class Counters:
     """All that one connection has open."""
 
-    def __init__(self, ground: Ground, *, namespace: str) -> None:
+    def __init__(self, ground: Ground, *, namespace: str, require_usable: Callable[[], None]) -> None:
         self._ground = ground
+        self._require_usable = require_usable
         self._catalogue: Catalogue = ground.catalogue()
         self._namespace = namespace
         self._open: dict[Name, Counter] = {}
@@ -131,7 +133,7 @@ class Counters:
         self._ground.clock.serve(bound.max_skew_us)
         host = self._ground.host_of(entry.place.keyspace, bound)
         handle = CounterHandle(host, settings, hints=self._ground.hints, kind=kind)
-        return Counter(entry, handle, self._ground.clock, bound, self._ground.hints)
+        return Counter(entry, handle, self._ground, bound, self._require_usable)
 
     # ---- keeping fresh
 
