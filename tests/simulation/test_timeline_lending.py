@@ -623,7 +623,7 @@ async def stage(queue: Queue) -> tuple[Scene, Job, Loan]:
     await lanes_ready(queue)
     await scene.put(30)
     await asyncio.sleep(2)
-    scene.consumer(work_s=0.4)
+    scene.consumer(work_s=0.6)
     await asyncio.sleep(2.2)
     job = Job(queue)
     return scene, job, job.loan(0, job.client.host.now_us(), for_us=20 * SECOND)
