@@ -36,6 +36,7 @@ from penstock.counters.settings import CounterSettings
 from penstock.counters.types.contract import CounterType
 from penstock.engines.host import Host
 from penstock.errors import Refused, Unavailable
+from penstock.store.consistency import Consistency
 from penstock.store.statements import Batch, Bound, Delete, Insert, Select, Slice, Update
 from penstock.store.types import Value
 
@@ -222,10 +223,20 @@ class Collector:
         return Folded(folded=folded, tokened=tokened)
 
     async def _page(self, bucket: int, after: str | None) -> _Page:
-        """The next keys of a bucket, and the ends of their shards: enough to see where it is worth reading at ALL."""
+        """The next keys of a bucket, and the ends of their shards: enough to see where it is worth reading at ALL.
+
+        By one replica: where several differ, read repair would bring to one what the others know of the ids and not
+        of the states, so a batch that deletes shards and writes their tally would be torn there."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         within = Slice("key", Bound(after, False)) if after is not None else None
-        select = Select(self.settings.tables.shards, partition, ("key", "mutator"), within=within, limit=PAGE_ROWS)
+        select = Select(
+            self.settings.tables.shards,
+            partition,
+            ("key", "mutator"),
+            within=within,
+            limit=PAGE_ROWS,
+            consistency=Consistency.ONE,
+        )
         rows = [row for row in await self.host.store.read(select) if row.key is not None]
         last, more = whole_keys([row.key for row in rows], PAGE_ROWS)
         if last is None and more:

@@ -291,7 +291,7 @@ class Mutator:
         whole = {**partition, "key": key, "mutator": living.id_in(place)}
         table = tables.shards if place == TOTAL else tables.windows
         rows = await self.host.store.read(Select(table, whole, ["state"]))
-        return self.kind.load(rows[0].state) if rows else self.kind.zero()
+        return self.kind.load(rows[0].state) if rows and rows[0].state is not None else self.kind.zero()
 
     # ---- applying
 

@@ -27,6 +27,9 @@ from penstock.store.statements import Bound, Select, Slice
 from penstock.store.types import Value
 
 PAGE_ROWS = 500
+WHOLE = ("key", "mutator", "state")
+"""All of a row. Every read of shards by more than one replica asks for it: read repair mends what was asked for, and
+nothing else, so one that asked for ids alone would bring a batch's deletions to a replica, and not its tally."""
 MINUTES_AT_ONCE = 32
 """Where more than that are not folded, their marks are read first."""
 READS_AT_ONCE = 32
@@ -156,7 +159,7 @@ class Reader:
             Select(
                 self.settings.tables.shards,
                 key,
-                ("key", "mutator", "state", "folded", "tokened"),
+                (*WHOLE, "folded", "tokened"),
                 within=span.slice(),
                 limit=limit,
             )
@@ -164,7 +167,7 @@ class Reader:
         found: dict[str, list[tuple[bytes, bytes]]] = {}
         keys = []
         for row in rows:
-            if row.key is not None:
+            if row.key is not None and row.state is not None:
                 found.setdefault(row.key, []).append((row.mutator, row.state))
                 keys.append(row.key)
         if rows:
@@ -176,7 +179,7 @@ class Reader:
         """`folded` and `tokened` of a bucket."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         rows = await self.host.store.read(
-            Select(self.settings.tables.shards, partition, ("folded", "tokened"), limit=1)
+            Select(self.settings.tables.shards, partition, (*WHOLE, "folded", "tokened"), limit=1)
         )
         return (rows[0].folded, rows[0].tokened) if rows else (None, None)
 
@@ -276,7 +279,7 @@ class Reader:
         )
         answer = await self.host.store.attempt(select, self.host.store.attempt_s)
         tokened = answer.rows[0].tokened if answer.rows else None
-        return rows_of_key((row.mutator, row.state) for row in answer.rows), tokened
+        return rows_of_key((row.mutator, row.state) for row in answer.rows if row.state is not None), tokened
 
 
 def _combined(

@@ -36,6 +36,20 @@ class Span(NamedTuple):
                 return False
         return True
 
+    def touches(self, other: Span) -> bool:
+        """Whether some row could be within both."""
+        return not (_ends_before(self, other) or _ends_before(other, self))
+
+
+def _ends_before(one: Span, other: Span) -> bool:
+    if one.upper is None or other.lower is None:
+        return False
+    length = min(len(one.upper), len(other.lower))
+    upper, lower = one.upper[:length], other.lower[:length]
+    if upper != lower:
+        return upper < lower
+    return not (one.upper_inclusive and other.lower_inclusive) and len(one.upper) == len(other.lower)
+
 
 EVERYTHING = Span()
 
@@ -219,17 +233,28 @@ class Partition:
                 live += row.is_live(cut.now_s)
             keys.append(key)
             rows.append(row)
+        ranges = self._ranges_of(cut, keys[-1] if truncated else None) if self.ranges else {}
         if not purging:
-            return Image(self.deletion, dict(self.ranges), self.static, keys, rows, truncated)
+            return Image(self.deletion, ranges, self.static, keys, rows, truncated)
         static = purged_row(self.static, cut.now_s, cut.gc_before_s) if self.static is not None else None
         return Image(
             _unless_old(self.deletion, cut.gc_before_s),
-            {span: deletion for span, deletion in self.ranges.items() if deletion.at_s >= cut.gc_before_s},
+            {span: deletion for span, deletion in ranges.items() if deletion.at_s >= cut.gc_before_s},
             static if static is not None and not static.is_empty else None,
             keys,
             rows,
             truncated,
         )
+
+    def _ranges_of(self, cut: Cut, end: OrderKey | None) -> dict[Span, Deletion]:
+        """Deletions that touch what was asked for, up to the last row of a truncated answer, and no others: who reads
+        one row must not carry to another replica what became of the next one."""
+        if cut.points is not None:
+            return {
+                span: deletion for span, deletion in self.ranges.items() if any(span.holds(at) for at in cut.points)
+            }
+        told = {span: deletion for span, deletion in self.ranges.items() if span.touches(cut.span)}
+        return _up_to(told, end, cut.backwards)
 
     def _keys_of(self, cut: Cut) -> Iterator[OrderKey]:
         if cut.points is not None:
@@ -292,11 +317,21 @@ def merge_images(images: list[Image], backwards: bool) -> Image:
         whole.apply(as_update(image))
     keys = list(reversed(whole.keys)) if backwards else whole.keys
     ends = [image.keys[-1] for image in images if image.truncated]
+    ranges = whole.ranges
     if ends:
         end = max(ends) if backwards else min(ends)
         keys = [key for key in keys if (key >= end if backwards else key <= end)]
+        ranges = _up_to(ranges, end, backwards)
     rows = [whole.rows[key] for key in keys]
-    return Image(whole.deletion, whole.ranges, whole.static, keys, rows, truncated=bool(ends))
+    return Image(whole.deletion, ranges, whole.static, keys, rows, truncated=bool(ends))
+
+
+def _up_to(ranges: dict[Span, Deletion], end: OrderKey | None, backwards: bool) -> dict[Span, Deletion]:
+    """Those that begin before the end of a truncated answer."""
+    if end is None:
+        return ranges
+    told = Span(lower=end) if backwards else Span(upper=end)
+    return {span: deletion for span, deletion in ranges.items() if span.touches(told)}
 
 
 def as_update(image: Image) -> Update:
