@@ -153,7 +153,7 @@ async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -
     return written
 
 
-@pytest.mark.parametrize(("before", "next_after_s"), [(False, 10), (True, 50)])
+@pytest.mark.parametrize(("before", "next_after_s"), [(True, 10), (False, 50)])
 def test_an_owner_killed_at_any_write_of_the_closing_loses_doubles_and_disorders_nothing(
     before: bool, next_after_s: float
 ) -> None:
