@@ -87,8 +87,7 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
     over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
-    if any(word.how is Settled.STALE for word in words):
-        over += [hand.given_us for purge in ledger.purges if _is_going_on(purge, hand)]
+    over += [hand.given_us for purge in ledger.purges if _may_void(purge, hand)]
     until_us = hand.until_us
     for word in words:
         if isinstance(word.settle, Extend) and word.how is Settled.DONE:
@@ -96,12 +95,11 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     return min([until_us, *over])
 
 
-def _is_going_on(purge: Purge, hand: Hand) -> bool:
-    """Whether that purge may have made it void: an owner hears of one by his next touch, and only then it ends."""
+def _may_void(purge: Purge, hand: Hand) -> bool:
+    """Whether that purge may have made it void: an owner hears of one by his next touch, also after its answer."""
     if purge.before_us is not None and hand.delivery.put_us >= purge.before_us:
         return False
-    heard_us = purge.asked_us + PURGE_HEARD_US if purge.answered_us is None else purge.answered_us
-    return purge.asked_us <= hand.given_us <= heard_us
+    return 0 <= hand.given_us - purge.asked_us <= PURGE_HEARD_US
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
