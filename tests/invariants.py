@@ -309,6 +309,7 @@ class Ledger:
         gone = {tale.message_id for tale in self.tales.values() if self._is_gone(tale)} & certain
         may_be_gone = {tale.message_id for tale in self.tales.values() if self._may_be_gone(tale)} & certain
         least, most = len(certain) - len(may_be_gone), len(certain) - len(gone) + doubtful_puts
+        most += sum(self._may_be_counted(self.tales[each]) for each in gone)
         if not least <= live <= most:
             ways = Counter(self._way(self.tales[each]) for each in certain)
             yield Violation(
@@ -316,6 +317,11 @@ class Ledger:
                 f"{len(certain)} put (and {doubtful_puts} without an answer), {live} there ({there}), "
                 f"between {least} and {most} expected; by the ledger {dict(ways)}, {dead} dead letters",
             )
+
+    def _may_be_counted(self, tale: Tale) -> bool:
+        """What was purged is counted until its moment where others were put to its part after the purge."""
+        ahead = tale.put is not None and (tale.put.message.due_us or 0) > self.now_us()
+        return ahead and self._way(tale) == "purged"
 
     # ---- each sentence
 
