@@ -142,6 +142,8 @@ def test_every_type_is_used_in_its_own_words() -> None:
             assert ["apple"] == await counters["set"].value("basket")
             await counters["set"].add("basket", "pear")
             assert ["apple", "pear"] == await counters["set"].value("basket")
+            await asyncio.gather(counters["set"].add("basket", "fig"), counters["set"].remove("basket", "fig"))
+            assert ["apple", "pear"] == await counters["set"].value("basket")  # the later, though of one instant
             for colour in ("red", "blue"):
                 await counters["register"].set("colour", {"is": colour})
             assert {"is": "blue"} == (await counters["register"].value("colour")).value
