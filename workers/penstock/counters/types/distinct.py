@@ -77,9 +77,7 @@ class Distinct(CounterType[Held, tuple[int | str, ...]]):
         return mode, b"".join(sorted(hashes[at : at + 4] for at in range(0, len(hashes), 4)))
 
     def dump_body(self, state: Held) -> bytes:
-        if state.data is None:
-            state.data = bytes(state.sketch.serialize_compact())
-        return state.data
+        return bytes(state.sketch.serialize_compact()) if state.data is None else state.data
 
     def load_body(self, body: bytes, version: int) -> Held:
         sketch = self._library.hll_sketch.deserialize(body)

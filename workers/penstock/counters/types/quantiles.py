@@ -108,9 +108,7 @@ class Quantiles(CounterType[Held, float]):
         return all(_rank_distance(left, right, rank) <= within for rank in SAME_RANKS)
 
     def dump_body(self, state: Held) -> bytes:
-        if state.data is None:
-            state.data = bytes(state.sketch.serialize())
-        return state.data
+        return bytes(state.sketch.serialize()) if state.data is None else state.data
 
     def load_body(self, body: bytes, version: int) -> Held:
         sketch = self._library.kll_doubles_sketch.deserialize(body)

@@ -109,9 +109,7 @@ class TopK(CounterType[Held, Update]):
         return all(a.low <= b.high and b.low <= a.high for a, b in pairs)
 
     def dump_body(self, state: Held) -> bytes:
-        if state.data is None:
-            state.data = bytes(state.sketch.serialize())
-        return state.data
+        return bytes(state.sketch.serialize()) if state.data is None else state.data
 
     def load_body(self, body: bytes, version: int) -> Held:
         return Held(self._library.frequent_strings_sketch.deserialize(body), body)
