@@ -167,7 +167,7 @@ class Coordinator:
         return asked
 
     async def _repair(self, command: Command, images: dict[str, Image], merged: Image) -> None:
-        lacking = {name: missing_from(image, merged) for name, image in images.items()}
+        lacking = {name: missing_from(image, merged, command.queried) for name, image in images.items()}
         lacking = {name: update for name, update in lacking.items() if not update.is_empty}
         if not lacking:
             return

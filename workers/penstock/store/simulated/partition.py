@@ -339,17 +339,28 @@ def as_update(image: Image) -> Update:
     return Update(image.deletion, dict(image.ranges), image.static, dict(zip(image.keys, image.rows, strict=True)))
 
 
-def missing_from(image: Image, merged: Image) -> Update:
-    """What a replica that gave this image has to be told so that it would have given the merged one."""
+def missing_from(image: Image, merged: Image, queried: frozenset[str] | None = None) -> Update:
+    """What a replica that gave this image has to be told so that it would have given the merged one, as far as it was
+    asked for: markers and deletions are always told, cells of columns that were not queried never are."""
     known: dict[OrderKey, Row] = dict(zip(image.keys, image.rows, strict=True))
     told = Update()
     if merged.deletion != image.deletion:
         told.deletion = merged.deletion
     told.ranges = {span: deletion for span, deletion in merged.ranges.items() if image.ranges.get(span) != deletion}
     if merged.static is not None and merged.static != image.static:
-        told.static = merged.static
+        told.static = _asked_for(merged.static, queried)
+        if told.static.is_empty:
+            told.static = None
     for key, row in zip(merged.keys, merged.rows, strict=True):
         held: Any = known.get(key)
         if held is not row and held != row:
-            told.rows[key] = row
+            mended = _asked_for(row, queried)
+            if mended is row or not mended.is_empty:
+                told.rows[key] = mended
     return told
+
+
+def _asked_for(row: Row, queried: frozenset[str] | None) -> Row:
+    if queried is None or all(name in queried for name in row.cells):
+        return row
+    return row._replace(cells={name: cell for name, cell in row.cells.items() if name in queried})

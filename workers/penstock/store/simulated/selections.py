@@ -29,6 +29,8 @@ class Command:
     key: bytes
     token: int
     cut: Cut
+    queried: frozenset[str] | None = None
+    """The columns that were asked for; None for all. Read repair mends these, and no others."""
 
 
 def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
@@ -48,7 +50,13 @@ def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
     elif prefix:
         span = span_of(table, prefix, None, ())
     cut = Cut(span, shape.backwards, select.limit, now_s, now_s - gc_grace_s, points)
-    return Command(table, values, key, token_of(key), cut)
+    return Command(table, values, key, token_of(key), cut, _queried(shape))
+
+
+@lru_cache(4096)
+def _queried(shape: SelectShape) -> frozenset[str] | None:
+    asked = frozenset((*shape.columns, *shape.write_times_of))
+    return None if asked >= {column.name for column in shape.table.columns} else asked
 
 
 @lru_cache(4096)
