@@ -29,8 +29,8 @@ class SketchesMissing(Surroundings):
 
 
 class Held:
-    """A sketch as a state, and the bytes that it was loaded from, if it was: it is dumped as it came, since the library
-    may order the same content anew. Whoever changes the sketch drops them."""
+    """A sketch as a state, and the bytes that it was loaded from, if it was: it is dumped as it came, since the
+    library may order the same content anew. Whoever changes the sketch drops them."""
 
     __slots__ = ("data", "sketch")
 
