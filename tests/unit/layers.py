@@ -198,8 +198,8 @@ RULES = (
     ),
     Rule(
         "engines",
-        "an engine serves whoever comes to it, in a worker, a gateway, a command and the simulation alike",
-        ("workers/penstock/engines/**",),
+        "engines and counters serve whoever comes to them, in a worker, a gateway, a command and the simulation alike",
+        ("workers/penstock/engines/**", "workers/penstock/counters/**"),
         never=(
             "penstock.client",
             "penstock.runtime",
