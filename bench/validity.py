@@ -35,8 +35,10 @@ class Load:
 
 
 def load_of(windows: Iterable[Window], cores: int) -> Load:
-    """Others' share: all that neither clients nor Cassandra used."""
+    """Others' share: all that neither clients nor Cassandra used. Nothing, where all was measured but once."""
     taken = list(windows)
+    if not taken:
+        return Load(0.0, 0.0)
     return Load(
         others=median(max(window.others_cpu_s, 0.0) / (window.span_s * cores) for window in taken),
         stolen=median(window.stolen_cpu_s / (window.span_s * cores) for window in taken),
