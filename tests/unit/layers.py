@@ -198,7 +198,7 @@ RULES = (
     ),
     Rule(
         "engines",
-        "engines and counters serve whoever comes to them, in a worker, a gateway, a command and the simulation alike",
+        "engines and counters serve whoever comes, in a worker, a gateway, a command and the simulation alike",
         ("workers/penstock/engines/**", "workers/penstock/counters/**"),
         never=(
             "penstock.client",
