@@ -88,7 +88,9 @@ class Process:
 
 
 @asynccontextmanager
-async def opened(told: dict[str, str], counter: uuid.UUID, *, ago_us: int = 0, **changes: Any) -> AsyncIterator[Process]:
+async def opened(
+    told: dict[str, str], counter: uuid.UUID, *, ago_us: int = 0, **changes: Any
+) -> AsyncIterator[Process]:
     """The counter, as one process has it."""
     settings = replace(CounterSettings(counter, "shop/views", shared_tables(), buckets=4), **changes)
     store = await CassandraStore.connect(read_settings(told))
@@ -253,5 +255,3 @@ def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring:
             assert (ledger.broken, ledger.acknowledged_count > 100) == ([], True)
 
     asyncio.run(work())
-
-
