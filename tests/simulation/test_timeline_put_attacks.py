@@ -97,7 +97,7 @@ def test_attack_A13_when_the_retention_is_raised_the_index_row_is_written_again(
         longer = replace(SETTINGS, retention_us=4 * SETTINGS.retention_us)
         client.producer.settings_changed(longer, read_us=client.process.clock.wall_us())
         await queue.put(client, Message(b"long lived", due_us=due_us))
-        await asyncio.sleep(2 * SETTINGS.retention_us / SECOND)
+        await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, client)
 
     simulate(scenario)
@@ -115,7 +115,7 @@ def test_attack_A13_an_index_row_under_way_when_the_catalogue_changes_does_not_c
         durable.set()
         await before
         await queue.put(client, Message(b"long lived", due_us=due_us))
-        await asyncio.sleep(2 * SETTINGS.retention_us / SECOND)
+        await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, client)
 
     simulate(scenario)
@@ -130,7 +130,7 @@ def test_attack_A13_a_producer_that_knows_a_shorter_retention_does_not_shorten_t
         due_us = knowing.process.clock.wall_us() + 9 * SECOND
         await queue.put(knowing, Message(b"long lived", due_us=due_us))
         await queue.put(stale, Message(b"short lived", due_us=due_us))
-        await asyncio.sleep(2 * SETTINGS.retention_us / SECOND)
+        await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, knowing)
 
     simulate(scenario)
@@ -353,12 +353,12 @@ def test_attack_D9_a_twin_names_what_was_stamped_first_and_the_id_is_for_life() 
         client = queue.client("producer")
         reader = Reader(queue)
         reader.process.start(reader.run())
-        queue.world.network.delay("write", by_s=9.0, source=None, count=12)
+        queue.world.network.delay("write", by_s=9.0, source=None, count=30)
         ids = await client.process.start(queue.put(client, Message(b"a"), Message(b"b")))
         assert ids is not None
         rows = [unpack(row.values[row.shape.value_names.index("run")]) for row in client.store.sent_to("work")]
         twins = [run for run in rows if run.replaces is not None]
-        assert len(twins) >= 2
+        assert 3 <= len({row.values[row.shape.value_names.index("due")] for row in client.store.sent_to("work")})
         first = Place.from_bytes(id_bytes(ids[0]))
         assert {first.to_bytes()} == {run.replaces for run in twins}
         assert {tuple(id_bytes(each) for each in ids)} == {tuple(run.message_id or ()) for run in twins}
@@ -373,7 +373,7 @@ def test_attack_C3_of_a_group_one_flush_is_unacknowledged_and_a_restamp_keeps_it
         reader = Reader(queue)
         reader.process.start(reader.run())
         now_us = client.process.clock.wall_us()
-        queue.world.network.delay("write", by_s=6.0, count=3)
+        queue.world.network.delay("write", by_s=6.0, count=9)
         soon = Message(b"1", group="g", due_us=now_us + 1_400_000)
         puts = [await started(queue, client, Message(b"0", group="g"), soon)]
         for each in range(2, 6):
