@@ -84,5 +84,3 @@ def test_a_row_is_kept_until_its_due_moment_and_the_retention_and_never_deleted(
         assert [] == [each for each in client.store.sent if isinstance(each, Delete)]
 
     simulate(scenario, settings=WORKED)
-
-
