@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -107,6 +108,7 @@ def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -
             left = begun.descendants()
             if process.poll() is None:
                 begun.end(signal.SIGTERM)
+            end_servers_of(state_directory(files))
             shutil.rmtree(state_directory(files), ignore_errors=True)
             assert [] == [each for each in left if each.alive()]
 
@@ -240,6 +242,15 @@ def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path) -> None
         assert begun.end(signal.SIGTERM) in (0, 1)
         assert [] == [each for each in left if each.alive()]
         assert not any("Traceback" in line for line in begun.lines), begun.lines
+
+
+def end_servers_of(state: Path) -> None:
+    """Whatever is left on the data of one stack, which belongs to one test: no run of the tests leaves a server."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if os.fsencode(state) in (folder / "cmdline").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
 
 
 def is_java(identity: Identity) -> bool:
