@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from random import sample
+from functools import partial
 from typing import Any
 
 import click
 
 from penstock.api.counters import Collect
-from penstock.api.cron import SAYS, accepts
+from penstock.cli.passes import check_whom, in_words, pass_over_all, schedule_of
 from penstock.cli.queues import connection_options, on_connection
 from penstock.cli.showing import age
 from penstock.client.connection import Penstock
 from penstock.client.counter import Counter
 from penstock.client.queue import PATIENCE_S
 from penstock.counters.collector import PassReport
-from penstock.errors import PenstockError, SpecError
-from penstock.store.catalogue_entry import Entry, State
+from penstock.store.catalogue_entry import State
 
 EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Collect().schedule
-COUNTERS_AT_ONCE = 4
 
 
 @click.command("gc")
@@ -36,12 +33,7 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
     for is skipped, counted, and tried again by the next pass. The exit code is 1 if a counter could not be collected
     at all: gc.after is not above a node's hint window, or a full pass is overdue.
     """
-    if (counter is None) == (namespace is None):
-        raise SpecError("gc needs to know what", remedy="give either --counter, or --namespace")
-    if schedule is not None and namespace is None:
-        raise SpecError("--schedule picks counters of a namespace", remedy="give --namespace too")
-    if schedule is not None and not accepts(_in_words(schedule)):
-        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+    check_whom("gc", "counter", counter, namespace, schedule)
 
     async def work(connection: Penstock) -> bool:
         if namespace is None:
@@ -50,7 +42,7 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
         if not names:
             has = f" has the gc schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no counter in {namespace}{has}")
-        return await _collect_all(connection, names)
+        return await pass_over_all(names, partial(_collect, connection))
 
     if not on_connection(options, work):
         raise SystemExit(EXIT_FAILED)
@@ -58,42 +50,13 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
 
 async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
     """The counters with that schedule, as the catalogue tells; none of them is opened for it."""
-    wanted = None if schedule is None else _in_words(schedule)
+    wanted = None if schedule is None else in_words(schedule)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return [
         f"{namespace}/{entry.name.name}"
         for entry in await connection.counter_entries(namespace)
-        if entry.state is State.ACTIVE and wanted in (None, _schedule_of(entry))
+        if entry.state is State.ACTIVE and wanted in (None, schedule_of(entry, "gc", DEFAULT_SCHEDULE))
     ]
-
-
-def _schedule_of(entry: Entry) -> str:
-    told = entry.spec.get("gc")
-    return _in_words(str(told.get("schedule", DEFAULT_SCHEDULE) if isinstance(told, dict) else DEFAULT_SCHEDULE))
-
-
-def _in_words(schedule: str) -> str:
-    """However many blanks stand between its fields."""
-    return " ".join(schedule.split())
-
-
-async def _collect_all(connection: Penstock, names: list[str]) -> bool:
-    """Some at a time, in an order of chance, so that none is always the one for which no time is left."""
-    at_once = asyncio.Semaphore(COUNTERS_AT_ONCE)
-
-    async def one(name: str) -> bool:
-        async with at_once:
-            try:
-                return await _collect(connection, name)
-            except PenstockError as error:
-                click.echo(f"{name}: {error}", err=True)
-                return False
-
-    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
-    for each in ended:
-        if isinstance(each, BaseException):
-            raise each
-    return all(ended)
 
 
 async def _collect(connection: Penstock, name: str) -> bool:

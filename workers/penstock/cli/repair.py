@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from random import sample
+from functools import partial
 from typing import Any
 
 import click
 
-from penstock.api.cron import SAYS, accepts
 from penstock.api.queues import Repair
+from penstock.cli.passes import check_whom, in_words, pass_over_all, schedule_of
 from penstock.cli.queues import connection_options, on_connection
 from penstock.cli.showing import age
 from penstock.client.connection import Penstock
 from penstock.client.directory import KIND
 from penstock.client.queue import PATIENCE_S
 from penstock.engines.contract import PassEnd, Repaired
-from penstock.errors import PenstockError, SpecError
-from penstock.store.catalogue_entry import Entry, State
+from penstock.store.catalogue_entry import State
 
 EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Repair().schedule
-QUEUES_AT_ONCE = 4
 READY = (State.ACTIVE,)
 
 
@@ -38,12 +35,7 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
     Harmless twice: one process at a time repairs a queue, and what is done is not done again. A queue that fails does
     not stop the others; the exit code is 1 then.
     """
-    if (queue is None) == (namespace is None):
-        raise SpecError("repair needs to know what", remedy="give either --queue, or --namespace")
-    if schedule is not None and namespace is None:
-        raise SpecError("--schedule picks queues of a namespace", remedy="give --namespace too")
-    if schedule is not None and not accepts(_in_words(schedule)):
-        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+    check_whom("repair", "queue", queue, namespace, schedule)
 
     async def work(connection: Penstock) -> bool:
         if namespace is None:
@@ -52,7 +44,7 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
         if not names:
             has = f" has the repair schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no queue in {namespace}{has}")
-        return await _repair_all(connection, names)
+        return await pass_over_all(names, partial(_repair, connection))
 
     if not on_connection(options, work):
         raise SystemExit(EXIT_FAILED)
@@ -61,43 +53,13 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
 async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
     """The queues with that schedule, as the catalogue tells; none of them is opened for it. What is being made or
     deleted has nothing to be looked at."""
-    wanted = None if schedule is None else _in_words(schedule)
+    wanted = None if schedule is None else in_words(schedule)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return [
         f"{namespace}/{known.entry.name.name}"
         for known in await connection.ground.catalogue().list(namespace, KIND)
-        if known.entry.state in READY and wanted in (None, _schedule_of(known.entry))
+        if known.entry.state in READY and wanted in (None, schedule_of(known.entry, "repair", DEFAULT_SCHEDULE))
     ]
-
-
-def _schedule_of(entry: Entry) -> str:
-    repair = entry.spec.get("repair")
-    return _in_words(str(repair.get("schedule", DEFAULT_SCHEDULE) if isinstance(repair, dict) else DEFAULT_SCHEDULE))
-
-
-def _in_words(schedule: str) -> str:
-    """However many blanks stand between its fields."""
-    return " ".join(schedule.split())
-
-
-async def _repair_all(connection: Penstock, names: list[str]) -> bool:
-    """Some at a time, in an order of chance, so that none is always the one for which no time is left. Even a bug
-    that one of them meets is told only when all have ended."""
-    at_once = asyncio.Semaphore(QUEUES_AT_ONCE)
-
-    async def one(name: str) -> bool:
-        async with at_once:
-            try:
-                return await _repair(connection, name)
-            except PenstockError as error:
-                click.echo(f"{name}: {error}", err=True)
-                return False
-
-    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
-    for each in ended:
-        if isinstance(each, BaseException):
-            raise each
-    return all(ended)
 
 
 async def _repair(connection: Penstock, name: str) -> bool:
