@@ -1,0 +1,100 @@
+"""What things of the operator are called: keys of the work queue, labels, annotations, children, owners.
+
+Pure, and the only place where such a name is put together: who makes a child and who looks for it agree by calling
+the same function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, Literal
+
+GROUP: Final = "penstock.io"
+MANAGER: Final = "penstock"
+"""The field manager under which everything is applied."""
+REPLICAS_MANAGER: Final = "penstock-replicas"
+"""Holds a Deployment's replicas after the change to `mode: external`, until an autoscaler takes them."""
+FINALIZER: Final = f"{GROUP}/store"
+ADOPT: Final = f"{GROUP}/adopt"
+"""Annotation: the id of the entry to adopt, or `by-name`."""
+CONNECTION_DIGEST: Final = f"{GROUP}/connection-digest"
+"""Annotation of a pod template: of which Secret it was made, so that a rotation rolls the pods."""
+
+WORKER_ACCOUNT: Final = "penstock-worker"
+SPARK_ACCOUNT: Final = "penstock-spark"
+CONNECTION_COPY: Final = "penstock-connection"
+"""The copy of the chart's Secret in a namespace that has resources."""
+
+KeyKind = Literal["Queue", "Counter", "Namespace"]
+STEM_MAX = 40
+MARK_LETTERS = 8
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What is reconciled: a resource, or what a namespace needs. A Namespace's key has its name in both places."""
+
+    kind: KeyKind
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """As people write it."""
+        return f"{self.kind.lower()}/{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def namespace_key(namespace: str) -> Key:
+    """The key of what a namespace needs."""
+    return Key("Namespace", namespace, namespace)
+
+
+def owner_of(cluster: str, uid: str) -> str:
+    """Who manages an entry of the catalogue; `cluster` is the uid of namespace kube-system."""
+    return f"operator/{cluster}/{uid}"
+
+
+def owner_parts(owner: str) -> tuple[str, str] | None:
+    """Cluster and uid of such an owner; None where somebody else manages the entry."""
+    parts = owner.split("/")
+    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "operator" else None
+
+
+def consumer_name(queue: str, consumer: str) -> str:
+    """The name of a consumer's Deployment. Cut, and told apart by a mark: queue a-b, consumer c is not a, b-c."""
+    return f"{queue[:STEM_MAX]}-{consumer[:STEM_MAX]}-{_mark('Queue', queue, consumer)}"
+
+
+def cronjob_name(task: str, schedule: str, connection: str, image: str) -> str:
+    """The name of the CronJob of all resources of a namespace that have these in common. `task`: repair or gc."""
+    return f"penstock-{task}-{_mark(schedule, connection, image)}"
+
+
+def application_name(queue: str, bulk: str, minute: int) -> str:
+    """The name of a bulk run: of the minute that called for it, so a crash after its creation makes no second."""
+    return f"{queue[:STEM_MAX]}-{bulk[:STEM_MAX]}-{base36(minute)}"
+
+
+def base36(number: int) -> str:
+    """A number in few letters that a name may have."""
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits or "0"
+
+
+def labels_of(key: Key, **more: str) -> dict[str, str]:
+    """The labels of a child: whose it is, and which of his."""
+    labels = {"app.kubernetes.io/managed-by": "penstock"}
+    if key.kind != "Namespace":
+        labels[f"{GROUP}/{key.kind.lower()}"] = key.name
+    return labels | {f"{GROUP}/{name}": value for name, value in more.items()}
+
+
+def _mark(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:MARK_LETTERS]
