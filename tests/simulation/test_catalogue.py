@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import Conflict, Unavailable
-from penstock.store.catalogue import AnotherCreation, Catalogue, Change, Declared, OwnedByAnother
-from penstock.store.catalogue_entry import Entry, Name, Place, State
+from penstock.store.catalogue import AnotherCreation, Catalogue, Change, Declared
+from penstock.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, State
 from penstock.store.clock import Bounds
 from penstock.store.clocks import Clock, ClockNotTrusted
 from penstock.store.consistency import Consistency

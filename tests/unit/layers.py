@@ -83,6 +83,7 @@ DECIDERS = (
     "workers/penstock/engines/settled.py",
     "workers/penstock/expiry.py",
 )
+APPLYING = ("workers/penstock/applying/decide*.py",)
 COUNTER_TYPES = ("workers/penstock/counters/types/**",)
 DECISIONS = (*DECIDERS, *COUNTER_TYPES)
 YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
@@ -137,7 +138,25 @@ RULES = (
         "decisions",
         "decisions are pure, so that they can be simulated, replayed and explained",
         DECIDERS,
+        but=APPLYING,
         only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", *DECISIONS),
+    ),
+    Rule(
+        "applying decisions",
+        "as decisions; what they decide about is a resource, and its place in the store as values",
+        APPLYING,
+        only=(
+            STDLIB,
+            "workers/penstock/errors.py",
+            "workers/penstock/api/**",
+            "workers/penstock/applying/wanted.py",
+            "workers/penstock/engines/registry.py",
+            "workers/penstock/store/catalogue_entry.py",
+            "workers/penstock/store/cql.py",
+            "workers/penstock/store/drift.py",
+            "workers/penstock/store/table.py",
+            *DECISIONS,
+        ),
     ),
     Rule(
         "counter types",

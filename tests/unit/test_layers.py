@@ -59,6 +59,7 @@ WRONG = [
     ("decisions", "workers/penstock/engines/timeline/rules_stamp.py", "from . import tables"),
     ("decisions", "workers/penstock/engines/lease/decide_take.py", "import datasketches"),
     ("decisions", "workers/penstock/expiry.py", "from penstock.store import clock"),
+    ("applying decisions", "workers/penstock/applying/decide_steps.py", "from penstock.store import cassandra"),
     ("counter types", "workers/penstock/counters/types/total.py", "from penstock.counters.mutator import Mutator"),
     ("counter types", "workers/penstock/counters/types/deep/total.py", "import numpy"),
     ("no doors", "workers/penstock/engines/decide_hand_out.py", "import time"),

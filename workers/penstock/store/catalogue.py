@@ -22,9 +22,10 @@ from enum import Enum
 from typing import TypeVar
 from uuid import UUID, uuid4
 
-from penstock.errors import Conflict, Refused
+from penstock.errors import Conflict
 from penstock.store import decide_generation as decide
 from penstock.store.catalogue_entry import (
+    BeingDeleted,
     Document,
     Entry,
     Known,
@@ -35,6 +36,7 @@ from penstock.store.catalogue_entry import (
     entry_cells,
     entry_of,
     generation_cells,
+    owned_by_another,
 )
 from penstock.store.catalogue_tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
 from penstock.store.consistency import Consistency
@@ -48,14 +50,6 @@ Done = TypeVar("Done")
 TRIES_MAX = 16
 RECEIPT_KEY_BYTES = 32
 RETRY_PAUSE_S = 0.02
-
-
-class OwnedByAnother(Refused):
-    """Somebody else manages it, and only its owner changes an entry."""
-
-
-class BeingDeleted(Conflict):
-    """It is being deleted; its name is free once that is done."""
 
 
 class AnotherCreation(Conflict):
@@ -354,11 +348,6 @@ class Catalogue:
 
     def _require_mine(self, standing: Entry, *, deleting: bool = False) -> None:
         if standing.owner != self._owner:
-            raise OwnedByAnother(
-                resource=standing.name,
-                owner=standing.owner,
-                you=self._owner or "nobody",
-                remedy="change it where it is managed, or let its owner give it up first",
-            )
+            raise owned_by_another(standing, self._owner)
         if standing.state is State.DELETING and not deleting:
             raise BeingDeleted(resource=standing.name)

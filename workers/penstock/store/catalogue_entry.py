@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from penstock.errors import Bug, Refused
+from penstock.errors import Bug, Conflict, Refused
 from penstock.expiry import Promise
 from penstock.store.decide_generation import Generation, Generations, Window, knowledge
 from penstock.store.store import Row
@@ -30,6 +30,8 @@ class State(Enum):
     MAKING = "making"
     """Its tables may not be there yet."""
     ACTIVE = "active"
+    RETAINED = "retained"
+    """Its resource was deleted, and all of it stays: nothing is put or received until somebody adopts it."""
     DELETING = "deleting"
     """Nothing is put any more; tables are being dropped."""
     GONE = "gone"
@@ -38,6 +40,14 @@ class State(Enum):
 
 class EntryUnreadable(Bug):
     """A row of the catalogue that no version of ours has written."""
+
+
+class OwnedByAnother(Refused):
+    """Somebody else manages it, and only its owner changes an entry."""
+
+
+class BeingDeleted(Conflict):
+    """It is being deleted; its name is free once that is done."""
 
 
 class ElsewhereAtHome(Refused):
@@ -78,7 +88,7 @@ class Entry:
     name: Name
     id: UUID
     owner: str
-    """Who manages it: `operator/<uid>` or `cli/<name>`. Nobody else changes it."""
+    """Who manages it: `operator/<cluster>/<uid>` or `cli/<name>`. Nobody else changes it."""
     state: State
     revision: int
     """Counts the changes of the document."""
@@ -104,6 +114,21 @@ class Entry:
                 here=data_center,
                 remedy=f"set DATA_CENTER={self.place.data_center} and name contact points there",
             )
+
+
+def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
+    """Why this owner does not change it, and what a person can do about that."""
+    if entry.state is State.RETAINED:
+        remedy = "it was kept when its resource was deleted: take it over with `penstock apply --adopt`, or with the"
+        remedy += " annotation penstock.io/adopt: by-name on the new resource"
+    elif entry.owner.startswith("operator/"):
+        remedy = "change its resource in Kubernetes, or delete that with deletionPolicy Retain, then adopt it"
+    else:
+        remedy = "change it where it is managed, or take it over: `penstock apply --adopt`, or in Kubernetes the"
+        remedy += " annotation penstock.io/adopt: by-name"
+    return OwnedByAnother(
+        resource=entry.name, owner=entry.owner, you=you or "nobody", state=entry.state.value, remedy=remedy
+    )
 
 
 @dataclass(frozen=True)

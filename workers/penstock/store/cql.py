@@ -149,6 +149,11 @@ def create_table_cql(keyspace: str, table: Table) -> str:
     )
 
 
+def drop_table_cql(keyspace: str, name: str) -> str:
+    """DROP TABLE; asked twice, the second does nothing."""
+    return f"DROP TABLE IF EXISTS {name_cql(keyspace)}.{name_cql(name)}"
+
+
 def primary_key_cql(table: Table) -> str:
     """What stands in PRIMARY KEY (...)."""
     partition = f"({_names(table.partition_names)})"
