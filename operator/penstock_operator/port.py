@@ -186,7 +186,7 @@ class ClusterPort(Protocol):
     ) -> Applied | Denied:
         """The object, as the server holds it now."""
 
-    async def list(  # noqa: A003 - the word of the API
+    async def list(
         self,
         kind: Kind,
         namespace: str | None = None,
