@@ -2,16 +2,20 @@
 
 MODULE has `open_contender(environment) -> Contender`. What the work prints goes to stderr, so answers stay whole.
 A mistake is answered in one line; its traceback goes to stderr, which the parent keeps. The cyclic collector is tuned
-as a worker tunes it, alike for all contenders.
+as a worker tunes it, alike for all contenders. SIGUSR1 makes it say where each of its tasks waits.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -31,12 +35,28 @@ def answer(contender: Contender, asked: dict[str, Any]) -> Any:
     raise ValueError(f"asked for {asked.get('do')!r}")
 
 
+def say_who_waits() -> None:
+    """The stack of each task of all loops: they may run in other threads than this one."""
+    tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
+    for task in tasks:
+        print(f"{task.get_name()}: {' < '.join(_frames_of(task.get_coro()))}", file=sys.stderr)
+    print(f"{len(tasks)} tasks wait", file=sys.stderr, flush=True)
+
+
+def _frames_of(awaited: Any) -> Iterator[str]:
+    """From what waits down to what it waits for."""
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+        awaited = awaited.cr_await
+
+
 def main(arguments: list[str]) -> int:
     """Serve the parent."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     contender: Contender = importlib.import_module(arguments[0]).open_contender(os.environ)
     spare_the_collector()
+    signal.signal(signal.SIGUSR1, lambda *_: say_who_waits())
     try:
         answers.write(json.dumps({"ok": "ready"}) + "\n")
         for line in sys.stdin:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ from penstock.errors import Bug, Unavailable
 
 START_TIMEOUT_S = 60.0
 GRACE_S = 10.0
+TELL_WITHIN_S = 2.0
+"""For one that hangs, to say where."""
+LOG_SHOWN = 20_000
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -113,13 +117,21 @@ class ClientProcess:
             while b"\n" not in self._unread:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or not selector.select(left_s):
-                    raise Unavailable("a client of the benchmark does not answer", client=self.name)
+                    raise self._hung()
                 chunk = os.read(self._answers.fileno(), 65_536)
                 if not chunk:
                     raise self._ended()
                 self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
         return line
+
+    def _hung(self) -> Unavailable:
+        """It is asked where it waits; what it says follows in the log of the run."""
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)
+        time.sleep(TELL_WITHIN_S)
+        sys.stderr.write(self._log.read_text(errors="replace")[-LOG_SHOWN:])
+        return Unavailable("a client of the benchmark does not answer", client=self.name)
 
     def _ended(self) -> Bug:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
