@@ -38,7 +38,7 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/ and docs/reference.md from the resource models, docs/commands.md from the commands
+generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the resource models, docs/commands.md from the commands
 	@$(PY) -m penstock.api.generate
 	@$(PY) -m penstock.cli.reference
 

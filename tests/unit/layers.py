@@ -106,6 +106,13 @@ PRIMITIVES = (
     "workers/penstock/testing/cassandra/**",
 )
 
+OPERATOR_VALUES = tuple(
+    f"operator/penstock_operator/{name}.py" for name in ("effects", "kinds", "names", "verdict", "world")
+)
+OPERATOR_DECIDERS = tuple(
+    f"operator/penstock_operator/{name}.py" for name in ("build*", "decide*", "differing", "merging")
+)
+
 RULES = (
     Rule(
         "driver",
@@ -138,7 +145,7 @@ RULES = (
         "decisions",
         "decisions are pure, so that they can be simulated, replayed and explained",
         DECIDERS,
-        but=APPLYING,
+        but=(*APPLYING, *OPERATOR_DECIDERS),
         only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", *DECISIONS),
     ),
     Rule(
@@ -159,6 +166,27 @@ RULES = (
         ),
     ),
     Rule(
+        "operator decisions",
+        "as decisions; what they decide about is a resource, its place in the store and in the cluster, as values",
+        (*OPERATOR_DECIDERS, *OPERATOR_VALUES),
+        only=(
+            STDLIB,
+            *PYDANTIC,
+            "workers/penstock/errors.py",
+            "workers/penstock/api/**",
+            *APPLYING,
+            "workers/penstock/applying/wanted.py",
+            "workers/penstock/engines/registry.py",
+            "workers/penstock/store/catalogue_entry.py",
+            "workers/penstock/store/drift.py",
+            "workers/penstock/store/table.py",
+            "workers/penstock/store/types.py",
+            *OPERATOR_DECIDERS,
+            *OPERATOR_VALUES,
+            *DECISIONS,
+        ),
+    ),
+    Rule(
         "counter types",
         "as decisions; the sketches' bytes are those of Apache DataSketches",
         COUNTER_TYPES,
@@ -167,7 +195,7 @@ RULES = (
     Rule(
         "no doors",
         "a decision takes time and chance as arguments and does no I/O",
-        DECISIONS,
+        (*DECISIONS, *OPERATOR_DECIDERS, *OPERATOR_VALUES),
         never=DOORS,
     ),
     Rule(
@@ -247,7 +275,11 @@ RULES = (
     ),
 )
 
-GROUPS = ((DECISIONS, "*decisions* and *counter types*"), (PRIMITIVES, "*testing primitives*"))
+GROUPS = (
+    (DECISIONS, "*decisions* and *counter types*"),
+    (PRIMITIVES, "*testing primitives*"),
+    ((*OPERATOR_DECIDERS, *OPERATOR_VALUES), "*operator decisions*"),
+)
 """Sets of files that rules name as a whole."""
 
 LAYOUT = ("roots", "shadows")

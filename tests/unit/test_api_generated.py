@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.api import generate, status
+from penstock.api import generate, reasons, status
 from penstock.api.crd import KINDS, build_crd, build_structural_schema
 from penstock.api.json_schema import build_json_schema
 from penstock.api.rules import rules_of
@@ -150,6 +150,30 @@ def test_what_is_chosen_by_the_store_has_no_default() -> None:
 def test_every_reason_and_condition_has_a_meaning() -> None:
     assert set(status.REASON_MEANINGS) == set(status.Reason)
     assert set(status.CONDITION_MEANINGS) == {*status.QUEUE_CONDITIONS, *status.COUNTER_CONDITIONS}
+
+
+def test_every_reason_is_one_of_some_condition_and_tells_what_to_do() -> None:
+    assert set(reasons.REASONS_OF) == set(status.CONDITION_MEANINGS)
+    assert {reason for of in reasons.REASONS_OF.values() for reason in of} == set(status.Reason)
+    idle = {reason for reason in status.Reason if reason not in reasons.REMEDIES}
+    assert {str(reason) for reason in idle} == NOTHING_IS_DONE_ABOUT
+    assert not reasons.STALLING & reasons.AWAITED
+
+
+NOTHING_IS_DONE_ABOUT = {
+    "Reconciled",
+    "TablesPresent",
+    "LanesServed",
+    "NoConsumers",
+    "ConsumersRunning",
+    "RepairCurrent",
+    "CollectionCurrent",
+    "NoBulk",
+    "BulkIdle",
+    "BulkRunning",
+    "NoDeadLetter",
+    "DeadLetterFound",
+}
 
 
 @pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)

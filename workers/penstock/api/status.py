@@ -87,6 +87,9 @@ class Reason(StrEnum):
     COLLECTION_OVERDUE = "CollectionOverdue"
     COLLECTION_FAILING = "CollectionFailing"
     GC_AFTER_TOO_SHORT = "GcAfterTooShort"
+    RIGHTS_MISSING = "RightsMissing"
+    APPLY_REFUSED = "ApplyRefused"
+    HANDLER_REFUSED = "HandlerRefused"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -132,6 +135,9 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.COLLECTION_OVERDUE: "A full pass of the collector is owed for too long.",
     Reason.COLLECTION_FAILING: "The last runs of the collector failed.",
     Reason.GC_AFTER_TOO_SHORT: "gc.after is not longer than Cassandra's hint window plus maxClockSkew.",
+    Reason.RIGHTS_MISSING: "The connection's role may not create what is needed; the message has the CQL.",
+    Reason.APPLY_REFUSED: "The API server refuses a child: a quota, an admission webhook, or a bad template.",
+    Reason.HANDLER_REFUSED: "A worker refuses its handler: an import fails, or penstock is missing or too far away.",
 }
 
 Amount = Annotated[Count, Field(ge=0)]
