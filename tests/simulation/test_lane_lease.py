@@ -94,6 +94,25 @@ def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() ->
     simulate(scenario, settings=WORKED)
 
 
+def test_a_tenure_counts_as_begun_from_the_answer_to_its_taking() -> None:
+    """Until then the lane may have been another's: the request may have waited for its lock to run out."""
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("owner")
+        lane = lane_of(queue, client)
+        seen = await client.process.start(lane.look())
+        assert seen is not None
+        sent_us = client.process.clock.wall_us()
+        client.store.answers_late_s = 2.0
+        tenure = await client.process.start(lane.take(seen))
+        assert tenure is not None
+        assert sent_us + 2 * SECOND <= tenure.since_us <= client.process.clock.wall_us()
+        assert tenure.promise.sent_us == sent_us, "trust counts from the request"
+
+    simulate(scenario, settings=WORKED)
+
+
 def test_attack_D4_a_settle_acknowledged_after_the_lease_is_not_confirmed() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)

@@ -6,66 +6,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 from penstock.engines.contract import Message
 from penstock.engines.sharing import Sharing
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.settings import Generation
+from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import Queue, simulate
-from tests.simulation.timeline_workers import (
-    WORKED,
-    Consumer,
-    Seen,
-    check_seen,
-    lanes_ready,
-    put_many,
-    until_all_settled,
-)
-
-SHARED = replace(WORKED, generations=(Generation(1, 6),))
-
-
-class Member(Consumer):
-    """A consumer that shares."""
-
-    async def open(self) -> TimelineQueue:
-        """As any consumer, with a list of members."""
-        engine = await super().open()
-        engine.lanes.sharing = Sharing(self.host, self.queue.settings.queue)
-        return engine
-
-    def start(self, *, work_s: float = 0.01, batch: int = 10) -> None:
-        """Begin to receive; `leave` ends it."""
-        self.working = self.process.start(self._run(work_s, batch))
-
-    async def leave(self) -> None:
-        """End in good order."""
-        self.working.cancel()
-        if self.engine is not None:
-            await self.engine.close()
-
-    @property
-    def lanes(self) -> int:
-        """How many it holds now."""
-        return 0 if self.engine is None else len(self.engine.lanes.held)
-
-
-async def holding(members: list[Member], wanted: list[int], *, within_s: float) -> float:
-    """Wait until they hold so many lanes, in any order; how long that took."""
-    for second in range(round(within_s * 2)):
-        if sorted(wanted) == sorted(each.lanes for each in members):
-            return second / 2
-        await asyncio.sleep(0.5)
-    raise AssertionError(f"wanted {wanted}, they hold {[each.lanes for each in members]}")
-
-
-async def begin(queue: Queue, seen: Seen, count: int) -> list[Member]:
-    await lanes_ready(queue)
-    members = [Member(queue, f"member-{number}", seen) for number in range(count)]
-    for each in members:
-        each.start()
-    return members
+from tests.simulation.timeline_workers import Seen, check_seen, lanes_ready, put_many, until_all_settled
 
 
 def test_one_member_alone_holds_all_lanes() -> None:

@@ -48,7 +48,7 @@ class Job:
         self.lane = Lane(
             self.client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease
         )
-        tenure = Tenure(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True)
+        tenure = Tenure(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         self.source = TimelineSource(
             self.client.host, queue.settings, self.client.producer.sender, None, generation=1, shard=0, tenure=tenure
         )

@@ -248,6 +248,8 @@ class Consumer(Member):
         for dispatcher in engine.lanes.held.values():
             if dispatcher.failure is not None:
                 self.life.broken.append(f"{self.who}: {dispatcher.failure!r}")
+        if "stepped clocks" not in self.life.plan.faults:
+            self.life.broken += [f"{self.who} has seen two owners: {found}" for found in engine.lanes.doubles]
 
     async def _handle(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         try:
@@ -514,7 +516,7 @@ class Borrowing(Member):
             None,
             generation=generation.number,
             shard=int(str(lane.key["shard"])),
-            tenure=Tenure(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True),
+            tenure=Tenure(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),
         )
         borrower = Borrower(engine.host, lane, source)
         now_us = self.now_us()

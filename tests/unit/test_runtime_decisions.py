@@ -257,7 +257,7 @@ def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
     still = Seen(turned_ago_s=31, slots=4, stuck=0, is_receiving=True, is_ending=False)
     assert "the receiving loop has not turned for 31 s" == why_not_alive(still) == why_not_ready(still)
     stopped = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, stops=1)
-    assert "the loop of a lane hung, and others had it stopped (1 times)" == why_not_alive(stopped)
+    assert "a lane had to be taken from it: its loop hung, or the lane was another's (1 times)" == why_not_alive(stopped)
     ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
     assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
     early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)

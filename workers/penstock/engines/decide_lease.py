@@ -78,6 +78,8 @@ class Tenure:
     purged_before_us: int
     clean: bool
     """Whether the owner before released the lane, so that nothing in it is suspect."""
+    since_us: int
+    """When the take had been answered: no earlier owner acts any more."""
 
     def may_act(self, now_us: int) -> bool:
         """Whether the lease still holds; asked before each hand-out, and again when each settle is acknowledged."""

@@ -167,6 +167,18 @@ class Dispatcher:
         except Unavailable:
             return False
 
+    def owns_at(self, now_us: int) -> bool:
+        """Whether the lane is ours at that moment, which is now or was a moment ago."""
+        return self.ended is None and self.tenure.may_act(now_us)
+
+    async def has_lost(self) -> bool:
+        """Ask the lane's row whose it is; where it is another's, or nobody's, this ends, whatever the lease seemed."""
+        seen = await self.lane.look()
+        if self.ended is not None or seen is None or seen.lock == self.tenure.lock:
+            return False
+        self._end(Touched.LOST.value)
+        return True
+
     async def wait_until_over(self) -> None:
         """Until the lane is not ours any more."""
         await self._over.wait()
@@ -185,6 +197,7 @@ class Dispatcher:
         if self.may_act() and await self.recorder.flush():
             await self.position.advance()
             last, reach = self.position.last, self.position.reach
+            self._end("given back")  # before it may be another's: what is settled from here on, the next owner misses
             released = await self.lane.release(
                 self.tenure,
                 last=self.source.stored(last),

@@ -69,8 +69,9 @@ class Lane:
         if not outcome.applied:
             return None
         clean = seen.released == seen.epoch
-        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, seen.purged_before_us, clean)
-        return tenure if tenure.may_act(self.host.now_us()) else None
+        now_us = self.host.now_us()
+        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, seen.purged_before_us, clean, now_us)
+        return tenure if tenure.may_act(now_us) else None
 
     async def touch(
         self, tenure: Tenure, *, last: Value, reach: Value, progress: int
@@ -132,6 +133,13 @@ class Lane:
     async def stop(self, epoch: int) -> bool:
         """Order the owner of that epoch to stop (an emergency stop). It never shortens its lease."""
         update = self._update({"stop": epoch}, is_("epoch", epoch), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def stop_earlier(self, epoch: int, *, seen: LaneState) -> bool:
+        """Order whoever still acts by an epoch before the one that was seen to stop. Who owns the lane now goes on:
+        its touches ask for a stop below its own epoch."""
+        conditions = (is_("epoch", seen.epoch), below("stop", epoch))
+        update = self._update({"stop": epoch}, *conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
     async def lend(self, lent: bytes, seen: LaneState, *, up_to: Value) -> bool:

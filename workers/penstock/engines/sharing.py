@@ -1,8 +1,8 @@
 """Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
 docs/protocols/balance.md.
 
-It keeps this process in the list of members and knows the others from it; which lanes are whose is decided by
-decide_sharing.py. It takes and gives back nothing itself, and knows no engine. That two members see different lists
+It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
+which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine. That two members see different lists
 for a while costs time and nothing else: lanes are owned by lease.
 
 Each generation is shared by itself, all its lanes, be they retired or not: so nobody has to know what others know.
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from uuid import UUID
 
+from penstock.engines.decide_owners import Claim, Claims, decode_claims, encode_claims
 from penstock.engines.decide_sharing import GivingBack, LaneName, Member, share, watchers
 from penstock.engines.host import Host
 from penstock.errors import Unavailable
@@ -29,6 +30,9 @@ BEGIN_AGAIN_S = 0.2
 """Who does not know the others yet can take nothing, so the first read is tried again sooner."""
 KEPT_S = 15
 
+Held = Callable[[int], Sequence[Claim]]
+"""The lanes that a process takes for its own at a moment."""
+
 
 class Sharing:
     """This process among the members of a queue. Its store is that of the catalogue's keyspace."""
@@ -37,9 +41,12 @@ class Sharing:
         self.me = host.uuid()
         self.members: tuple[Member, ...] = ()
         """As read last, this process among them; none before the first read."""
+        self.told: tuple[Claims, ...] = ()
+        """What the others say of the lanes that they hold, as read last."""
         self._host = host
         self._queue = queue
         self._room = 0
+        self._held: Held = lambda _: ()
         self._began_us = 0
         self._stamped_us = 0
         self._giving = GivingBack()
@@ -49,9 +56,10 @@ class Sharing:
 
     # ---- its life
 
-    def join(self, room: int) -> None:
-        """Be a member that holds up to so many lanes, from now on."""
+    def join(self, room: int, held: Held = lambda _: ()) -> None:
+        """Be a member that holds up to so many lanes, from now on, and says which those are."""
         changed, self._room = room != self._room, room
+        self._held = held
         if self._loop is not None and changed:
             self._loop.cancel()
             self._loop = None
@@ -65,7 +73,7 @@ class Sharing:
         self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
         self._loop = None
-        self.members = ()
+        self.members, self.told = (), ()
         self._known.clear()
         try:
             await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
@@ -86,7 +94,7 @@ class Sharing:
                 if now_s >= next_write_s:
                     await self._write()
                     next_write_s = now_s + WRITE_EVERY_S
-                self.members = await self._read()
+                await self._read()
                 self._known.set()
             except Unavailable:
                 pass  # the last sharing stays
@@ -123,18 +131,18 @@ class Sharing:
     # ---- the list
 
     async def _write(self) -> None:
-        now_us = self._stamp()
+        now_us, stamp_us = self._host.now_us(), self._stamp()
         self._began_us = self._began_us or now_us
         values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._room}
-        values["began_us"] = self._began_us
-        await self._host.store.write(Insert(MEMBERS, values, timestamp_us=now_us, ttl_s=KEPT_S))
+        values |= {"began_us": self._began_us, "held": encode_claims(self._held(now_us)), "held_us": now_us}
+        await self._host.store.write(Insert(MEMBERS, values, timestamp_us=stamp_us, ttl_s=KEPT_S))
 
-    async def _read(self) -> tuple[Member, ...]:
+    async def _read(self) -> None:
         """All that there are, and this process: its own row may be late."""
-        rows = await self._host.store.read(Select(MEMBERS, {"queue": self._queue}, ("member", "room")))
-        found = {row.member: Member(row.member, row.room) for row in rows if row.room is not None}
-        found[self.me] = Member(self.me, self._room)
-        return tuple(sorted(found.values()))
+        found = await read_members(self._host, self._queue)
+        self.told = tuple(told for _, told in found if told.member != self.me)
+        members = {member.id: member for member, _ in found} | {self.me: Member(self.me, self._room)}
+        self.members = tuple(sorted(members.values()))
 
     def _key(self) -> dict[str, Value]:
         return {"queue": self._queue, "member": self.me}
@@ -142,3 +150,13 @@ class Sharing:
     def _stamp(self) -> int:
         self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
         return self._stamped_us
+
+
+async def read_members(host: Host, queue: UUID) -> list[tuple[Member, Claims]]:
+    """The members of a queue, and what each says of the lanes that it holds."""
+    columns = ("member", "room", "held", "held_us")
+    return [
+        (Member(row.member, row.room), Claims(row.member, row.held_us or 0, decode_claims(row.held)))
+        for row in await host.store.read(Select(MEMBERS, {"queue": queue}, columns))
+        if row.room is not None
+    ]

@@ -1,8 +1,8 @@
 """Whether a worker lives, and whether it is ready. Pure.
 
-Liveness says that a restart would help: the receiving loop does not turn, a lane's loop made no turn for so long that
-another process had it stopped, or every handler has run past its timeout and can not be stopped. An unavailable
-Cassandra is not among these: a restart would not bring it back.
+Liveness says that a restart would help: the receiving loop does not turn, a lane had to be taken from it (its loop
+made no turn, or it went on with what was another's), or every handler has run past its timeout and can not be
+stopped. An unavailable Cassandra is not among these: a restart would not bring it back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Seen:
     is_receiving: bool
     is_ending: bool
     stops: int = 0
-    """Lanes that were taken from it because their loop made no turn."""
+    """Lanes that had to be taken from it: their loop made no turn, or they were another's."""
 
 
 def why_not_alive(seen: Seen) -> str | None:
@@ -33,7 +33,7 @@ def why_not_alive(seen: Seen) -> str | None:
     if seen.turned_ago_s > TURN_WITHIN_S:
         return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
     if seen.stops:
-        return f"the loop of a lane hung, and others had it stopped ({seen.stops} times)"
+        return f"a lane had to be taken from it: its loop hung, or the lane was another's ({seen.stops} times)"
     if seen.slots and seen.stuck >= seen.slots:
         return f"all {seen.slots} handlers run past their timeout and can not be stopped"
     return None

@@ -37,7 +37,7 @@ class WorkerQueue(Protocol):
 
     @property
     def stops(self) -> int:
-        """How many lanes were taken from this process because their loop made no turn."""
+        """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
         ...
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:

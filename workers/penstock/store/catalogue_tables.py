@@ -84,10 +84,16 @@ TABLES_MADE = Table(
 
 MEMBERS = Table(
     "members",
-    "processes that want lanes of a queue; each writes its own row, which soon expires",
+    "processes that want lanes of a queue, and hold some; each writes its own row, which soon expires",
     partition=(Column("queue", Type.UUID),),
     clustering=(Column("member", Type.UUID),),
-    columns=(Column("name", Type.TEXT), Column("room", Type.INT), Column("began_us", Type.BIGINT)),
+    columns=(
+        Column("name", Type.TEXT),
+        Column("room", Type.INT),
+        Column("began_us", Type.BIGINT),
+        Column("held", Type.BLOB),
+        Column("held_us", Type.BIGINT),
+    ),
     gc_grace_s=DAY_S,
 )
 

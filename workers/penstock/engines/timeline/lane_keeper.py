@@ -15,6 +15,7 @@ from functools import partial
 
 from penstock.engines.beat import Beat
 from penstock.engines.decide_lease import Touched
+from penstock.engines.decide_owners import Claim, Claims, TwoOwners, two_owners
 from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.host import Host
 from penstock.engines.sharing import Sharing
@@ -59,7 +60,9 @@ class LaneKeeper:
         self.retired: set[LaneName] = set()
         """Lanes known to be left for good."""
         self.stops = 0
-        """How often an owner here was ordered to stop, since its loop made no turn."""
+        """How often an owner here had to be stopped: its loop made no turn, or the lane was another's."""
+        self.doubles: set[TwoOwners] = set()
+        """Lanes that were seen with two owners at one moment."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
         self.summary: OwnersFigures | None = None
@@ -80,7 +83,7 @@ class LaneKeeper:
         """Hold up to so many from now on."""
         self.wanted = lanes
         if self.sharing is not None and (lanes or self._loop is not None):
-            self.sharing.join(lanes)
+            self.sharing.join(lanes, self.claims)
         if self.summary is not None and lanes:
             self.summary.begin()
         if self._loop is None and lanes:
@@ -134,6 +137,7 @@ class LaneKeeper:
             try:
                 self._begin_closings()
                 self._give_back()
+                await self._end_doubles()
                 await self._take_free()
                 await self._open_gates()
                 await self._watch()
@@ -150,14 +154,14 @@ class LaneKeeper:
                 if dispatcher.is_retired:
                     self.retired.add(name)
                 elif dispatcher.ended == Touched.STOPPED.value:
-                    self._stopped(name)
+                    self._stopped(name, "its loop made no turn for half a minute")
         self._closing = {name: each for name, each in self._closing.items() if self.held.get(name) is each}
 
-    def _stopped(self, name: LaneName) -> None:
+    def _stopped(self, name: LaneName, why: str) -> None:
         self.stops += 1
         self._left_until_us[name] = self.host.now_us() + STOPPED_US
-        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}"}
-        log.error("a lane was taken from this process: its loop made no turn for half a minute", extra=fields)
+        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "why": why}
+        log.error("a lane was taken from this process", extra=fields)
 
     # ---- taking lanes
 
@@ -252,6 +256,27 @@ class LaneKeeper:
         names = [name for name in self._all_names() if name not in self.held and name not in self.retired]
         await self._watching.look(self.sharing.to_watch(names))
         self.retired |= self._watching.retired
+
+    # ---- two owners of a lane: the net below the lease
+
+    def claims(self, now_us: int) -> list[Claim]:
+        """The lanes that this process takes for its own at that moment, which has to be this one."""
+        held = [(name, each) for name, each in self.held.items() if each.owns_at(now_us)]
+        return [Claim(name, each.tenure.epoch, each.tenure.since_us) for name, each in held]
+
+    async def _end_doubles(self) -> None:
+        """Where two members have acted on one lane: who does not own it by its row stops, and is ordered to."""
+        if self.sharing is None:
+            return
+        now_us = self.host.now_us()
+        own = Claims(self.sharing.me, now_us, tuple(self.claims(now_us)))
+        for found in two_owners((own, *self.sharing.told), self.settings.skew_us):
+            self.doubles.add(found)
+            mine = self.held.get(found.lane)
+            if mine is not None and await mine.has_lost():
+                self._stopped(found.lane, "the lane was another's")
+            if self.sharing.to_watch([found.lane]):
+                await self._watching.stop_earlier(found)
 
     async def _try(self, name: LaneName) -> None:
         settings = self.settings

@@ -1,5 +1,5 @@
 """Looks at lanes of a timeline queue that others hold, or nobody: finds those that nobody works, and orders owners to
-stop whose loop stands still (docs/protocols/balance.md).
+stop whose loop stands still, or whose lane has a later owner (docs/protocols/balance.md).
 
 Nothing here is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
 """
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
+from penstock.engines.decide_owners import TwoOwners, epoch_to_stop
 from penstock.engines.decide_sharing import LaneName, Look, Watch
 from penstock.engines.host import Host
 from penstock.engines.timeline.lane_taking import lane_of
@@ -33,6 +34,8 @@ class Watching:
         self.retired: set[LaneName] = set()
         self._stopped: dict[LaneName, int] = {}
         """The epochs that were ordered from here to stop."""
+        self._doubles: dict[LaneName, int] = {}
+        """The epochs that were found beside a later one, and ordered to stop."""
         self._host = host
         self._watch = Watch(settings.lease.touch_us)
         self._seen: dict[LaneName, tuple[int, int, bool]] = {}
@@ -84,3 +87,19 @@ class Watching:
         self._stopped[name] = epoch
         fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
         log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
+
+    async def stop_earlier(self, found: TwoOwners) -> None:
+        """Order the earlier of two owners to stop, once. Who owns the lane by its row is not touched."""
+        if self._doubles.get(found.lane, -1) >= found.earlier:
+            return
+        lane = lane_of(self._host, self.settings, found.lane)
+        seen = await lane.look()
+        epoch = None if seen is None else epoch_to_stop(found, seen.epoch)
+        if seen is None or epoch is None:
+            return
+        ordered = await (lane.stop(epoch) if epoch == seen.epoch else lane.stop_earlier(epoch, seen=seen))
+        self._doubles[found.lane] = epoch
+        if ordered:
+            generation, shard = found.lane
+            fields = {"queue": self.settings.name, "lane": f"{generation}/{shard}", "epoch": epoch}
+            log.error("emergency stop: a lane has two owners", extra=fields | {"later": found.later})
