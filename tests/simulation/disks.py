@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.engines.packed import PackedRun, unpack
-from penstock.engines.timeline.layout import Place, RowPlace, id_text
+from penstock.engines.timeline.layout import DAYS, Place, RowPlace, id_text
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.positions import moment_us_of, position_order
 from penstock.store.simulated import Cluster
@@ -84,6 +84,17 @@ class Disks:
                     row.value("moved", now_s) is not None,
                     replicas,
                 )
+
+    def indexed(self) -> set[tuple[int, int, int]]:
+        """Generation, part and sub of all that the index names: its row and that of its day are each on some disk."""
+        now_s = self._now_s()
+        found = {
+            (partition[1], partition[2], row.clustering)
+            for partition, row, _ in self._merged(self._settings.tables.parts)
+            if row.value("put_us", now_s) is not None
+        }
+        days = {(generation, clustering[0]) for generation, day, clustering in found if day == DAYS}
+        return {(generation, *clustering) for generation, day, clustering in found if (generation, day) in days}
 
     def lanes(self) -> Iterator[StoredLane]:
         """All lanes."""

@@ -27,6 +27,9 @@ from penstock.store.positions import Positions, last_at
 from penstock.store.statements import Batch, Insert, Select
 from penstock.store.store import Unknown
 from penstock.testing.world import State
+from tests.invariants import Ledger
+from tests.simulation.disks import Disks
+from tests.simulation.timeline_checks import never_met
 from tests.simulation.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
@@ -282,6 +285,85 @@ def test_an_index_row_that_comes_late_itself_is_found_by_the_next_look() -> None
         await asyncio.sleep(HOUR_S)
         await indexed(client, row)
         assert 1 == (await ward.repair()).put_anew
+        await ward.work(20)
+        assert [b"late"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_row_that_no_index_row_names_comes_to_nobody_and_was_promised_to_nobody() -> None:
+    """A producer sends a row and its index row side by side; of its tries only those of the row land."""
+
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        cut_off = queue.client("cut off")
+
+        async def gate(statement: Any) -> None:
+            if statement.shape.table.name == REPAIRED.tables.parts.name:
+                await asyncio.Event().wait()
+
+        cut_off.store.gate = gate
+        assert await cut_off.process.start(queue.put(cut_off, Message(b"in doubt"))) is None
+        assert [Unknown] == [type(error) for error in queue.failed]
+        assert any(row.ids for row in Disks(queue.cluster, REPAIRED).rows()), "it is there, and durable"
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+        client = queue.client("who puts again")
+        assert await client.process.start(queue.put(client, Message(b"in doubt"))) is not None
+        await ward.work(20)
+        assert [b"in doubt"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+@pytest.mark.parametrize(("named", "promised"), [(False, False), (True, False), (False, True)])
+def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised(named: bool, promised: bool) -> None:
+    """What `make simulate` judges by: the row, and the two rows of the index, are on one replica each."""
+
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        queue.cluster.hold_hints()
+        row = stamped(client, b"late")
+        await ward.work(20)
+        await _on_one_replica(queue, row.statement, "n3")
+        if named:
+            for statement, node in zip(index_rows(client, row.place), ("n1", "n2"), strict=True):
+                await _on_one_replica(queue, statement, node)
+        ledger = Ledger(client.process.clock.wall_us)
+        message_id = id_text(Place(row.place, 0).to_bytes())
+        if promised:
+            ledger.acknowledged(ledger.trying([Message(b"late")], "producer"), [message_id])
+        owed = list(never_met(Disks(queue.cluster, REPAIRED), ledger, REPAIRED))
+        assert (named or promised) == any(message_id in each for each in owed)
+        assert len(owed) <= 1
+
+    simulate(scenario, settings=REPAIRED)
+
+
+async def _on_one_replica(queue: Queue, statement: Insert, node: str) -> None:
+    client = queue.client(f"only to {node} at {queue.world.now_s()}")
+    others = {"n1", "n2", "n3"} - {node}
+    client.store.exclude(frozenset(others))
+    for other in others:
+        queue.world.network.lose("write", target=other)
+    await client.process.start(_ends_unknown_of(client, statement))
+
+
+def test_the_last_look_finds_an_index_row_too_that_one_replica_alone_has() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        queue.cluster.hold_hints()
+        row = stamped(client, b"late")
+        for statement in (row.statement, *index_rows(client, row.place)):
+            await _on_one_replica(queue, statement, "n3")
+        await ward.work(20)
+        await asyncio.sleep(11 * DAY_S)
+        queue.world.network.slow("n3", 0.4)
+        assert 1 == (await ward.repair()).put_anew
+        queue.world.network.slow("n3", 0)
         await ward.work(20)
         assert [b"late"] == ward.payloads()
 

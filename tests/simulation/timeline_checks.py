@@ -1,5 +1,6 @@
 """What has to hold of the owners of lanes, beside what `tests/invariants.py` asks of every queue: owners follow one
-another, a message is not handed out while its visibility lasts, and who runs a suspect runs nothing else.
+another, a message is not handed out while its visibility lasts, and who runs a suspect runs nothing else. And of
+repair: what lands late anywhere is met by somebody.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled
 from penstock.engines.receipts import read_receipt
 from penstock.engines.timeline.settings import TimelineSettings
 from tests.invariants import Hand, Ledger, Purge, Tale, Word
+from tests.simulation.disks import Disks
 
 TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
@@ -157,3 +159,23 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
         if any(later <= earlier for earlier, later in pairwise(attempts)):
             yield f"each delivery is charged: {tale.message_id}\n{ledger.story(tale.message_id)}"
             return
+
+
+# ---- what lands late
+
+
+def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
+    """A line for each row of messages that nobody was given, though repair has looked at all for the last time.
+
+    Of a put without an answer the row may be there and its index row nowhere: nobody can know of it, and nobody was
+    promised it (docs/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
+    """
+    there = {row.place for row in disks.undrained(2**62)}
+    indexed, promised = disks.indexed(), ledger.acknowledged_ids
+    for row in disks.rows():
+        if row.cancelled or row.moved or row.place in there:
+            continue
+        ids = [each for each in row.ids if not ledger.need_not_come(each)]
+        at = (row.place.generation, row.place.part(settings.part_us), row.place.sub)
+        if ids and (at in indexed or not promised.isdisjoint(ids)):
+            yield f"what is durable anywhere comes in the end: {row.place} {ids}"

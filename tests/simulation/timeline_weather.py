@@ -20,8 +20,8 @@ from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.simulated import Cluster
 from penstock.testing.world import EPOCH_S, State, World
 from tests.invariants import Ledger
-from tests.simulation.disks import Disks, StoredRow
-from tests.simulation.timeline_checks import owners_break
+from tests.simulation.disks import Disks
+from tests.simulation.timeline_checks import never_met, owners_break
 from tests.simulation.timeline_faults import Storm
 from tests.simulation.timeline_members import (
     DELAY_S,
@@ -261,16 +261,5 @@ def _judged(life: Life, calm_us: int) -> list[str]:
     if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
         found += owners_break(life.ledger, life.settings, life.held)
     if life.plan.has("late"):
-        found += [f"what is durable anywhere comes in the end: {row.place} {ids}" for row, ids in _unmet(life)]
+        found += never_met(Disks(life.cluster, life.settings), life.ledger, life.settings)
     return found
-
-
-def _unmet(life: Life) -> Iterator[tuple[StoredRow, list[str]]]:
-    """Rows of messages that nobody was given, though repair has looked at everything for the last time."""
-    disks = Disks(life.cluster, life.settings)
-    there = {row.place for row in disks.undrained(2**62)}
-    for row in disks.rows():
-        if not row.cancelled and not row.moved and row.place not in there:
-            ids = [each for each in row.ids if not life.ledger.need_not_come(each)]
-            if ids:
-                yield row, ids
