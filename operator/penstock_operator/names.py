@@ -18,6 +18,8 @@ REPLICAS_MANAGER: Final = "penstock-replicas"
 FINALIZER: Final = f"{GROUP}/store"
 ADOPT: Final = f"{GROUP}/adopt"
 """Annotation: the id of the entry to adopt, or `by-name`."""
+APPLIED: Final = f"{GROUP}/applied"
+"""Annotation of whatever we apply: the digest of the document, so that a field we leave out is seen to be too many."""
 CONNECTION_DIGEST: Final = f"{GROUP}/connection-digest"
 """Annotation of a pod template: of which Secret it was made, so that a rotation rolls the pods."""
 

@@ -243,6 +243,19 @@ class NamespaceStand:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What the API server said to our own last apply of a child: what it shows otherwise than we said is no drift."""
+
+    applied: str
+    """The digest of the document that was applied (`differing.stamp_of`)."""
+    shows: Document | None
+    """The object as it was answered; None if it was refused."""
+    refused: str = ""
+    """The server's words, where the same document would be refused again."""
+    at_us: int = 0
+
+
+@dataclass(frozen=True)
 class World:
     """All that one decision about one resource rests on."""
 
@@ -257,6 +270,7 @@ class World:
     """What stands in a child's place and is somebody else's, with whose it is."""
     checked: frozenset[ChildName] = frozenset()
     """Places that were asked for by GET and are free: what is not there is made only where that was seen."""
+    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
     siblings: Mapping[str, Sibling] | Unread = UNKNOWN
     connection: Connection | Trouble | Unread = UNKNOWN
     store: StoreView | Trouble | Unread = UNKNOWN
@@ -303,6 +317,7 @@ class NamespaceWorld:
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
     checked: frozenset[ChildName] = frozenset()
+    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -312,6 +327,8 @@ class Mended:
     child: ChildName
     field: str
     at_us: tuple[int, ...]
+    version: str = ""
+    """The resourceVersion at which it was found last: the same finding is not counted twice."""
 
 
 @dataclass(frozen=True)
