@@ -274,6 +274,8 @@ class World:
     siblings: Mapping[str, Sibling] | Unread = UNKNOWN
     connection: Connection | Trouble | Unread = UNKNOWN
     store: StoreView | Trouble | Unread = UNKNOWN
+    step_trouble: Trouble | None = None
+    """Why the store's step that was tried last was refused (RightsMissing, ...); None once one succeeded."""
     figures: Figures | Unread = UNKNOWN
     lanes: Lanes | Unread = UNKNOWN
     passes: Passes | Unread = UNKNOWN
@@ -333,26 +335,34 @@ class Mended:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decision about one key remembers. Losing it may delay by a window, and undoes nothing."""
+    """What the decision about one key remembers; kept whatever becomes of the effects that were decided with it.
+    Losing it may delay by a window, and undoes nothing."""
 
-    status: Document | None = None
-    """As written last."""
+    uid: str = ""
+    """Of whom all of it is; of another creation nothing is remembered."""
+    generation: int = 0
+    """The latest that was decided about: an older one is never acted upon."""
+    began_us: int = 0
+    """When that generation was first decided about: its first status is held back for a moment."""
     status_at_us: int = 0
+    """When the status was written last."""
     wanted: tuple[tuple[str, int, int], ...] = ()
     """(consumer, moment, replicas wanted): of the last 30 seconds."""
     raised_us: tuple[tuple[str, int], ...] = ()
     """(consumer, when the replicas were last doubled for lag)."""
+    backlog_seen: tuple[int, int] | None = None
+    """(moment, backlog): so that it is known whether the backlog falls."""
     unwell_until_us: int = 0
     """Extra processing goes on until then."""
-    lanes_bad_since_us: int | None = None
     not_ready_since_us: tuple[tuple[str, int], ...] = ()
     """(consumer, since when fewer workers are ready than should be)."""
-    stopped: frozenset[tuple[str, int]] = frozenset()
-    """(lane, epoch) that were told to stop."""
+    stopped: tuple[tuple[str, int, int], ...] = ()
+    """(lane, epoch, when it was told to stop)."""
     mended: tuple[Mended, ...] = ()
     accepted: Mapping[ChildName, str] = field(default_factory=dict)
     """Digest of (document applied, what the server shows otherwise): what a webhook changed is not fought over."""
     store_down_since_us: int | None = None
+    """Since when Cassandra does not answer; the first seconds of that are told to nobody."""
 
 
 def id_of(world: World) -> UUID | None:
