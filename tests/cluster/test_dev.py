@@ -108,9 +108,9 @@ def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -
             left = begun.descendants()
             if process.poll() is None:
                 begun.end(signal.SIGTERM)
-            end_servers_of(state_directory(files))
+            servers = ended_servers_of(state_directory(files))
             shutil.rmtree(state_directory(files), ignore_errors=True)
-            assert [] == [each for each in left if each.alive()]
+            assert ([], []) == (servers, [each for each in left if each.alive()])
 
 
 def suggested(begun: Dev) -> list[str]:
@@ -231,26 +231,31 @@ def test_on_a_cassandra_of_ones_own_nothing_is_started_and_each_way_to_end_ends_
         cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_ones_own")
 
 
-def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["before there is a server", "when there is one", "when it has just been found"])
+def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path, moment: str) -> None:
     file = tmp_path / "emails.yaml"
     file.write_text(EXAMPLE.read_text())
     with dev(file) as begun:
-        begun.said("starting")
-        started = wait_until(lambda: any(map(is_java, begun.descendants())), timeout_s=30)
-        assert started
-        left = begun.descendants()
+        begun.said("starting" if moment != "when it has just been found" else r"cassandra +\| ready at")
+        if moment == "when there is one":
+            assert wait_until(lambda: any(map(is_java, begun.descendants())), timeout_s=30)
         assert begun.end(signal.SIGTERM) in (0, 1)
-        assert [] == [each for each in left if each.alive()]
+        assert [] == ended_servers_of(state_directory([file]))
         assert not any("Traceback" in line for line in begun.lines), begun.lines
 
 
-def end_servers_of(state: Path) -> None:
-    """Whatever is left on the data of one stack, which belongs to one test: no run of the tests leaves a server."""
+def ended_servers_of(state: Path) -> list[str]:
+    """Whatever was left on the data of one stack, which belongs to one test: no run of the tests leaves a server, not
+    even one that fails because of it."""
+    left = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if os.fsencode(state) in (folder / "cmdline").read_bytes():
+                command = (folder / "cmdline").read_bytes()
+                if os.fsencode(state) in command:
+                    left.append(command.replace(b"\0", b" ").decode(errors="replace"))
                     os.kill(int(folder.name), signal.SIGKILL)
+    return left
 
 
 def is_java(identity: Identity) -> bool:

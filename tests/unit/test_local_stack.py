@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +13,19 @@ from typing import Any
 
 import pytest
 
+from penstock.api.consumer import PodTemplate
 from penstock.api.loader import load_files
 from penstock.api.parse import Resource
 from penstock.cli.main import COMMANDS
+from penstock.local import own_cassandra
+from penstock.local.own_cassandra import OwnCassandra
+from penstock.local.pod_template import of_template
 from penstock.local.programs import Pauses, Program, Programs, ended_how
 from penstock.local.stack import state_directory
 from penstock.local.wanted import Job, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.testing.cassandra.connection import Connection, read_connection
+from penstock.testing.cassandra.kept import Starting
+from penstock.testing.cassandra.node import GivenUp
 from penstock.testing.processes import Identity, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +66,41 @@ def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -
         "orders/shop": f"worker --queue shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
         " --rate 50/s --visibility 20s",
     } == told
+
+
+TEMPLATE = """template: {metadata: {labels: {team: shop}}, spec: {nodeSelector: {disk: fast}, containers: [
+    {name: worker, image: 'r/x:2', env: [{name: MODE, value: dry}, {name: EMPTY}, {name: URL, value: 'http://$(HOST)'},
+     {name: TOKEN, valueFrom: {secretKeyRef: {name: t, key: k}}}]}, {name: beside, image: 'r/y:1'}]}}"""
+
+
+def test_of_a_template_the_environment_of_the_worker_is_used_and_the_rest_is_named(tmp_path: Path) -> None:
+    consumers = (
+        f"consumers: [{{name: mailer, handler: 'mailer.tasks:send', {TEMPLATE}}}, {{name: b, handler: 'm:f'}}]"
+    )
+    mailer, other = workers_of(resources(tmp_path, queue("emails", f"engine: extent, {consumers}")))
+    assert (("MODE", "dry"), ("EMPTY", "")) == mailer.of_template.environment
+    assert (
+        "metadata",
+        "nodeSelector",
+        "worker.image",
+        "worker.env.URL",
+        "worker.env.TOKEN",
+        "container beside",
+    ) == mailer.of_template.left_out
+    assert ((), ()) == (other.of_template.environment, other.of_template.left_out)
+
+
+def test_a_template_of_another_shape_is_left_out_and_breaks_nothing() -> None:
+    for spec in ({"containers": "worker"}, {"containers": {"name": "worker"}}):
+        assert ((), ("containers",)) == _told(spec)
+    assert ((), ("container None",)) == _told({"containers": ["worker"]})
+    assert ((), ("worker.env.A",)) == _told({"containers": [{"name": "worker", "env": [{"name": "A", "value": 1}]}]})
+    assert ((), ()) == _told({"containers": [{"name": "worker", "env": ["A=1"]}]})
+
+
+def _told(spec: dict[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    told = of_template(PodTemplate(spec=spec))
+    return told.environment, told.left_out
 
 
 def counter(name: str, spec: str) -> str:
@@ -120,6 +163,92 @@ def test_other_files_have_other_data(tmp_path: Path) -> None:
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     assert state_directory([one, two]) == state_directory([two, one])
     assert 3 == len({state_directory(each) for each in ([one], [two], [one, two])})
+
+
+# ---- its Cassandra
+
+
+class Started:
+    """In place of starting one: what a thread of the stack did, and when it may go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.launched, self.stopped = 0, 0
+
+    def start(self, directory: Path, *, starting: Starting) -> Connection:
+        """As `start_kept`: first what takes long, then the launch, unless it was given up."""
+        self.begun.set()
+        self.may_go_on.wait(20)
+        if starting.is_given_up():
+            raise GivenUp
+        self.launched += 1
+        starting.launched = True
+        return read_connection({"CONTACT_POINTS": "127.0.0.1:9042"})
+
+    def stop(self, directory: Path) -> bool:
+        """As `stop_kept`."""
+        self.stopped += 1
+        return True
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """None is started."""
+    one = Started()
+    monkeypatch.setattr(own_cassandra, "start_kept", one.start)
+    monkeypatch.setattr(own_cassandra, "stop_kept", one.stop)
+    return one
+
+
+def ended_at(folder: Path, started: Started, *, when_ready: bool) -> list[str]:
+    """A Cassandra that is ended while it starts, or when it has; what it said."""
+    said: list[str] = []
+
+    async def run() -> None:
+        own = OwnCassandra(folder, said.append, fresh=False)
+        bringing = asyncio.ensure_future(own.bring())
+        assert await asyncio.to_thread(started.begun.wait, 20)
+        if when_ready:
+            started.may_go_on.set()
+            await bringing
+        bringing.cancel()
+        ending = asyncio.ensure_future(own.end())
+        await asyncio.sleep(0)
+        assert when_ready or not ending.done(), "the thread may still launch one"
+        started.may_go_on.set()
+        await ending
+
+    asyncio.run(run())
+    return said
+
+
+def test_told_to_end_before_its_server_is_launched_it_waits_for_the_start_to_be_given_up(
+    tmp_path: Path, started: Started
+) -> None:
+    assert ["starting"] == ended_at(tmp_path, started, when_ready=False)
+    assert (0, 0) == (started.launched, started.stopped)
+
+
+def test_what_was_started_is_stopped_and_what_ran_already_is_left(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ["starting", "stopping; its data stay for the next time"] == ended_at(tmp_path, started, when_ready=True)
+    assert (1, 1) == (started.launched, started.stopped)
+    running = read_connection({"CONTACT_POINTS": "127.0.0.1:9042"})
+    monkeypatch.setattr(own_cassandra, "find_kept", lambda directory: running)
+
+    async def run() -> None:
+        own = OwnCassandra(tmp_path, lambda _: None, fresh=False)
+        assert running == await own.bring()
+        await own.end()
+
+    asyncio.run(run())
+    assert (1, 1) == (started.launched, started.stopped)
+
+
+def test_a_stack_that_never_began_one_has_nothing_to_end(tmp_path: Path, started: Started) -> None:
+    asyncio.run(OwnCassandra(tmp_path, lambda _: None, fresh=False).end())
+    assert (0, 0) == (started.launched, started.stopped)
 
 
 # ---- how they are kept

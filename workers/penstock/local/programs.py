@@ -38,6 +38,8 @@ class Program:
     name: str
     arguments: tuple[str, ...]
     directory: Path
+    environment: tuple[tuple[str, str], ...] = ()
+    """Beside that of all programs, or in its place."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Programs:
                 *_ending_with_us(),
                 *program.arguments,
                 cwd=program.directory,
-                env=self._environment,
+                env=self._environment | dict(program.environment),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=told,
                 stderr=told,

@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import hashlib
 import shlex
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,11 +26,11 @@ from penstock.api.loader import load_files
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
 from penstock.errors import PenstockError, SpecError
+from penstock.local.own_cassandra import OwnCassandra
 from penstock.local.programs import Program, Programs, ended_how
-from penstock.local.wanted import Job, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.local.wanted import Job, WorkerOf, jobs_due, jobs_of, suggestions_of, workers_of
 from penstock.store.cassandra_settings import VARIABLES
 from penstock.testing.cache import cache_root
-from penstock.testing.cassandra.kept import find_kept, start_kept, stop_kept
 
 LOOK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,10 +53,13 @@ class Stack:
         self._files = files
         self._environment = dict(environment)
         self._directory = state_directory(files)
-        self._fresh = fresh
-        self._own_cassandra = "CONTACT_POINTS" not in environment
-        self._started_cassandra = False
+        self._cassandra = (
+            None
+            if "CONTACT_POINTS" in environment
+            else OwnCassandra(self._directory, partial(_say, "cassandra"), fresh=fresh)
+        )
         self._resources: Sequence[Resource] = ()
+        self._left_out: dict[str, str] = {}
         self._programs: Programs | None = None
         self._repairing: dict[Job, asyncio.Task[int]] = {}
 
@@ -70,7 +73,7 @@ class Stack:
         if not self._resources:
             raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
         try:
-            if not await self._until(ending, asyncio.to_thread(self._bring_cassandra)):
+            if not await self._until(ending, self._bring_cassandra()):
                 return
             self._programs = Programs(self._environment, _say)
             if not await self._until(ending, self._apply()):
@@ -83,20 +86,11 @@ class Stack:
 
     # ---- its parts
 
-    def _bring_cassandra(self) -> None:
-        if not self._own_cassandra:
+    async def _bring_cassandra(self) -> None:
+        if self._cassandra is None:
             _say("cassandra", f"the one at {self._environment['CONTACT_POINTS']}, which is yours")
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        connection = find_kept(self._directory)
-        if connection is None:
-            if self._fresh:
-                shutil.rmtree(self._directory, ignore_errors=True)
-            _say("cassandra", "starting")
-            self._started_cassandra = True
-            connection = start_kept(self._directory)
-        elif self._fresh:
-            raise SpecError("--fresh needs its Cassandra to be stopped", remedy="end the other `penstock dev` first")
+        connection = await self._cassandra.bring()
         self._environment |= connection.environment()
         _say("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
 
@@ -110,13 +104,25 @@ class Stack:
     def _begin_workers(self, *, with_new_code: bool = False) -> None:
         assert self._programs is not None  # noqa: S101  made before
         workers = workers_of(self._resources)
-        programs = [Program(each.name, (*PENSTOCK, *each.arguments), Path.cwd()) for each in workers]
+        programs = [
+            Program(each.name, (*PENSTOCK, *each.arguments), Path.cwd(), each.of_template.environment)
+            for each in workers
+        ]
+        for each in workers:
+            self._tell_left_out(each)
         if with_new_code:
             _say("handlers", "changed; their workers are begun anew")
             self._programs.keep(
                 [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
             )
         self._programs.keep(programs)
+
+    def _tell_left_out(self, worker: WorkerOf) -> None:
+        """What does nothing here, once for each template."""
+        left_out = ", ".join(worker.of_template.left_out)
+        if left_out and self._left_out.get(worker.name) != left_out:
+            _say(worker.name, f"of its template only the worker's environment is used here, not {left_out}")
+        self._left_out[worker.name] = left_out
 
     # ---- while it runs
 
@@ -202,9 +208,8 @@ class Stack:
         await asyncio.gather(*self._repairing.values(), return_exceptions=True)
         if self._programs is not None:
             await self._programs.close()
-        if self._started_cassandra:
-            _say("cassandra", "stopping; its data stay for the next time")
-            await asyncio.to_thread(stop_kept, self._directory)
+        if self._cassandra is not None:
+            await self._cassandra.end()
 
     def _tell(self, took_s: float) -> None:
         """What there is, and what to try next."""

@@ -15,6 +15,7 @@ from penstock.api.counters import Counter
 from penstock.api.cron_times import is_due
 from penstock.api.parse import Resource
 from penstock.api.queues import Queue
+from penstock.local.pod_template import NOTHING, OfTemplate, of_template
 
 TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
 """Of counters: what is added to them is a number, to the others a text."""
@@ -42,6 +43,7 @@ class WorkerOf:
     arguments: tuple[str, ...]
     module: str | None = None
     """Where its handler is, if that is Python."""
+    of_template: OfTemplate = NOTHING
 
 
 def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
@@ -51,6 +53,7 @@ def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
             f"{resource.metadata.name}/{consumer.name}",
             _arguments(resource, number),
             None if consumer.handler is None else str(consumer.handler).partition(":")[0],
+            of_template(consumer.template),
         )
         for resource in resources
         if isinstance(resource, Queue)

@@ -7,7 +7,8 @@ that a later command finds it, ends exactly it, or starts it again with the same
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import Conflict, SpecError, Surroundings
@@ -15,7 +16,7 @@ from penstock.testing.cache import cache_root, locked, require_room
 from penstock.testing.cassandra.archive import find_installation
 from penstock.testing.cassandra.connection import Connection, read_connection
 from penstock.testing.cassandra.java import require_memory
-from penstock.testing.cassandra.node import START_TIMEOUT_S, Node
+from penstock.testing.cassandra.node import START_TIMEOUT_S, GivenUp, Node
 from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.ports import server_ports
 from penstock.testing.processes import Server, port_taken
@@ -40,6 +41,23 @@ class Told:
         return read_connection(self.environment)
 
 
+@dataclass
+class Starting:
+    """A start that may be given up by another thread, at any moment of it."""
+
+    launched: bool = False
+    """Whether a server was begun, which is then ours to end; one that ran already is not."""
+    _given_up: threading.Event = field(default_factory=threading.Event)
+
+    def give_up(self) -> None:
+        """The start ends as soon as it can, and leaves no server that it has launched."""
+        self._given_up.set()
+
+    def is_given_up(self) -> bool:
+        """Whether it was."""
+        return self._given_up.is_set()
+
+
 def default_state_directory() -> Path:
     """Where the node of the demo lives unless another place is named."""
     return cache_root() / "run" / "cassandra"
@@ -52,9 +70,11 @@ def start_kept(
     address: str = "127.0.0.1",
     native_port: int | None = None,
     timeout_s: float = START_TIMEOUT_S,
+    starting: Starting | None = None,
 ) -> Connection:
-    """Start the node of this directory, or find it running; return when it answers."""
+    """Start the node of this directory, or find it running; return when it answers, or `GivenUp`."""
     directory = directory.resolve()
+    starting = starting or Starting()
     with locked(directory / ".lock"):
         before = read_told(directory)
         running = before is not None and _server(directory).alive()
@@ -66,7 +86,7 @@ def start_kept(
             # It may still be starting, for a command that was ended meanwhile.
             ports = (before.native_port, before.storage_port, before.jmx_port)
             node = Node(wanted, Place(directory, address, *ports), installation=parts, pid_file=directory / _PID)
-            node.wait_until_ready(timeout_s=timeout_s)
+            node.wait_until_ready(timeout_s=timeout_s, is_given_up=starting.is_given_up)
             return before.connection
         require_memory(wanted.memory_mb)
         require_room(directory, _ROOM_MB)
@@ -76,8 +96,11 @@ def start_kept(
         told = Told(address, *ports, node.connection.environment())
         # Written before the start: a command that is killed meanwhile leaves what ends the server.
         _write(directory / _TOLD, json.dumps(told.__dict__, indent=2) + "\n")
+        if starting.is_given_up():
+            raise GivenUp(at=node.connection.contact_points[0])
+        starting.launched = True
         try:
-            node.start(timeout_s=timeout_s)
+            node.start(timeout_s=timeout_s, is_given_up=starting.is_given_up)
         except BaseException:
             node.kill()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,6 +23,17 @@ from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.processes import Server
 
 START_TIMEOUT_S = 240.0
+
+
+class GivenUp(Unavailable):
+    """Cassandra was told to end before it answered."""
+
+
+def never() -> bool:
+    """A start that nobody gives up."""
+    return False
+
+
 _BETWEEN_TRIES_S = 0.1
 
 
@@ -84,10 +96,10 @@ class Node:
             (self.place.directory / name).write_text(text)
         self.server.start()
 
-    def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    def start(self, *, timeout_s: float = START_TIMEOUT_S, is_given_up: Callable[[], bool] = never) -> None:
         """Start it, and return when it answers a query of its superuser."""
         self.launch()
-        self.wait_until_ready(timeout_s=timeout_s)
+        self.wait_until_ready(timeout_s=timeout_s, is_given_up=is_given_up)
 
     def stop(self) -> None:
         """Ask it to flush and end."""
@@ -129,10 +141,14 @@ class Node:
         with self.probe() as probe:
             return probe.query(statement, consistency=consistency)
 
-    def wait_until_ready(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_until_ready(
+        self, *, timeout_s: float = START_TIMEOUT_S, is_given_up: Callable[[], bool] = never
+    ) -> None:
         """Return when it answers a query of its superuser; tell its last words when it ended instead."""
         deadline = time.monotonic() + timeout_s
         while (why := self._not_ready()) is not None:
+            if is_given_up():
+                raise GivenUp(at=self.connection.contact_points[0])
             if not self.server.alive():
                 raise start_failure(self.server.log, self.server.last_error_lines(), self.place)
             if time.monotonic() > deadline:
