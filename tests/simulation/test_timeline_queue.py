@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
@@ -10,6 +12,7 @@ import pytest
 
 from penstock.engines.contract import Ack, Message, Nack, Settled
 from penstock.engines.timeline.lane_rows import make_lanes
+from penstock.errors import Unavailable
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,
@@ -232,3 +235,47 @@ def test_attack_D2_only_the_message_that_kills_its_process_is_charged(seed: int)
         assert max(each.attempt for _, each in seen.deliveries if each.message_id != poison) <= 3
 
     simulate(scenario, seed, settings=settings)
+
+
+async def asks_again_at_once(ask: Callable[[], Awaitable[object]]) -> int:
+    """How often in vain until something came of it, by a program that has no pause of its own."""
+    for in_vain in range(10_000):
+        with suppress(Unavailable):
+            if await ask():
+                return in_vain
+    return 10_000
+
+
+@pytest.mark.parametrize("what", ["receive", "put"])
+def test_who_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nobody_from_mending_it(what: str) -> None:
+    async def scenario(queue: Queue) -> int:
+        await lanes_ready(queue)
+        consumer = Consumer(queue, "impatient", Seen())
+        doubtful = [False]
+
+        def now_us() -> int:
+            if doubtful[0]:
+                raise Unavailable("the time here is not to be relied on")
+            return consumer.process.clock.wall_us()
+
+        consumer.host = replace(consumer.host, now_us=now_us)
+        engine = await consumer.process.start(consumer.open())
+
+        async def mend() -> None:
+            await asyncio.sleep(2)
+            doubtful[0] = False
+
+        while not engine.lanes.held:
+            await consumer.process.start(engine.receive(1, wait_us=SECOND))
+        await put_many(queue, "producer", 1)
+        doubtful[0] = True
+        asks = {
+            "receive": lambda: engine.receive(1, wait_us=SECOND // 10),
+            "put": lambda: engine.put([Message(b"a")]),
+        }
+        mending = consumer.process.start(mend())
+        in_vain = await consumer.process.start(asks_again_at_once(asks[what]))
+        await mending
+        return in_vain
+
+    assert 1 <= simulate(scenario, settings=WORKED) < 100

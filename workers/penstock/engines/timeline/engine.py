@@ -45,11 +45,14 @@ from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stats import stats
 from penstock.engines.timeline.where import Finder
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock.store.store import Unknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
+DOUBT_PAUSE_S = 0.05
+"""What is refused since the clock is in doubt is refused after a pause: who asks again at once would else keep the
+loop from the very check that ends the doubt."""
 SUSPECT_ALONE = 1
 SUSPECTS_TOGETHER = 32
 
@@ -140,13 +143,17 @@ class TimelineQueue:
 
     async def put(self, messages: Sequence[Message]) -> list[str]:
         """Durable when it returns; the ids, in order. For a once key that is taken, its first id."""
-        if len(messages) == 1:
-            alone = self.producer.put_alone(messages[0])
-            if alone is not None:
-                return await alone
-        if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
-            return await self._put_mixed(messages)
-        return await self.producer.put(messages)
+        try:
+            if len(messages) == 1:
+                alone = self.producer.put_alone(messages[0])
+                if alone is not None:
+                    return await alone
+            if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
+                return await self._put_mixed(messages)
+            return await self.producer.put(messages)
+        except Unavailable:
+            await asyncio.sleep(DOUBT_PAUSE_S)
+            raise
 
     async def _put_mixed(self, messages: Sequence[Message]) -> list[str]:
         """Runs with and without once keys, one after the other, so that groups stay in order."""
@@ -180,11 +187,19 @@ class TimelineQueue:
         deadline_s = loop.time() + wait_us / 1_000_000
         while True:
             self._changed.clear()
-            found = await self._receive_now(limit, visibility_us)
-            left_s = deadline_s - loop.time()
-            if found or left_s <= 0 or self._closed:
-                return found
-            within_s = min(left_s, self._until_next_timer_s())
+            try:
+                found = await self._receive_now(limit, visibility_us)
+                left_s = deadline_s - loop.time()
+                if found or left_s <= 0 or self._closed:
+                    await asyncio.sleep(0)  # also who never waits and asks again at once leaves others their turn
+                    return found
+                within_s = min(left_s, self._until_next_timer_s())
+            except Unavailable:  # the clock is in doubt: others get their turn in any case, also who mends that
+                left_s = deadline_s - loop.time()
+                await asyncio.sleep(DOUBT_PAUSE_S)
+                if left_s <= 0 or self._closed:
+                    raise
+                continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._changed.wait()
