@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.api.cron_times import is_due
+from penstock.api.cron_times import due_after, due_before, is_due, shortest_gap_minutes
 
 MONDAY = datetime(2026, 11, 16, 0, 0, tzinfo=UTC)
 
@@ -43,3 +43,54 @@ def test_a_day_of_the_month_or_one_of_the_week_is_enough_where_both_are_told() -
 
 def test_a_month_that_is_not_told_is_not_due() -> None:
     assert [] == due_in_week("0 0 * jan *")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "minutes"),
+    [
+        ("* * * * *", 1),
+        ("*/5 * * * *", 5),
+        ("7-59/20 * * * *", 20),
+        ("0,58 * * * *", 2),
+        ("@hourly", 60),
+        ("0 2,3 * * *", 60),
+        ("0 2 * * *", 24 * 60),
+        ("30 23 * * mon", 24 * 60),
+        ("10 0,23 * * *", 60),
+    ],
+)
+def test_the_shortest_gap_of_a_schedule_is_seen_across_hours_and_midnight(schedule: str, minutes: int) -> None:
+    assert minutes == shortest_gap_minutes(schedule)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "after", "before"),
+    [
+        ("*/5 * * * *", "2026-11-16 00:05", "2026-11-16 00:00"),
+        ("0 2 * * *", "2026-11-16 02:00", "2026-11-15 02:00"),
+        ("30 23 * * sun", "2026-11-22 23:30", "2026-11-15 23:30"),
+        ("0 0 29 2 *", "2028-02-29 00:00", "2024-02-29 00:00"),
+        ("0 0 31 2 *", None, None),
+    ],
+)
+def test_the_next_and_the_last_time_are_found(schedule: str, after: str | None, before: str | None) -> None:
+    moment = MONDAY + timedelta(seconds=30)
+    found = [due_after(schedule, moment), due_before(schedule, moment)]
+    assert [minute and minute.strftime("%Y-%m-%d %H:%M") for minute in found] == [after, before]
+
+
+def test_the_search_looks_no_further_than_it_was_told() -> None:
+    assert due_after("0 2 * * *", MONDAY, within=timedelta(hours=1)) is None
+    assert due_before("0 2 * * *", MONDAY, within=timedelta(hours=1)) is None
+
+
+@pytest.mark.parametrize("schedule", ["*/5 * * * *", "10/20 5 * * *", "0 2 * * mon-fri", "0,30 2-3 1 * wed"])
+def test_the_search_finds_what_a_walk_over_each_minute_finds(schedule: str) -> None:
+    minutes = [MONDAY + timedelta(minutes=number) for number in range(4 * 24 * 60)]
+    walked = [minute for minute in minutes if is_due(schedule, minute)]
+    found, moment = [], MONDAY - timedelta(minutes=1)
+    while (minute := due_after(schedule, moment)) is not None and minute <= minutes[-1]:
+        found.append(minute)
+        assert due_before(schedule, minute + timedelta(seconds=59)) == minute
+        moment = minute
+    assert found == walked

@@ -6,8 +6,12 @@ the two is enough. It takes what `cron.accepts` takes.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
+
+MINUTE = timedelta(minutes=1)
+YEARS = timedelta(days=8 * 366)
+"""The longest that a schedule may have to wait: the 29th of February, over a century."""
 
 _NAMED = {
     "@yearly": "0 0 1 1 *",
@@ -18,6 +22,7 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_DAY_MINUTES = 24 * 60
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -36,9 +41,58 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 
 def is_due(schedule: str, minute: datetime) -> bool:
     """Whether it is due in this minute."""
-    fields, days_told, weekdays_told = _read(schedule)
-    minutes, hours, days, months, weekdays = fields
-    if minute.minute not in minutes or minute.hour not in hours or minute.month not in months:
+    (minutes, hours, _, _, _), _, _ = _read(schedule)
+    return minute.minute in minutes and minute.hour in hours and _is_day_due(schedule, minute)
+
+
+def shortest_gap_minutes(schedule: str) -> int:
+    """The shortest time between two moments at which it is due, as far as that is less than a day.
+
+    Days are not looked at: a schedule that leaves some out may have a longer one.
+    """
+    (minutes, hours, *_), _, _ = _read(schedule)
+    moments = sorted(hour * 60 + minute for hour in hours for minute in minutes)
+    following = [*moments[1:], moments[0] + _DAY_MINUTES]
+    return min(later - earlier for earlier, later in zip(moments, following, strict=True))
+
+
+def due_after(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
+    """The first minute after the moment that is due; None where there is none within that time."""
+    return _search(schedule, moment, within, 1)
+
+
+def due_before(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
+    """The last minute up to the moment that is due; None where there is none within that time."""
+    return _search(schedule, moment, within, -1)
+
+
+def _search(schedule: str, moment: datetime, within: timedelta, way: int) -> datetime | None:
+    """Minute by minute, but for hours and days in which none can be due."""
+    fields, _, _ = _read(schedule)
+    minute = moment.replace(second=0, microsecond=0) + (MINUTE if way > 0 else timedelta())
+    end = moment + way * within
+    while minute <= end if way > 0 else minute >= end:
+        if not _is_day_due(schedule, minute):
+            minute = _next(minute, way, day=True)
+        elif minute.hour not in fields[1]:
+            minute = _next(minute, way, day=False)
+        elif minute.minute not in fields[0]:
+            minute += way * MINUTE
+        else:
+            return minute
+    return None
+
+
+def _next(minute: datetime, way: int, *, day: bool) -> datetime:
+    """The first minute of the next hour (or day), the last one of the one before."""
+    begin = minute.replace(minute=0, hour=0) if day else minute.replace(minute=0)
+    length = timedelta(days=1) if day else timedelta(hours=1)
+    return begin + length if way > 0 else begin - MINUTE
+
+
+def _is_day_due(schedule: str, minute: datetime) -> bool:
+    (_, _, days, months, weekdays), days_told, weekdays_told = _read(schedule)
+    if minute.month not in months:
         return False
     by_day, by_weekday = minute.day in days, minute.isoweekday() % 7 in weekdays
     return by_day or by_weekday if days_told and weekdays_told else by_day and by_weekday
