@@ -42,6 +42,8 @@ class DeleteObject:
     namespace: str
     name: str
     uid: str
+    propagation: Literal["Background", "Foreground"] = "Background"
+    """Foreground: it stays, marked, until all that it owns is gone; so its pods' end can be waited for."""
 
 
 @dataclass(frozen=True)
