@@ -19,7 +19,7 @@ FINALIZER: Final = f"{GROUP}/store"
 ADOPT: Final = f"{GROUP}/adopt"
 """Annotation: the id of the entry to adopt, or `by-name`."""
 APPLIED: Final = f"{GROUP}/applied"
-"""Annotation of whatever we apply: the digest of the document, so that a field we leave out is seen to be too many."""
+"""Annotation of whatever we apply: the digest of the document, so that it is seen when a field was taken out."""
 CONNECTION_DIGEST: Final = f"{GROUP}/connection-digest"
 """Annotation of a pod template: of which Secret it was made, so that a rotation rolls the pods."""
 

@@ -1,0 +1,45 @@
+"""The accounts of a namespace, as plain documents: `penstock-worker`, which may nothing, and `penstock-spark`, which
+may what the chart's ClusterRole of that name allows a driver.
+
+Pure. Workers, repair and gc ask nothing of the API server, so no token is mounted for them.
+"""
+
+from __future__ import annotations
+
+from penstock_operator.build_pod import Part
+from penstock_operator.kinds import ROLE_BINDING, SERVICE_ACCOUNT
+from penstock_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT, labels_of, namespace_key
+
+
+def worker_account(namespace: str) -> Part:
+    """Of workers, repair and gc."""
+    return _account(namespace, WORKER_ACCOUNT, mounts_token=False)
+
+
+def spark_account(namespace: str) -> Part:
+    """Of drivers, which make their executors' pods."""
+    return _account(namespace, SPARK_ACCOUNT, mounts_token=True)
+
+
+def spark_binding(namespace: str) -> Part:
+    """What a driver may, in this namespace alone."""
+    return {
+        "apiVersion": ROLE_BINDING.api_version,
+        "kind": ROLE_BINDING.kind,
+        "metadata": {
+            "name": SPARK_ACCOUNT,
+            "namespace": namespace,
+            "labels": labels_of(namespace_key(namespace)),
+        },
+        "roleRef": {"apiGroup": ROLE_BINDING.group, "kind": "ClusterRole", "name": SPARK_ACCOUNT},
+        "subjects": [{"kind": SERVICE_ACCOUNT.kind, "name": SPARK_ACCOUNT, "namespace": namespace}],
+    }
+
+
+def _account(namespace: str, name: str, *, mounts_token: bool) -> Part:
+    return {
+        "apiVersion": SERVICE_ACCOUNT.api_version,
+        "kind": SERVICE_ACCOUNT.kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels_of(namespace_key(namespace))},
+        "automountServiceAccountToken": mounts_token,
+    }
