@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -67,6 +68,10 @@ class Schema:
     async def change(self, cql: str) -> None:
         """Told apart by their first words."""
         words = cql.replace("(", " ").split()
+        if words[0] == "DROP":
+            keyspace, _, name = words[4].partition(".")
+            self.tables[keyspace].pop(name, None)
+            return
         if words[1] == "KEYSPACE":
             self.keyspaces.add(words[5])
             return
@@ -168,18 +173,23 @@ class Shop:
         store.gate = program.gate
         return program
 
-    async def applied(self, process: Process, *texts: str) -> list[Applied]:
-        """`penstock apply`, to be run in a process."""
+    @asynccontextmanager
+    async def applier(self, process: Process, owner: str = "cli/test") -> AsyncIterator[Applier]:
+        """What `penstock apply` is made of, to be used in a process."""
         store = GatedStore(self.cluster, process)
         async with Clock(store, source=SimulatedTime(process)) as clock:
             catalogue = Catalogue(
                 store,
                 now_us=clock.require,
-                owner="cli/test",
+                owner=owner,
                 new_uuid=process.uuid,
                 new_key=lambda: process.chance.randbytes(32),
             )
-            applier = Applier(self.schema, catalogue, lambda _: store, Surroundings(KEYSPACE, "dc1", 3))
+            yield Applier(self.schema, catalogue, lambda _: store, Surroundings(KEYSPACE, "dc1", 3))
+
+    async def applied(self, process: Process, *texts: str) -> list[Applied]:
+        """`penstock apply`, to be run in a process."""
+        async with self.applier(process) as applier:
             await applier.prepare()
             return await applier.apply([parse_resource(yaml.safe_load(text)) for text in texts])
 

@@ -15,7 +15,7 @@ from penstock.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, S
 from penstock.store.clock import Bounds
 from penstock.store.clocks import Clock, ClockNotTrusted
 from penstock.store.consistency import Consistency
-from penstock.store.decide_generation import ChangeUnderWay, is_over, written_at
+from penstock.store.decide_generation import ChangeUnderWay, is_over, shards_in_force, written_at
 from penstock.store.simulated.cluster import Cluster
 from penstock.store.simulated.store import SimulatedStore, SimulatedTime
 from penstock.testing.world import Process, World
@@ -51,6 +51,14 @@ async def declare(one: Catalogue, **spec: Any) -> Declared:
         except (Unavailable, Conflict):
             await asyncio.sleep(1)
     raise AssertionError("twenty tries were not enough")
+
+
+async def reshard(one: Catalogue, entry: Entry, shards: int) -> Entry:
+    """As who applies: bring the number of shards to this one, as far as it can be brought now."""
+    known = await one.turn(entry, skew_us=SKEW)
+    if shards_in_force(known.generations) != shards:
+        await one.announce(known, known.generations.current.number + 1, shards, skew_us=SKEW)
+    return await one.make_sure(known, skew_us=SKEW)
 
 
 async def standing(one: Catalogue) -> Entry:
@@ -225,10 +233,10 @@ def test_two_operators_with_different_shards_make_one_next_generation(seed: int)
         cluster = Cluster(world)
         chance = world.chance("faults")
 
-        async def reshard(one: Catalogue, entry: Entry, shards: int) -> Entry | None:
+        async def patiently(one: Catalogue, entry: Entry, shards: int) -> Entry | None:
             for _ in range(20):
                 try:
-                    return await one.reshard(entry, shards, skew_us=SKEW)
+                    return await reshard(one, entry, shards)
                 except ChangeUnderWay:
                     return None
                 except (Unavailable, Conflict):
@@ -244,7 +252,7 @@ def test_two_operators_with_different_shards_make_one_next_generation(seed: int)
                         source=node, target=f"operator{chance.randrange(2)}", count=chance.randrange(1, 3)
                     )
             tasks = [
-                each.start(reshard(catalogue(each, cluster), entry, shards))
+                each.start(patiently(catalogue(each, cluster), entry, shards))
                 for each, shards in zip(operators, (12, 8), strict=True)
             ]
             found = [await task for task in tasks]
@@ -270,10 +278,10 @@ def test_an_operator_that_slept_anywhere_in_a_change_does_not_undo_anothers(step
             slow, quick = world.process("slow"), world.process("quick")
             entry = (await declare(catalogue(quick, cluster), shards=6)).entry
             slow.pause_before_step(step, for_s=5)
-            slower = slow.start(catalogue(slow, cluster).reshard(entry, 8, skew_us=SKEW))
+            slower = slow.start(reshard(catalogue(slow, cluster), entry, 8))
             await world.sleep(2)
             try:
-                after = await quick.start(catalogue(quick, cluster).reshard(entry, 12, skew_us=SKEW))
+                after = await quick.start(reshard(catalogue(quick, cluster), entry, 12))
             except ChangeUnderWay:
                 after = await standing(catalogue(quick, cluster))
             with contextlib.suppress(ChangeUnderWay):
@@ -294,9 +302,9 @@ def test_an_operator_killed_at_any_step_of_a_change_leaves_what_the_next_one_fin
             first, second = world.process("first"), world.process("second")
             entry = (await declare(catalogue(second, cluster), shards=6)).entry
             first.kill_before_step(strike)
-            first.start(catalogue(first, cluster).reshard(entry, 12, skew_us=SKEW))
+            first.start(reshard(catalogue(first, cluster), entry, 12))
             await world.sleep(20)
-            after = await second.start(catalogue(second, cluster).reshard(entry, 12, skew_us=SKEW))
+            after = await second.start(reshard(catalogue(second, cluster), entry, 12))
             assert 12 == (after.generations.next or after.generations.current).shards
             assert 2 == (after.generations.next or after.generations.current).number
             assert after.generations.sure_us is not None
@@ -345,7 +353,7 @@ def test_nobody_writes_to_a_generation_that_somebody_takes_for_over(seed: int) -
                 world.network.delay("request", source="operator", by_s=chance.uniform(1, 8), count=2)
             for _ in range(20):
                 try:
-                    await operator.start(one.reshard(entry, 12, skew_us=SKEW))
+                    await operator.start(reshard(one, entry, 12))
                     break
                 except (Unavailable, Conflict):
                     await world.sleep(1)

@@ -2,8 +2,8 @@
 
 It knows neither YAML nor the command line nor Kubernetes: `penstock apply`, `penstock dev` and the operator call it.
 Each step can be taken by several processes at once, and again after a crash: the entry decides which creation it is,
-tables follow from its id, then lanes, and only then the entry says that it is active. Lanes of a next generation are
-made before it is announced: whoever hears of one finds them.
+tables follow from its id, then lanes, and only then the entry says that it is active. Which steps are left is
+decided by decide_steps.py, from what was found; this is the loop that looks, decides and performs.
 
 What is refused for one resource (another owner, a field that is fixed) is told and the others go on; what stands in
 the way of all (no right, no agreement, a clock out of bounds) is raised.
@@ -16,36 +16,48 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from penstock.api.parse import Resource, ResourceInvalid
-from penstock.applying.wanted import (
-    Surroundings,
-    Wanted,
-    allowed_change,
-    catalogue_keyspace,
-    keyspace_of,
-    wanted_of,
+from penstock.applying.decide_steps import (
+    TABLES_MAX,
+    Adopt,
+    CreateKeyspace,
+    CreateTable,
+    Decided,
+    Found,
+    MendDrift,
+    SchemaStep,
+    Step,
+    decide_steps,
 )
-from penstock.engines.registry import CARRIED, Making, engine_of, make_generation, tables_of
-from penstock.errors import Conflict, Refused, SpecError
+from penstock.applying.perform_steps import StepPerformer
+from penstock.applying.wanted import Surroundings, Wanted, catalogue_keyspace, keyspace_of, wanted_of
+from penstock.engines.registry import CARRIED, engine_of, tables_of
+from penstock.errors import Bug, Conflict, Refused, SpecError
 from penstock.store.catalogue import Catalogue, Change
 from penstock.store.catalogue_entry import Entry, Name, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
-from penstock.store.decide_generation import ChangeUnderWay, Generation
-from penstock.store.drift import Drift, Standing, unmended
-from penstock.store.schema import SchemaPlan, SchemaPort, SchemaReport, SchemaRightsMissing, ensure, plan
+from penstock.store.decide_generation import ChangeUnderWay
+from penstock.store.drift import Drift, unmended
+from penstock.store.schema import (
+    RightsMissing,
+    SchemaPlan,
+    SchemaPort,
+    SchemaReport,
+    SchemaRightsMissing,
+    ensure,
+    plan,
+    read_standing,
+)
 from penstock.store.store import Store
+from penstock.store.table import Table
 
-TABLES_MAX = 300
-"""Of all users in a cluster: each costs every node memory, and past a few hundred the cluster suffers."""
+ROUNDS_MAX = 8
+"""After each round of steps it is looked at and decided about again; so many are more than it ever takes."""
 
 _ANY_CREATION = UUID(int=0)
 
 
-class TooManyTables(Refused):
-    """Dedicated tables would bring the cluster past the bound."""
-
-
-class StorageElsewhere(Refused):
-    """Its home data centre is not the one that this connection uses (rule R5)."""
+class NeverDone(Bug):
+    """Steps that were taken are asked for again."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,35 @@ class Applied:
 
 
 @dataclass
+class _Course:
+    """What was done for one resource so far."""
+
+    change: Change = Change.UNCHANGED
+    tables: list[str] = field(default_factory=list)
+    mended: list[Drift] = field(default_factory=list)
+    moved: bool = False
+
+    def add(self, step: Step, change: Change | None) -> None:
+        if isinstance(step, CreateKeyspace):
+            self.tables.append(step.keyspace.name)
+        elif isinstance(step, CreateTable):
+            self.tables.append(step.table.name)
+        elif isinstance(step, MendDrift):
+            self.mended.append(step.drift.mended())
+        elif isinstance(step, Adopt):
+            self.moved = True
+        if change is Change.CREATED or (change is Change.UPDATED and self.change is Change.UNCHANGED):
+            self.change = change
+
+    @property
+    def outcome(self) -> str:
+        """In one word."""
+        if self.change is Change.UNCHANGED and (self.tables or self.moved):
+            return Change.UPDATED.value
+        return self.change.value
+
+
+@dataclass
 class Applier:
     """The connection, the catalogue and the surroundings of one run."""
 
@@ -83,6 +124,8 @@ class Applier:
     surroundings: Surroundings
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
     tables_max: int = TABLES_MAX
+    adopting: bool = False
+    """Whether what is another's, or was retained, is taken over."""
 
     async def prepare(self) -> SchemaReport:
         """The keyspace and the tables of the catalogue."""
@@ -103,82 +146,72 @@ class Applier:
             return Applied(wanted.name, "refused", notes=_lines(refused))
 
     async def _apply(self, wanted: Wanted) -> Applied:
-        if wanted.place.data_center != self.surroundings.data_center:
-            raise StorageElsewhere(
-                home=wanted.place.data_center,
-                here=self.surroundings.data_center,
-                remedy=f"set DATA_CENTER={wanted.place.data_center} and name contact points there",
-            )
+        """Look, decide, perform; until nothing is left to do."""
+        course = _Course()
+        for rounds_left in reversed(range(ROUNDS_MAX)):
+            found = await self.look(wanted)
+            decided = self._decide(wanted, found)
+            if not decided.steps:
+                return self._told(wanted, found, decided, course)
+            try:
+                await self._perform(decided.steps, found, course)
+            except Conflict:
+                if not rounds_left:
+                    raise
+        raise NeverDone(resource=wanted.name, steps=", ".join(type(step).__name__ for step in decided.steps))
+
+    async def look(self, wanted: Wanted) -> Found:
+        """What there is of it."""
         known = await self.catalogue.find(wanted.name)
-        if known is not None:
-            known.entry.require_home(self.surroundings.data_center)
-        else:
-            await self._require_room(wanted)
-        declared = await self.catalogue.declare(
-            wanted.name, wanted.document, place=wanted.place, shards=wanted.shards, check=allowed_change
+        if known is None:
+            needs_room = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
+            return Found(tables_total=await self.schema.count_tables() if needs_room else 0)
+        tables = self._tables(wanted, known.entry.id) or ()
+        keyspace = keyspace_of(wanted, known.entry.place)
+        noted = await self.catalogue.tables_made(keyspace.name) if tables else frozenset()
+        standing = await read_standing(self.schema, keyspace, tables)
+        return Found(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
+
+    def _decide(self, wanted: Wanted, found: Found) -> Decided:
+        decided = decide_steps(
+            wanted,
+            found,
+            owner=self.catalogue.owner,
+            data_center=self.surroundings.data_center,
+            now_us=self.catalogue.now_us(),
+            adopting=self.adopting and found.entry is not None and _may_be_taken(found.entry),
+            tables_max=self.tables_max,
+            carried=self.carried,
         )
-        tables, drifts, notes = await self._make_tables(wanted, declared.entry)
-        usable = all(drift.standing is not Standing.BY_HAND for drift in drifts)
-        entry, more = await self._settle(wanted, declared.entry, carried=tables is not None, usable=usable)
-        moved_on = (entry.state, entry.generations) != (declared.entry.state, declared.entry.generations)
-        if declared.change is Change.UNCHANGED and (tables or moved_on):
-            outcome = Change.UPDATED.value
-        else:
-            outcome = declared.change.value
-        return Applied(wanted.name, outcome, entry, (*notes, *more), drifts, tables or ())
+        if decided.stopped is not None and not isinstance(decided.stopped, ChangeUnderWay):
+            raise decided.stopped
+        return decided
 
-    async def _require_room(self, wanted: Wanted) -> None:
-        """Before the entry is made, so that nothing of it is left."""
-        needed = tables_of(wanted.resource, _ANY_CREATION, carried=self.carried)
-        if wanted.place.tables != "dedicated" or not needed:
-            return
-        there = await self.schema.count_tables()
-        if there + len(needed) > self.tables_max:
-            raise TooManyTables(
-                tables=there,
-                needed=len(needed),
-                most=self.tables_max,
-                remedy="set `storage.tables: shared`, which adds none",
-            )
+    async def _perform(self, steps: Sequence[Step], found: Found, course: _Course) -> None:
+        performer = StepPerformer(self.schema, self.catalogue, self.store_in, self.carried)
+        for step in steps:
+            try:
+                performed = await performer.perform(step)
+            except RightsMissing as refused:
+                cql = [each.cql for each in steps if isinstance(each, SchemaStep)]
+                raise SchemaRightsMissing(cql, str(refused.facts.get("said", ""))) from refused
+            course.add(step, performed.change)
+            if performed.entry is not None and found.entry is not None:
+                before, after = found.entry, performed.entry
+                course.moved |= (before.state, before.generations) != (after.state, after.generations)
 
-    async def _make_tables(
-        self, wanted: Wanted, entry: Entry
-    ) -> tuple[tuple[str, ...] | None, tuple[Drift, ...], tuple[str, ...]]:
-        """The names of tables made now, or None where nobody knows which are needed."""
-        tables = tables_of(wanted.resource, entry.id, carried=self.carried)
-        if tables is None:
-            note = f"its tables join with a later release: this one does not carry {engine_of(wanted.resource)}"
-            return None, (), (note,)
-        keyspace = keyspace_of(wanted, entry.place)
-        before = await self.catalogue.tables_made(keyspace.name)
-        report = await ensure(self.schema, keyspace, tables, before)
-        dropped = {drift.table for drift in report.drifts if drift.what == "the table"}
-        unnoted = [table.name for table in tables if table.name not in before and table.name not in dropped]
-        await self.catalogue.note_tables(keyspace.name, unnoted)
-        return report.created, report.drifts, ()
+    def _told(self, wanted: Wanted, found: Found, decided: Decided, course: _Course) -> Applied:
+        notes: tuple[str, ...] = ()
+        if not decided.carried:
+            engine = engine_of(wanted.resource)
+            notes = (f"its tables join with a later release: this one does not carry {engine}",)
+        elif decided.stopped is not None:
+            notes = _lines(decided.stopped)
+        drifts = (*course.mended, *decided.by_hand)
+        return Applied(wanted.name, course.outcome, found.entry, notes, drifts, tuple(course.tables))
 
-    async def _settle(
-        self, wanted: Wanted, entry: Entry, *, carried: bool, usable: bool
-    ) -> tuple[Entry, tuple[str, ...]]:
-        """Say that it is active once its tables and lanes are as they should be, and bring the number of shards."""
-
-        async def prepare(standing: Entry, generation: Generation) -> None:
-            making = Making(self.store_in(standing.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)
-            await make_generation(wanted.resource, standing, generation, making, carried=self.carried)
-
-        if carried and not usable:
-            return entry, ()
-        if carried and entry.state is State.MAKING:
-            for window in entry.generations.windows():
-                await prepare(entry, Generation(window.number, window.shards, window.from_us))
-            entry = await self.catalogue.set_state(entry, State.ACTIVE)
-        if not wanted.makes_generations:
-            return entry, ()
-        try:
-            entry = await self.catalogue.reshard(entry, wanted.shards, skew_us=wanted.skew_us, prepare=prepare)
-        except ChangeUnderWay as under_way:
-            return entry, _lines(under_way)
-        return entry, ()
+    def _tables(self, wanted: Wanted, creation: UUID) -> tuple[Table, ...] | None:
+        return tables_of(wanted.resource, creation, carried=self.carried)
 
     async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
         """The CQL of what is missing, and comments where an entry has to be there first. Changes nothing."""
@@ -210,6 +243,11 @@ class Applier:
         tables = tables_of(wanted.resource, entry.id if entry else _ANY_CREATION, carried=self.carried)
         before = await self.catalogue.tables_made(place.keyspace) if entry else frozenset()
         return await plan(self.schema, keyspace_of(wanted, place), tables or (), before)
+
+
+def _may_be_taken(entry: Entry) -> bool:
+    """What an operator manages is given up there first: else both would write it."""
+    return entry.state is State.RETAINED or not entry.owner.startswith("operator/")
 
 
 def _commented(label: str, statements: Collection[str]) -> list[str]:

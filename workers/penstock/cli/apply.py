@@ -48,9 +48,14 @@ T = TypeVar("T")
     metavar="NAME",
     help="Who manages these resources: only the same name changes them again. [PENSTOCK_OWNER]",
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Take over what another name manages, or what was kept when its resource was deleted in Kubernetes.",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the CQL of what is missing, and change nothing.")
 @connection_options
-def command(files: tuple[Path, ...], owner: str, *, only_print: bool, **options: Any) -> None:
+def command(files: tuple[Path, ...], owner: str, *, adopt: bool, only_print: bool, **options: Any) -> None:
     """Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue entries.
 
     One line a resource: created, updated, unchanged or refused. Applying again does what is left to do. An existing
@@ -61,8 +66,9 @@ def command(files: tuple[Path, ...], owner: str, *, only_print: bool, **options:
     if not resources:
         raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, files)))
     settings = read_settings(environment_with(options))
+    applying = _apply(resources, settings, _checked_owner(owner), adopting=adopt, only_print=only_print)
     try:
-        results = asyncio.run(_apply(resources, settings, _checked_owner(owner), only_print=only_print))
+        results = asyncio.run(applying)
     except SchemaRightsMissing as refused:
         click.echo("\n".join(f"{statement};" for statement in refused.cql))
         raise
@@ -79,7 +85,7 @@ def _checked_owner(owner: str) -> str:
 
 
 async def _apply(
-    resources: Sequence[Resource], settings: ConnectionSettings, owner: str, *, only_print: bool
+    resources: Sequence[Resource], settings: ConnectionSettings, owner: str, *, adopting: bool, only_print: bool
 ) -> list[Applied]:
     store = await CassandraStore.connect(settings, must_exist=False)
     try:
@@ -88,7 +94,7 @@ async def _apply(
         skew_us = min(resource.spec.max_clock_skew.ms * 1000 for resource in resources)
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
-            applier = Applier(schema, catalogue, store.in_keyspace, surroundings)
+            applier = Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting)
             if only_print:
                 for line in await _patiently(clock, partial(applier.print_plan, resources)):
                     click.echo(line)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.client.counter import Counter
+from penstock.client.directory import ADOPT
 from penstock.client.ground import Bound, Ground
 from penstock.counters.counter import CounterHandle
 from penstock.counters.settings import CounterSettings, settings_of
@@ -40,6 +41,10 @@ class CounterNotReady(Unavailable):
 
 class CounterDeleted(Refused):
     """The counter was deleted."""
+
+
+class CounterRetained(CounterDeleted):
+    """The counter was kept when its resource was deleted, and takes nothing."""
 
 
 class CounterMadeAgain(Conflict):
@@ -89,6 +94,8 @@ class Counters:
         entry = known.entry
         if entry.state is State.DELETING:
             raise CounterDeleted("the counter is being deleted", counter=_shown(entry.name))
+        if entry.state is State.RETAINED:
+            raise CounterRetained(counter=_shown(entry.name), remedy=ADOPT)
         if entry.state is State.MAKING:
             raise CounterNotReady(counter=_shown(entry.name), remedy="apply it again, or wait for the operator")
         return settings_of(entry, data_center=self._ground.data_center)

@@ -17,6 +17,7 @@ from penstock.store.catalogue_entry import Entry, Known, Name, State
 
 KIND = "Queue"
 CARRIED = ("timeline",)
+ADOPT = "apply its resource again, with the annotation penstock.io/adopt: by-name, or by `penstock apply --adopt`"
 
 
 class QueueUnknown(SpecError):
@@ -29,6 +30,10 @@ class QueueNotReady(Unavailable):
 
 class QueueDeleted(Refused):
     """The queue was deleted."""
+
+
+class QueueRetained(QueueDeleted):
+    """The queue was kept when its resource was deleted, and takes nothing."""
 
 
 class QueueMadeAgain(Conflict):
@@ -98,6 +103,8 @@ class Directory:
         entry = known.entry
         if entry.state is State.DELETING:
             raise QueueDeleted("the queue is being deleted", queue=_shown(entry.name))
+        if entry.state is State.RETAINED:
+            raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
         engine = str(entry.spec.get("engine"))
         if engine not in CARRIED:
             raise EngineNotCarried(queue=_shown(entry.name), engine=engine, carried=", ".join(CARRIED))

@@ -8,7 +8,11 @@ An engine joins by one line in CARRIED: the module that has its tables, imported
 each a tuple of `Table`, or a dataclass whose fields are tables; and, if there have to be rows before anybody uses a
 generation of shards,
 
-    async def make_generation(entry: Entry, generation: Generation, making: Making) -> makes them, as often as asked.
+    async def make_generation(entry: Entry, generation: Generation, making: Making) -> makes them, as often as asked;
+
+and, for a creation that is being deleted and has its rows in shared tables,
+
+    async def forget_rows(entry: Entry, making: Making) -> removes those that would not expire by themselves.
 
 What is not in CARRIED is not carried by this release: its entry in the catalogue is written all the same, and stays
 `making` until a release carries it.
@@ -19,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.api.counters import Counter
@@ -28,11 +32,11 @@ from penstock.errors import Bug
 from penstock.store.catalogue_entry import Entry
 from penstock.store.decide_generation import Generation
 from penstock.store.store import Store
-from penstock.store.table import Table
+from penstock.store.table import DAY_S, Table
 
 CARRIED: Final[Mapping[str, str]] = {
     "timeline": "penstock.engines.timeline.carried",
-    "counter": "penstock.counters.tables",
+    "counter": "penstock.counters.carried",
 }
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
 
@@ -45,6 +49,11 @@ def engine_of(resource: Resource) -> str:
     return "counter" if isinstance(resource, Counter) else resource.spec.engine
 
 
+def engine_of_entry(entry: Entry) -> str:
+    """The same, of what stands in the catalogue."""
+    return "counter" if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
+
+
 def shards_of(resource: Resource) -> int:
     """Its shards; a counter has buckets instead, which never change."""
     return 1 if isinstance(resource, Counter) else resource.spec.shards
@@ -54,32 +63,61 @@ def tables_of(
     resource: Resource, creation: UUID, *, carried: Mapping[str, str] = CARRIED
 ) -> tuple[Table, ...] | None:
     """The tables that this creation needs, under their real names; None if its engine is not carried yet."""
-    module = carried.get(engine_of(resource))
+    return _tables(engine_of(resource), resource.spec.storage.tables, creation, carried)
+
+
+def tables_of_entry(entry: Entry, *, carried: Mapping[str, str] = CARRIED) -> tuple[Table, ...] | None:
+    """The same, of what stands in the catalogue."""
+    return _tables(engine_of_entry(entry), entry.place.tables, entry.id, carried)
+
+
+def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) -> tuple[Table, ...] | None:
+    module = carried.get(engine)
     if module is None:
         return None
     found = import_module(module)
-    shared = resource.spec.storage.tables == "shared"
-    return _as_tuple(found.shared_tables() if shared else found.dedicated_tables(creation), module)
+    return _as_tuple(found.shared_tables() if mode == "shared" else found.dedicated_tables(creation), module)
 
 
 @dataclass(frozen=True)
 class Making:
-    """What it takes to make a generation's rows."""
+    """What it takes to make a creation's rows, and to remove them."""
 
     store: Store
     """Of the keyspace that has the tables."""
     now_us: Callable[[], int]
     new_uuid: Callable[[], UUID]
 
+    def burial_us(self, written_us: int = 0) -> int:
+        """The stamp of a delete after which nothing may come: a creation's id is never used again, so it lies ahead
+        of every write that is still under way, and of the newest that was seen."""
+        return max(self.now_us(), written_us) + DAY_S * 1_000_000
+
+
+def makes_lanes(engine: str, *, carried: Mapping[str, str] = CARRIED) -> bool:
+    """Whether there have to be rows before anybody uses a generation of its shards."""
+    return _function(engine, "make_generation", carried) is not None
+
 
 async def make_generation(
-    resource: Resource, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
+    engine: str, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
 ) -> None:
     """Make what a generation needs before it is used; nothing where its engine needs nothing."""
-    module = carried.get(engine_of(resource))
-    make = None if module is None else getattr(import_module(module), "make_generation", None)
+    make = _function(engine, "make_generation", carried)
     if make is not None:
         await make(entry, generation, making)
+
+
+async def forget_rows(engine: str, entry: Entry, making: Making, *, carried: Mapping[str, str] = CARRIED) -> None:
+    """Remove its rows from shared tables, but for those that expire by themselves."""
+    forget = _function(engine, "forget_rows", carried)
+    if forget is not None:
+        await forget(entry, making)
+
+
+def _function(engine: str, name: str, carried: Mapping[str, str]) -> Any:
+    module = carried.get(engine)
+    return None if module is None else getattr(import_module(module), name, None)
 
 
 def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:

@@ -7,6 +7,7 @@ It knows no Kubernetes, no YAML and no engine. Invariants:
 
 - one name is one row, so of two creators one is told; what is made again after it was deleted has a fresh id;
 - a change names the id, the revision and the owner it has read, so none is lost and nobody else's entry is touched;
+- the life of a creation goes one way (`MOVES`), so who is late brings nothing back;
 - an id leads to its name before the name leads to the id, so what is found by name is found by id.
 
 Survives: lost answers (each step begins with a serial read, and is taken again when it is not known to be applied)
@@ -15,6 +16,7 @@ and a crash between any two writes (an id without an entry is nobody's; the next
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +42,7 @@ from penstock.store.catalogue_entry import (
 )
 from penstock.store.catalogue_tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
 from penstock.store.consistency import Consistency
-from penstock.store.decide_generation import Generation, Generations
+from penstock.store.decide_generation import Generations
 from penstock.store.statements import Condition, Decision, InsertIfAbsent, Select, UpdateIf, is_
 from penstock.store.store import Store, Unknown
 from penstock.store.types import Value
@@ -50,6 +52,10 @@ Done = TypeVar("Done")
 TRIES_MAX = 16
 RECEIPT_KEY_BYTES = 32
 RETRY_PAUSE_S = 0.02
+
+
+class MovedOn(Conflict):
+    """Its life or its generations have gone on meanwhile: look again."""
 
 
 class AnotherCreation(Conflict):
@@ -85,16 +91,18 @@ def take_wanted(_standing: Document, wanted: Document) -> Document:
     return wanted
 
 
-Prepare = Callable[[Entry, Generation], Awaitable[None]]
-"""Makes what a generation needs: called before it is announced, perhaps several times, perhaps in vain."""
-
-
-async def nothing_to_prepare(_entry: Entry, _generation: Generation) -> None:
-    """For what has no lanes."""
+MOVES = {
+    State.MAKING: {State.ACTIVE, State.RETAINED, State.DELETING},
+    State.ACTIVE: {State.RETAINED, State.DELETING},
+    State.RETAINED: {State.DELETING},
+    State.DELETING: {State.RETAINED, State.GONE},
+    State.GONE: set[State](),
+}
+"""From each state, those that its owner may bring next. What is retained comes back by `adopt` alone."""
 
 
 class Catalogue:
-    """Entries, by name and by id. `owner` is who this process writes for; without one it only reads."""
+    """Entries, by name and by id. `owner` is who is written for; without one it only reads."""
 
     def __init__(
         self,
@@ -107,9 +115,17 @@ class Catalogue:
     ) -> None:
         self._store = store
         self.now_us = now_us
-        self._owner = owner
+        self.owner = owner
         self.new_uuid = new_uuid
         self._new_key = new_key
+        self._namespaces: set[str] = set()
+        """Those whose row is known to be there: it never goes."""
+
+    def for_owner(self, owner: str) -> Catalogue:
+        """The same, writing for somebody else: an operator writes for each resource in the name of its uid."""
+        other = copy.copy(self)
+        other.owner = owner
+        return other
 
     # Reading
 
@@ -143,6 +159,12 @@ class Catalogue:
         )
         return [row.namespace for row in rows]
 
+    async def owned(self, prefix: str) -> Sequence[Known]:
+        """All entries whose owner's name begins so, of all namespaces."""
+        namespaces = sorted(await self.namespaces())
+        found = [known for namespace in namespaces for known in await self.list(namespace)]
+        return [known for known in found if known.entry.owner.startswith(prefix)]
+
     # Writing
 
     async def declare(
@@ -169,38 +191,75 @@ class Catalogue:
 
         return await self._until_done(name, step)
 
-    async def set_state(self, entry: Entry, state: State) -> Entry:
-        """Move on in the life of this creation. Conflict if its name is another's by now."""
+    async def adopt(self, entry: Entry, document: Document, *, check: Check = take_wanted) -> Entry:
+        """Have an entry that was seen to be another's, or to be retained, with this document, if it still is so.
+
+        What was retained is made anew as far as something is missing: it comes back as `making`.
+        """
 
         async def step() -> Entry | None:
-            standing = await self._read_this(entry, even_gone=state is State.GONE)
+            standing = await self._read_this(entry)
+            if standing.state is State.DELETING:
+                raise BeingDeleted(resource=standing.name)
+            if standing.owner == self.owner and standing.state is not State.RETAINED:
+                return standing
+            if standing.owner not in (entry.owner, self.owner):
+                raise owned_by_another(standing, self.owner)
+            adopted = replace(
+                standing,
+                owner=self.owner,
+                state=State.MAKING if standing.state is State.RETAINED else standing.state,
+                document=check(standing.document, document),
+                revision=standing.revision + 1,
+                changed_us=self.now_us(),
+            )
+            cells = entry_cells(adopted)
+            cells = {cell: cells[cell] for cell in ("owner", "state", "document", "revision", "changed_us")}
+            conditions = is_("revision", standing.revision), is_("state", standing.state.value)
+            return adopted if await self._change(standing, cells, *conditions) else None
+
+        return await self._until_done(entry.name, step)
+
+    async def set_state(self, entry: Entry, state: State) -> Entry:
+        """Move on in the life of this creation. Conflict if its name is another's by now, or it is further on."""
+        untried = entry.owner == self.owner and state in MOVES[entry.state]
+
+        async def step() -> Entry | None:
+            nonlocal untried
+            standing = entry if untried else await self._read_this(entry, even_gone=state is State.GONE)
+            untried = False
             if standing.state is state:
                 return standing
-            self._require_mine(standing, deleting=True)
+            self._require_owner(standing)
+            if state not in MOVES[standing.state]:
+                raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
             cells: dict[str, Value] = {"state": state.value, "changed_us": self.now_us()}
             applied = await self._change(standing, cells, is_("state", standing.state.value))
             return replace(standing, state=state) if applied else None
 
         return await self._until_done(entry.name, step)
 
-    async def reshard(
-        self, entry: Entry, shards: int, *, skew_us: int, prepare: Prepare = nothing_to_prepare
-    ) -> Entry:
-        """Bring the number of shards to this one, as far as it can be brought now (rule R6).
+    async def require_state(self, entry: Entry, state: State) -> None:
+        """Conflict unless this very creation is in this state, by a serial read."""
+        standing = await self._read_this(entry)
+        if standing.state is not state:
+            raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
 
-        It finishes what others began, announces a next generation where one is needed, and makes sure of it.
-        `prepare` makes what a generation needs before anybody hears of it. ChangeUnderWay while another change is
-        not over.
+    async def announce(self, entry: Entry, number: int, shards: int, *, skew_us: int) -> Entry:
+        """Tell of the generation with this number and so many shards; what it needs is there (rule R6).
+
+        MovedOn if it would have another number by now, ChangeUnderWay while another change is not over.
         """
 
         async def step() -> Entry | None:
-            standing = await self.turn(entry, skew_us=skew_us)
+            standing = await self._read_this(entry)
             self._require_mine(standing)
             known = standing.generations
-            if decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us) is None:
-                return standing
-            await prepare(standing, Generation(known.current.number + 1, shards))
             announced = decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us)
+            if announced is None:
+                return standing
+            if announced.number != number:
+                raise MovedOn(resource=standing.name, generation=announced.number, wanted=number)
             await self._move_on(standing, replace(known, next=announced))
             return None
 
@@ -297,7 +356,7 @@ class Catalogue:
         return Entry(
             name=name,
             id=self.new_uuid(),
-            owner=self._owner,
+            owner=self.owner,
             state=State.MAKING,
             revision=1,
             document=document,
@@ -309,7 +368,9 @@ class Catalogue:
 
     async def _create(self, fresh: Entry, gone: Entry | None) -> bool:
         """The namespace, then the id, then the name, which decides."""
-        if fresh.name.namespace not in await self.namespaces():
+        if fresh.name.namespace not in self._namespaces:
+            self._namespaces.update(await self.namespaces())
+        if fresh.name.namespace not in self._namespaces:
             namespace: dict[str, Value] = {"everything": EVERYTHING, "namespace": fresh.name.namespace}
             await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self.new_uuid()))
         await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
@@ -346,8 +407,13 @@ class Catalogue:
         except Unknown:
             return False
 
-    def _require_mine(self, standing: Entry, *, deleting: bool = False) -> None:
-        if standing.owner != self._owner:
-            raise owned_by_another(standing, self._owner)
-        if standing.state is State.DELETING and not deleting:
+    def _require_owner(self, standing: Entry) -> None:
+        if standing.owner != self.owner:
+            raise owned_by_another(standing, self.owner)
+
+    def _require_mine(self, standing: Entry) -> None:
+        """And in a state in which it can be changed."""
+        if standing.owner != self.owner or standing.state is State.RETAINED:
+            raise owned_by_another(standing, self.owner)
+        if standing.state is State.DELETING:
             raise BeingDeleted(resource=standing.name)

@@ -120,6 +120,30 @@ def default_replication(nodes: int) -> int:
     return max(1, min(3, nodes))
 
 
+@dataclass(frozen=True)
+class SchemaStanding:
+    """What there is of a keyspace and of some tables in it."""
+
+    keyspace_there: bool
+    there: frozenset[str]
+    """The names of all its tables."""
+    drifts: tuple[Drift, ...]
+    """Of the tables that were asked for and are there."""
+
+
+async def read_standing(port: SchemaPort, keyspace: Keyspace, tables: Collection[Table]) -> SchemaStanding:
+    """Look at a keyspace, and compare these tables. KeyspaceUnfit where it is not replicated where it is needed."""
+    found = await port.read_keyspace(keyspace.name)
+    if found is None:
+        return SchemaStanding(keyspace_there=False, there=frozenset(), drifts=())
+    require_fit(found, keyspace)
+    there = await port.read_tables(keyspace.name)
+    drifts = [
+        drift for table in tables if table.name in there for drift in compare(keyspace.name, table, there[table.name])
+    ]
+    return SchemaStanding(keyspace_there=True, there=frozenset(there), drifts=tuple(drifts))
+
+
 async def plan(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaPlan:
@@ -127,7 +151,7 @@ async def plan(
     found = await port.read_keyspace(keyspace.name)
     there: Mapping[str, FoundTable] = {}
     if found is not None:
-        _require_fit(found, keyspace)
+        require_fit(found, keyspace)
         there = await port.read_tables(keyspace.name)
     create: list[tuple[str, Table]] = []
     drifts: list[Drift] = []
@@ -191,7 +215,7 @@ async def _mend(port: SchemaPort, drift: Drift) -> Drift:
     return drift.mended()
 
 
-def _require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
+def require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
     """LOCAL_QUORUM means replicas of the home data centre: without any there, every request would fail."""
     for data_center, _ in wanted.replication:
         if found.strategy.endswith("NetworkTopologyStrategy") and not found.replicas.get(data_center):

@@ -6,6 +6,7 @@ from random import SystemRandom
 
 from penstock.engines.host import Host
 from penstock.engines.registry import Making
+from penstock.engines.timeline.forgetting import forget_rows
 from penstock.engines.timeline.from_catalogue import settings_of
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
@@ -30,4 +31,4 @@ async def make_generation(entry: Entry, generation: Generation, making: Making) 
     await make_lanes(host, settings, Lanes(generation.number, generation.shards, generation.from_us))
 
 
-__all__ = ["dedicated_tables", "make_generation", "shared_tables"]
+__all__ = ["dedicated_tables", "forget_rows", "make_generation", "shared_tables"]
