@@ -43,6 +43,20 @@ def test_what_is_empty_counts_as_not_told() -> None:
     assert read_settings(WHERE) == read_settings({**WHERE, **empty})
 
 
+def test_files_that_a_secret_mounts_count_as_named_where_they_are_there(tmp_path: Path) -> None:
+    mounted = {**WHERE, "SSL_DIRECTORY": str(tmp_path)}
+    assert read_settings(WHERE) == read_settings(mounted)
+    (tmp_path / "ca.crt").write_text("not a certificate\n")
+    with pytest.raises(SettingsBroken, match=rf"SSL_CA={tmp_path}/ca.crt: holds no certificate in PEM"):
+        read_settings(mounted)
+    with pytest.raises(SettingsBroken, match="SSL_CA=/no/where: no such file or directory"):
+        read_settings({**mounted, "SSL_CA": "/no/where"})
+    (tmp_path / "tls.crt").write_text("")
+    with pytest.raises(SettingsBroken, match="SSL_KEY is empty though SSL_CERT is set"):
+        read_settings(mounted)
+    assert read_settings({**mounted, "USE_SSL": "false"}).tls is None
+
+
 FAULTS = [
     ({}, "CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
     ({"CONTACT_POINTS": " , "}, "CONTACT_POINTS is not set"),

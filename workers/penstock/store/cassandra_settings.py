@@ -23,10 +23,13 @@ VARIABLES = (
     "SSL_CA",
     "SSL_CERT",
     "SSL_KEY",
+    "SSL_DIRECTORY",
     "KEYSPACE",
     "CLUSTER_NAME",
 )
 """What a connection is told by."""
+MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
+"""What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
 NATIVE_PORT = 9042
 KEYSPACE = "penstock"
 
@@ -89,7 +92,7 @@ class ConnectionSettings:
 
 def read_settings(environment: Mapping[str, str]) -> ConnectionSettings:
     """The settings that these variables tell; SettingsBroken tells every fault there is."""
-    told = {name: value.strip() for name, value in environment.items()}
+    told = _with_mounted({name: value.strip() for name, value in environment.items()})
     faults = tuple(_faults(told))
     if faults:
         raise SettingsBroken(faults)
@@ -102,6 +105,14 @@ def read_settings(environment: Mapping[str, str]) -> ConnectionSettings:
         keyspace=told.get("KEYSPACE") or KEYSPACE,
         cluster_name=told.get("CLUSTER_NAME") or None,
     )
+
+
+def _with_mounted(told: Mapping[str, str]) -> dict[str, str]:
+    """With the files of SSL_DIRECTORY; one that is named by its own variable is taken from there."""
+    if not told.get("SSL_DIRECTORY"):
+        return dict(told)
+    mounted = {name: Path(told["SSL_DIRECTORY"], file) for name, file in MOUNTED.items()}
+    return {**told, **{name: str(path) for name, path in mounted.items() if not told.get(name) and path.is_file()}}
 
 
 def _faults(told: Mapping[str, str]) -> Iterator[str]:
