@@ -257,7 +257,7 @@ def read_object(answer: Answer | Denied) -> Applied | Denied:
 
 
 def read_page(answer: Answer | Denied, kind: Kind) -> Page | Denied:
-    """The objects of an answer to a list, each with its kind: items of a list leave it out, or say PartialObjectMetadata."""
+    """The objects of a list, each with its kind: items leave it out, or say PartialObjectMetadata."""
     if isinstance(answer, Denied) or answer.status >= 300:
         return as_denied(answer)
     words = {"apiVersion": kind.api_version, "kind": kind.kind}

@@ -118,9 +118,22 @@ def owned(fields: Fields, manager: Manager) -> Fields:
     return frozenset(path for path in mine if path[0] != "f:status")
 
 
+@dataclass(frozen=True)
+class Merged:
+    """An object after an apply, and who owns what then."""
+
+    document: Object
+    managed: tuple[Managed, ...]
+
+
+def apply_as_first(shape: Shape, applied: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+    """Who owns what of an object that is made by an apply."""
+    return tuple(_held([Managed(manager, owned(fields_of(shape, applied), manager), now)]))
+
+
 def apply(
     shape: Shape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
-) -> tuple[Object, tuple[Managed, ...]] | tuple[Clash, ...]:
+) -> Merged | tuple[Clash, ...]:
     """The object with the document applied, and who owns what then; or what stands against it."""
     before = read_managed(live)
     mine = next((one for one in before if one.manager == manager), None)
@@ -139,7 +152,7 @@ def apply(
     removed = compare(shape, live, made).removed
     kept = [replace(one, fields=frozenset(p for p in one.fields if p not in removed)) for one in kept]
     time = mine.time if mine is not None and mine.fields == wanted else now
-    return made, (*_held(kept), *_held([Managed(manager, wanted, time)]))
+    return Merged(made, (*_held(kept), *_held([Managed(manager, wanted, time)])))
 
 
 def update(shape: Shape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:

@@ -1,0 +1,48 @@
+"""Label selectors, as `?labelSelector=` writes them: `a=b,c!=d,e in (f,g),h,!i`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+_PART = re.compile(r"\s*(!?[^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s,]*)|(in|notin)\s*\(([^)]*)\))?\s*(?:,|$)")
+
+Requirement = tuple[str, str, frozenset[str]]
+
+
+@lru_cache(maxsize=256)
+def requirements(selector: str) -> tuple[Requirement, ...]:
+    """(label, word, values): all of them have to hold."""
+    found, at = [], 0
+    while at < len(selector):
+        match = _PART.match(selector, at)
+        if match is None or match.end() == at:
+            raise ValueError(f"not a selector: {selector}")
+        name, sign, value, word, values = match.groups()
+        if sign:
+            found.append((name, "notin" if sign == "!=" else "in", frozenset({value})))
+        elif word:
+            found.append((name, word, frozenset(part.strip() for part in values.split(","))))
+        else:
+            found.append((name.removeprefix("!"), "absent" if name.startswith("!") else "there", frozenset()))
+        at = match.end()
+    return tuple(found)
+
+
+def selects(selector: str, document: Mapping[str, Any]) -> bool:
+    """Whether an object has such labels."""
+    labels = document["metadata"].get("labels") or {}
+    return all(_holds(labels, *requirement) for requirement in requirements(selector))
+
+
+def _holds(labels: Mapping[str, str], name: str, word: str, values: frozenset[str]) -> bool:
+    match word:
+        case "in":
+            return labels.get(name) in values
+        case "notin":
+            return labels.get(name) not in values
+        case "there":
+            return name in labels
+    return name not in labels
