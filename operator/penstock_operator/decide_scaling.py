@@ -16,7 +16,6 @@ from typing import Final
 from penstock.api.consumer import Consumer, Scaling
 from penstock.api.queues import Queue
 from penstock.expiry import SECOND_US
-
 from penstock_operator.names import consumer_name
 from penstock_operator.verdict import earliest
 from penstock_operator.world import ChildName, Figures, Memory, World
@@ -112,7 +111,7 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: Memory) -
         return Scaled({name: target}, memory, trail=(f"{name}: {target}, since nobody knows what is behind",))
     if not window and crew.replicas is not None:
         window = ((now.moment_us, crew.replicas),)  # nothing is remembered: what runs was wanted until now
-    needed, memory, why = _needed(name, scaling, crew, now, memory)
+    needed, memory, why = _needed(name, scaling, crew, now, now.figures, memory)
     needed = _bounded(needed + now.extra, scaling, now.lanes)
     target = _bounded(max([needed, *(each for _, each in window)]), scaling, now.lanes)
     memory = _remember(memory, name, now.moment_us, needed, window)
@@ -123,10 +122,11 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: Memory) -
     return Scaled({name: target}, memory, again_us, trail)
 
 
-def _needed(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: Memory) -> tuple[int, Memory, str]:
+def _needed(
+    name: str, scaling: Scaling, crew: _Crew, now: _Now, figures: Figures, memory: Memory
+) -> tuple[int, Memory, str]:
     """By the load alone, and why."""
-    figures, now_us = now.figures, now.moment_us
-    assert figures is not None
+    now_us = now.moment_us
     running = crew.replicas or 0
     if not _is_busy(figures):
         is_soon = any(mark.until_us > now_us and mark.due_us <= now_us + DUE_SOON_US for mark in figures.later)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.api.status import REASON_MEANINGS, Reason
-
 from penstock_operator.effects import Effect
 from penstock_operator.world import ChildName, Memory, Trouble
 
@@ -46,6 +45,10 @@ class Verdict:
     again_at_us: int | None = None
     stop: Trouble | None = None
     """Why nothing further down the order is done."""
+    awaits: Trouble | None = None
+    """What is under way and not over; all the rest goes on."""
+    blind: str = ""
+    """What was not read, so that nothing is done about it and what was said of it before stands."""
     figures: dict[str, object] = field(default_factory=dict, hash=False)
     """Fields of the status."""
 
@@ -59,6 +62,8 @@ class Verdict:
             trail=(*self.trail, *after.trail),
             again_at_us=earliest(self.again_at_us, after.again_at_us),
             stop=self.stop or after.stop,
+            awaits=self.awaits or after.awaits,
+            blind=self.blind or after.blind,
             figures=self.figures | after.figures,
         )
 
@@ -69,11 +74,18 @@ class Verdict:
     @property
     def is_stopped(self) -> bool:
         """Whether the parts after it have nothing to do."""
-        return self.stop is not None
+        return self.stop is not None or bool(self.blind)
 
     def finding(self, type_: str) -> Finding | None:
         """What was found of a condition; the first that was found counts."""
         return next((finding for finding in self.findings if finding.type == type_), None)
+
+
+def blind(memory: Memory, what: str, *, again_at_us: int | None = None) -> Verdict:
+    """Nothing further, since this was not read."""
+    return Verdict(
+        memory, trail=(f"{what} is not known: nothing follows from it",), blind=what, again_at_us=again_at_us
+    )
 
 
 def stopped(memory: Memory, reason: Reason, says: str, *, trail: str = "", again_at_us: int | None = None) -> Verdict:

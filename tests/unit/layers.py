@@ -178,6 +178,7 @@ RULES = (
             "workers/penstock/applying/wanted.py",
             "workers/penstock/engines/registry.py",
             "workers/penstock/store/catalogue_entry.py",
+            "workers/penstock/store/catalogue_tables.py",
             "workers/penstock/store/drift.py",
             "workers/penstock/store/table.py",
             "workers/penstock/store/types.py",

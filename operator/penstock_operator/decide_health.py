@@ -1,0 +1,97 @@
+"""What is done about lanes that nobody works, or whose owner does not get on, and what is said of them.
+
+Members watch each other's lanes; what the operator adds is a worker where there is none, or too few. An owner that
+stands still is told to stop: by his epoch, once, and that never shortens a lease (attack E3).
+
+Pure. It does not look at lanes: it is told what a look found, and while there was none what was said before stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from penstock.api.status import Reason
+from penstock.expiry import SECOND_US
+from penstock_operator.decide_scaling import known_figures
+from penstock_operator.effects import StopLane
+from penstock_operator.verdict import Finding, Verdict, listed
+from penstock_operator.world import Connection, Lanes, LaneTrouble, Memory, World
+
+TYPE: Final = "LanesHealthy"
+LOOK_HOLDS_US: Final = 60 * SECOND_US
+EXTRA_US: Final = 5 * 60 * SECOND_US
+"""The extra worker stays so long after the last lane was found that nobody works."""
+STOP_AGAIN_US: Final = 60 * SECOND_US
+"""A lane that is still seen to stand so long after it was told is told again."""
+
+
+def health(world: World, connection: Connection | None, memory: Memory, now_us: int) -> Verdict:
+    """Stops to order, extra processing to remember, and what is so."""
+    lanes = _fresh(world, now_us)
+    if lanes is None:
+        return _unseen(world, memory, now_us)
+    stops, memory = _stops(world, lanes, connection, memory, now_us)
+    trail = [f"lane {stop.lane}: stop epoch {stop.epoch}, its progress stands still" for stop in stops]
+    if lanes.unprocessed:
+        memory = replace(memory, unwell_until_us=now_us + EXTRA_US)
+        trail.append(f"lanes {_lanes(lanes.unprocessed)} have work due and no owner: one worker more for 5 minutes")
+    return Verdict(memory, effects=stops, findings=(_finding(lanes),), trail=tuple(trail))
+
+
+def _finding(lanes: Lanes) -> Finding:
+    if lanes.suspicious:
+        return _bad(
+            Reason.LANES_SUSPICIOUS, lanes.suspicious, "has an owner that does not get on; it was told to stop"
+        )
+    if lanes.unprocessed:
+        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "has work due and no owner")
+    if lanes.held:
+        return _bad(Reason.LANE_HELD, lanes.held, "hands out nothing new: too much is settled above one message")
+    return Finding(TYPE, "True", Reason.LANES_SERVED)
+
+
+def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:
+    """Nobody looked: only queues that may want it get a look. Figures tell of lanes that are held."""
+    figures = known_figures(world, now_us)
+    if figures is None:
+        return Verdict(memory)
+    if figures.held:
+        says = f"{figures.held} lanes hand out nothing new: too much is settled above one message"
+        return Verdict(memory, findings=(Finding(TYPE, "False", Reason.LANE_HELD, says),))
+    return Verdict(memory, findings=(Finding(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ())
+
+
+def _was_bad(world: World) -> bool:
+    """What was found bad stays so until a look finds it well."""
+    status = world.resource.document.get("status") if world.resource else None
+    conditions = (status or {}).get("conditions") or ()
+    return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
+
+
+def _fresh(world: World, now_us: int) -> Lanes | None:
+    lanes = world.lanes
+    return lanes if isinstance(lanes, Lanes) and now_us - lanes.at_us <= LOOK_HOLDS_US else None
+
+
+def _stops(
+    world: World, lanes: Lanes, connection: Connection | None, memory: Memory, now_us: int
+) -> tuple[tuple[StopLane, ...], Memory]:
+    recent = tuple(told for told in memory.stopped if now_us - told[2] < STOP_AGAIN_US)
+    if connection is None:
+        return (), replace(memory, stopped=recent)
+    known = {(lane, epoch) for lane, epoch, _ in recent}
+    due = [one for one in lanes.suspicious if (one.lane, one.epoch) not in known]
+    ordered = tuple((one.lane, one.epoch, now_us) for one in due)
+    stops = tuple(StopLane(world.key, one.lane, one.epoch, connection) for one in due)
+    return stops, replace(memory, stopped=(*recent, *ordered))
+
+
+def _bad(reason: Reason, lanes: Sequence[LaneTrouble], says: str) -> Finding:
+    words = "; ".join(f"{one.lane}: {one.says}" for one in lanes[:3] if one.says)
+    return Finding(TYPE, "False", reason, f"{_lanes(lanes)} {says}{f' ({words})' if words else ''}")
+
+
+def _lanes(lanes: Sequence[LaneTrouble]) -> str:
+    return listed(one.lane for one in lanes)
