@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
+from penstock.engines import dispatcher
 from penstock.engines.contract import Stats
+from penstock.engines.timeline import reading
 from penstock.engines.timeline.lane_rows import make_lanes
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.simulated import Cluster
@@ -62,7 +66,12 @@ class Ended:
 def live(seed: int, *, statements: bool = False) -> Ended:
     """Run one seed. The history has every statement if that is asked for, else what a reader can follow."""
     plan = plan_of(seed)
-    with World(seed, shuffled=False) as world:
+    with World(seed, shuffled=False) as world, ExitStack() as turns:
+        for module in (
+            dispatcher,
+            reading,
+        ):  # a life has few rows: others get their turn after any three
+            turns.enter_context(patch.object(module, "ROWS_A_TURN", 3))
         problem: str | None = None
         try:
             problem = world.run(_life(world, plan))

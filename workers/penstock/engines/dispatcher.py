@@ -25,7 +25,7 @@ from penstock.engines.loans import Loans
 from penstock.engines.position import Position
 from penstock.engines.record import Record
 from penstock.engines.recorder import Recorder
-from penstock.engines.rows import BookTerms, HandOut
+from penstock.engines.rows import ROWS_A_TURN, BookTerms, HandOut
 from penstock.engines.settled import Facts, merge_facts
 from penstock.engines.source import LaneSource
 from penstock.errors import Unavailable
@@ -400,7 +400,9 @@ class Dispatcher:
                 self.failed_reads += 1
                 await asyncio.sleep(self.terms.poll_s_max)
                 continue
-            for row in piece.rows:
+            for turn, row in enumerate(piece.rows, 1):
+                if turn % ROWS_A_TURN == 0:
+                    await asyncio.sleep(0)
                 if self.tenure.purged_before_us != purged_before_us:  # it may have been looked at before the purge
                     row.settled |= self.source.put_before(row, self.tenure.purged_before_us)
                 suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to

@@ -8,6 +8,9 @@ from enum import Enum
 from typing import Any
 
 HOLES_MAX = 10_000
+ROWS_A_TURN = 200
+"""After so many rows who works through many lets others have their turn: what keeps a loop for long keeps leases,
+clocks and deliveries of all lanes waiting."""
 
 
 @dataclass(frozen=True)

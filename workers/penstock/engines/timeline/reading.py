@@ -18,7 +18,7 @@ from uuid import UUID
 
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun, memory_of, unpack
-from penstock.engines.rows import LaneRow
+from penstock.engines.rows import ROWS_A_TURN, LaneRow
 from penstock.engines.settled import bits_of
 from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.families import Families
@@ -141,7 +141,9 @@ class Reading:
         ]
         stored.sort(key=lambda each: each[0])
         rows = []
-        for order, sub, row in stored:
+        for turn, (order, sub, row) in enumerate(stored, 1):
+            if turn % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
             run = unpack(row.run) if row.run is not None else None
             size = self._noted_size(row.run)
             found = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
