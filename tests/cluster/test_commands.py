@@ -7,29 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from click.testing import CliRunner
 
 import penstock
 from penstock import Reject
-from penstock.cli.main import COMMANDS, main
+from penstock.cli.main import COMMANDS
 from penstock.engines.timeline.lane_taking import lane_of
 from penstock.engines.timeline.repair import REPAIR_LANE, Leader
 from penstock.testing.cassandra.serving import Serving
 from penstock.testing.processes import wait_until
+from tests.cluster.commands import Commands, Ran
 
 KEYSPACE = f"commands_{uuid.uuid4().hex[:12]}"
 LOST = f"{KEYSPACE}_lost"
@@ -37,8 +33,6 @@ TIMES = "part: 1s, safetyLag: 200ms, lateWriteTimeout: 1200ms, lease: {ttl: 4s, 
 NEAR = f"maxClockSkew: 100ms, timeline: {{{TIMES}}}"
 SHARED = "storage: {tables: shared}"
 EVERY_FIVE, HOURLY = "*/5 * * * *", "0 * * * *"
-
-T = TypeVar("T")
 
 
 def queue_of(name: str, spec: str, namespace: str = "shop") -> str:
@@ -60,57 +54,6 @@ QUEUES = "".join(
         queue_of("hourly", f"shards: 1, repair: {{schedule: '{HOURLY}'}}, {SHARED}", "depot"),
     ]
 )
-
-
-class Ran:
-    """How a command ended and what it printed."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out.splitlines()
-        self.err = err.splitlines()
-
-    def __repr__(self) -> str:
-        return f"Ran({self.code}, {self.out}, {self.err})"
-
-
-class Commands:
-    """`penstock`, with an environment."""
-
-    def __init__(self, told: dict[str, str]) -> None:
-        self.told = told
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
-
-    def __call__(self, *arguments: str, given: str | None = None, **environment: str) -> Ran:
-        """In this process."""
-        done = CliRunner().invoke(main, arguments, input=given, env={**self.told, **environment})
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Ran(done.exit_code, done.stdout, done.stderr)
-
-    def apart(self, *arguments: str, given: str | None = None) -> Ran:
-        """As a user runs it, to its end."""
-        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-        done = subprocess.run(
-            command, env=self._environment, input=given, capture_output=True, text=True, check=False, timeout=90
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """As a user runs it, while it goes on."""
-        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-        return subprocess.Popen(
-            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
-        """Do something by the SDK."""
-
-        async def run() -> T:
-            async with penstock.connect(self.told) as connection:
-                return await work(connection)
-
-        return asyncio.run(run())
 
 
 @pytest.fixture(scope="module")

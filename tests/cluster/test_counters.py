@@ -10,28 +10,25 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from click.testing import CliRunner
 
 import penstock
-from penstock.cli.main import main
 from penstock.client.queue import ConnectionOfAnotherLoop, ConnectionOfAnotherProcess
 from penstock.counters.collector import Collector
 from penstock.counters.counter import CounterHandle
 from penstock.counters.decide_life import LifeTerms
 from penstock.counters.types.registry import type_of
 from penstock.testing.cassandra.serving import Serving
+from tests.cluster.commands import Commands
 
 KEYSPACE = f"counters_{uuid.uuid4().hex[:12]}"
 MS_US = 1_000
-T = TypeVar("T")
 
 
 def counter_of(name: str, spec: str, namespace: str = "shop") -> str:
@@ -58,53 +55,6 @@ COUNTERS = "".join(
 )
 
 
-class Ran:
-    """How a command ended and what it printed."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code = code
-        self.out = out.splitlines()
-        self.err = err.splitlines()
-
-    def __repr__(self) -> str:
-        return f"Ran({self.code}, {self.out}, {self.err})"
-
-
-class Shop:
-    """The commands and the SDK, with an environment."""
-
-    def __init__(self, told: dict[str, str]) -> None:
-        self.told = told
-
-    def __call__(self, *arguments: str) -> Ran:
-        """A command, in this process."""
-        done = CliRunner().invoke(main, arguments, env=self.told)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Ran(done.exit_code, done.stdout, done.stderr)
-
-    def apart(self, *arguments: str) -> Ran:
-        """A command as a user runs it."""
-        done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", *arguments],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self.told},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
-
-    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
-        """Something by the SDK."""
-
-        async def run() -> T:
-            async with penstock.connect(self.told) as connection:
-                return await work(connection)
-
-        return asyncio.run(run())
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The resources."""
@@ -114,9 +64,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shop(cassandra: Serving, file: Path) -> Iterator[Shop]:
+def shop(cassandra: Serving, file: Path) -> Iterator[Commands]:
     """A shop whose counters were applied."""
-    shop = Shop({**cassandra.environment(), "KEYSPACE": KEYSPACE})
+    shop = Commands({**cassandra.environment(), "KEYSPACE": KEYSPACE})
     done = shop("apply", str(file))
     assert (0, 9) == (done.code, sum(" created " in line for line in done.out)), done
     yield shop
@@ -126,7 +76,9 @@ def shop(cassandra: Serving, file: Path) -> Iterator[Shop]:
 # ---- applying
 
 
-def test_applied_again_nothing_changes_and_its_tables_bear_its_id(shop: Shop, file: Path, cassandra: Serving) -> None:
+def test_applied_again_nothing_changes_and_its_tables_bear_its_id(
+    shop: Commands, file: Path, cassandra: Serving
+) -> None:
     done = shop("apply", str(file))
     assert (0, 9) == (done.code, sum(" unchanged " in line for line in done.out)), done
     assert ["-- nothing is missing"] == shop("apply", "--print", str(file)).out
@@ -138,7 +90,7 @@ def test_applied_again_nothing_changes_and_its_tables_bear_its_id(shop: Shop, fi
         assert {f"c_{creation}_{table}", f"counter_{table}"} <= tables
 
 
-def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Shop, tmp_path: Path) -> None:
+def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Commands, tmp_path: Path) -> None:
     changed = tmp_path / "changed.yaml"
     changed.write_text(
         counter_of("hasty", f"tokenWindow: 1h, {SHARED}", "depot")
@@ -154,7 +106,7 @@ def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Shop, tmp_path: 
 # ---- the SDK
 
 
-def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop: Shop) -> None:
+def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop: Commands) -> None:
     async def work(connection: penstock.Penstock) -> None:
         views = await connection.counter("shop/page-views")
         begin = datetime.now(UTC)
@@ -179,7 +131,7 @@ def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop:
     shop.connected(look_from_elsewhere)
 
 
-def test_audiences_of_two_counters_are_combined(shop: Shop) -> None:
+def test_audiences_of_two_counters_are_combined(shop: Commands) -> None:
     async def work(connection: penstock.Penstock) -> tuple[float, float, float]:
         visitors = await connection.counter("shop/visitors")
         buyers = await connection.counter("shop/buyers")
@@ -190,7 +142,7 @@ def test_audiences_of_two_counters_are_combined(shop: Shop) -> None:
     assert (100.0, 400.0, 200.0) == shop.connected(work)
 
 
-def test_threads_without_a_loop_count_together(shop: Shop) -> None:
+def test_threads_without_a_loop_count_together(shop: Commands) -> None:
     with penstock.connect_sync(shop.told) as p:
         views = p.counter("shop/page-views")
         with ThreadPoolExecutor(8) as pool:
@@ -206,7 +158,7 @@ def test_threads_without_a_loop_count_together(shop: Shop) -> None:
         assert "shop/page-views" in p.counters("shop")
 
 
-def test_shards_that_ended_are_collected_and_the_value_stays(shop: Shop) -> None:
+def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> None:
     async def work(connection: penstock.Penstock) -> None:
         """Its mutators live for two seconds, and are final three later: above the hint window of this server."""
         counter = await connection.counter("shop/short-lived")
@@ -236,7 +188,7 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Shop) -> None
     shop.connected(work)
 
 
-def test_a_counter_of_another_loop_or_process_says_so(shop: Shop) -> None:
+def test_a_counter_of_another_loop_or_process_says_so(shop: Commands) -> None:
     async def work(connection: penstock.Penstock) -> None:
         views = await connection.counter("shop/page-views")
 
@@ -264,7 +216,7 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "counters.md").
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Shop, number: int) -> None:
+def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Commands, number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAMS[number]],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **shop.told},
@@ -279,7 +231,7 @@ def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Shop, number: int) 
 # ---- commands
 
 
-def test_a_command_adds_and_another_tells(shop: Shop) -> None:
+def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert (0, [], []) == (
         (done := shop.apart("counter", "add", "shop/page-views", "shell", "41")).code,
         done.out,
@@ -300,7 +252,7 @@ def test_a_command_adds_and_another_tells(shop: Shop) -> None:
     assert {"is": ["blue"]} == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
 
 
-def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Shop, tmp_path: Path) -> None:
+def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Commands, tmp_path: Path) -> None:
     for item, count in (("home", "30"), ("cart", "7"), ("search", "9")):
         assert 0 == shop("counter", "add", "shop/pages", "mon", item, count).code
     assert 0 == shop("counter", "add", "shop/pages", "tue", "cart", "5").code
@@ -332,7 +284,7 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Shop, 
     assert 46 == topk.value(topk.load(base64.b64decode(lines["mon"]["state"])), {}).total
 
 
-def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Shop) -> None:
+def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands) -> None:
     one = shop.apart("gc", "--counter", "shop/page-views")
     assert 0 == one.code, one
     assert "shop/page-views: " in one.out[0]
@@ -370,7 +322,7 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Shop) -> 
         (["gc", "--namespace", "shop", "--schedule", "whenever"], "must be a cron schedule"),
     ],
 )
-def test_a_mistake_is_one_clear_line(shop: Shop, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_one_clear_line(shop: Commands, arguments: list[str], says: str) -> None:
     done = shop(*arguments)
     assert (2, 1, []) == (done.code, len(done.err), done.out), done
     assert says in done.err[0]

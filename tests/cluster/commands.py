@@ -1,0 +1,76 @@
+"""`penstock` as tests call it: in this process, which is quick, or as a process of its own, as users do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from click.testing import CliRunner
+
+import penstock
+from penstock.cli.main import main
+
+APART_WITHIN_S = 90
+
+T = TypeVar("T")
+
+
+class Ran:
+    """How a command ended and what it printed."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out.splitlines()
+        self.err = err.splitlines()
+
+    def __repr__(self) -> str:
+        return f"Ran({self.code}, {self.out}, {self.err})"
+
+
+class Commands:
+    """The commands and the SDK, with an environment."""
+
+    def __init__(self, told: Mapping[str, str]) -> None:
+        self.told = dict(told)
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+
+    def __call__(self, *arguments: str, given: str | None = None, **environment: str) -> Ran:
+        """In this process."""
+        done = CliRunner().invoke(main, arguments, input=given, env={**self.told, **environment})
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Ran(done.exit_code, done.stdout, done.stderr)
+
+    def apart(self, *arguments: str, given: str | None = None) -> Ran:
+        """As a user runs it, to its end."""
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        done = subprocess.run(
+            command,
+            env=self._environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=APART_WITHIN_S,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """As a user runs it, while it goes on."""
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        return subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
+        """Do something by the SDK."""
+
+        async def run() -> T:
+            async with penstock.connect(self.told) as connection:
+                return await work(connection)
+
+        return asyncio.run(run())
