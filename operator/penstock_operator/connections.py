@@ -1,0 +1,111 @@
+"""By which Secret each resource reaches Cassandra, and whether it can: `Connection`, or a Trouble with the reason.
+
+A resource that names no Secret takes the chart's at once, wherever its copy is by then: so the store need not wait
+for the namespace. What a resource used last is remembered, since one that is gone can not say it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from penstock.api.parse import Resource
+from penstock.api.status import Reason
+from penstock.errors import PenstockError
+from penstock_operator.names import CONNECTION_COPY, Key
+from penstock_operator.port import Denied
+from penstock_operator.secrets_read import SecretRead, Secrets
+from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.troubles import trouble_of
+from penstock_operator.world import UNKNOWN, Connection, Document, Settings, Trouble, Unread
+
+READ_EVERY_S: Final = 20.0
+
+Told = tuple[str, str]
+"""Namespace and name of a Secret."""
+
+
+class Connections:
+    """The ways to Cassandra of all resources."""
+
+    def __init__(
+        self, secrets: Secrets, sessions: Sessions, settings: Settings, *, now_us: Callable[[], int]
+    ) -> None:
+        self._secrets = secrets
+        self._sessions = sessions
+        self._settings = settings
+        self._now_us = now_us
+        self._last: dict[Key, tuple[Told, Connection]] = {}
+        self._trouble: dict[Told, Trouble] = {}
+
+    async def of(self, key: Key, resource: Resource | None) -> Connection | Trouble | Unread:
+        """The connection of a resource; of one that can not be read, or is gone, the one that it used last."""
+        if resource is None:
+            known = self._last.get(key)
+            place = self._default() if known is None else known[0]
+            named = known is not None and not known[1].is_copy
+        else:
+            told = resource.spec.storage.connection_secret
+            place, named = ((key.namespace, told), True) if told else (self._default(), False)
+        found = await self._reach(place, named=named)
+        if isinstance(found, Connection):
+            self._last[key] = (place, found)
+        return found
+
+    async def source(self) -> Document | Unread | None:
+        """The chart's Secret."""
+        read = await self._secrets.read(*self._default())
+        return UNKNOWN if isinstance(read, Denied) else read.document
+
+    def forget(self, key: Key) -> None:
+        """It is gone, and all that it had to leave is done."""
+        self._last.pop(key, None)
+
+    def places_of(self, key: Key) -> Told | None:
+        """The Secret that a resource uses."""
+        known = self._last.get(key)
+        return None if known is None else known[0]
+
+    def users_of(self, place: Told) -> list[Key]:
+        """Who uses a Secret."""
+        return [key for key, (used, _) in self._last.items() if used == place]
+
+    def _default(self) -> Told:
+        return (self._settings.namespace, self._settings.connection_secret)
+
+    async def _reach(self, place: Told, *, named: bool) -> Connection | Trouble | Unread:
+        read = await self._secrets.read(*place)
+        if isinstance(read, Denied):
+            return UNKNOWN
+        if read.document is None:
+            where = f"namespace {place[0]}"
+            return self._told(place, Trouble(Reason.CONNECTION_MISSING, f"Secret {place[1]} is not in {where}"))
+        try:
+            reached = await self._sessions.reach(read.digest, read.values)
+        except PenstockError as error:
+            return self._told(place, self._in_words(read, error))
+        self._trouble.pop(place, None)
+        return _connection(reached, read, named=named)
+
+    def _in_words(self, read: SecretRead, error: PenstockError) -> Trouble:
+        trouble = trouble_of(error)
+        return replace(trouble, says=f"Secret {read.namespace}/{read.name}: {trouble.says}")
+
+    def _told(self, place: Told, trouble: Trouble) -> Trouble:
+        """The same trouble began when it was first met."""
+        known = self._trouble.get(place)
+        since_us = known.since_us if known is not None and known.reason is trouble.reason else self._now_us()
+        self._trouble[place] = replace(trouble, since_us=since_us)
+        return self._trouble[place]
+
+
+def _connection(reached: Reached, read: SecretRead, *, named: bool) -> Connection:
+    return Connection(
+        secret=read.name if named else CONNECTION_COPY,
+        digest=read.digest,
+        keyspace=reached.ground.keyspace,
+        data_center=reached.ground.data_center,
+        nodes=reached.nodes,
+        is_copy=not named,
+    )

@@ -1,0 +1,261 @@
+"""What is behind, of all queues that the operator keeps: the slices of the summary, read one after the other. The
+prose is docs/protocols/operator.md, "Scaling".
+
+One slice each 94 ms, so all of them in 1.5 s, and no second has a burst; for each connection by itself. A queue that
+nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At the
+wake-up what is behind is counted once, in the background. Whoever is concerned is told by key; what follows is
+decided elsewhere.
+
+What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.engines.summary.reading import COLUMNS, QueueFigures, combined
+from penstock.engines.summary.rows import SLICES, slice_of
+from penstock.errors import PenstockError
+from penstock.store.catalogue_entry import Entry, State
+from penstock.store.catalogue_tables import SUMMARY
+from penstock.store.statements import Select
+from penstock_operator.names import Key
+from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.timeline_looks import TimelineLooks
+from penstock_operator.work_queue import Class
+from penstock_operator.world import UNKNOWN, Figures, LaterMark, Unread
+
+log = logging.getLogger("penstock.operator")
+
+TURN_S: Final = 1.5
+KNOWN_S: Final = 15.0
+SECOND_US: Final = 1_000_000
+TELL_EVERY_US: Final = 2_500_000
+LOOKS_AT_ONCE: Final = 20
+READ_AGAIN_US: Final = 30 * SECOND_US
+"""A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
+WITHIN_S: Final = 2.0
+
+Tell = Callable[[Key, Class], None]
+
+
+@dataclass
+class Followed:
+    """One queue."""
+
+    key: Key
+    digest: str
+    entry: Entry
+    looks: TimelineLooks
+    figures: Figures | None = None
+    told: Figures | None = None
+    told_us: int = 0
+    slept_us: int | None = None
+    slept_at_us: int = 0
+    counted: int | None = None
+    counted_oldest_us: int | None = None
+    background: asyncio.Task[None] | None = None
+
+
+class FigureBoard:
+    """The figures of all queues."""
+
+    def __init__(self, sessions: Sessions, tell: Tell) -> None:
+        self._sessions = sessions
+        self._tell = tell
+        self._followed: dict[Key, Followed] = {}
+        self._slices: dict[tuple[str, int], dict[UUID, Followed]] = {}
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._said: set[str] = set()
+
+    # ---- who is followed
+
+    def follow(self, key: Key, reached: Reached, entry: Entry) -> None:
+        """This queue is ours, and its entry is as it was read now."""
+        if entry.state is not State.ACTIVE:
+            self.forget(key)
+            return
+        known = self._followed.get(key)
+        if known is not None and known.entry == entry and known.digest == reached.digest:
+            return
+        if known is not None and (known.entry.id, known.digest) == (entry.id, reached.digest):
+            known.entry, known.looks = entry, TimelineLooks(reached, entry)
+            return
+        self.forget(key)
+        followed = Followed(key, reached.digest, entry, TimelineLooks(reached, entry))
+        self._followed[key] = followed
+        self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
+        self._read_from(reached)
+
+    def forget(self, key: Key) -> None:
+        """It is not there any more, or not ours."""
+        known = self._followed.pop(key, None)
+        if known is None:
+            return
+        if known.background is not None:
+            known.background.cancel()
+        of_slice = self._slices.get((known.digest, slice_of(known.entry.id)), {})
+        if of_slice.get(known.entry.id) is known:
+            del of_slice[known.entry.id]
+
+    # ---- what is known
+
+    def of(self, key: Key, now_us: int) -> Figures | Unread:
+        """As read last; UNKNOWN if that is too long ago."""
+        known = self._followed.get(key)
+        if known is None or known.figures is None or now_us - known.figures.at_us > KNOWN_S * SECOND_US:
+            return UNKNOWN
+        return known.figures
+
+    def all(self) -> Iterable[Followed]:
+        """Every queue that is followed."""
+        return list(self._followed.values())
+
+    # ---- reading
+
+    def _read_from(self, reached: Reached) -> None:
+        task = self._readers.get(reached.digest)
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self._read(reached.digest), name="figures")
+            self._readers[reached.digest] = task
+
+    async def _read(self, digest: str) -> None:
+        """All slices in turn, as long as anybody is followed there."""
+        loop = asyncio.get_running_loop()
+        number, next_s = 0, loop.time()
+        while any(followed.digest == digest for followed in self._followed.values()):
+            if self._slices.get((digest, number)):
+                await self._read_slice(digest, number)
+            number = (number + 1) % SLICES
+            next_s = max(next_s + TURN_S / SLICES, loop.time())
+            await asyncio.sleep(next_s - loop.time())
+
+    async def _read_slice(self, digest: str, number: int) -> None:
+        reached = self._sessions.of(digest)
+        if reached is None:
+            return
+        try:
+            store = reached.ground.store_in(reached.ground.keyspace)
+            rows = await store.read(Select(SUMMARY, {"slice": number}, COLUMNS), within_s=WITHIN_S)
+            now_us = reached.ground.clock.now_us()
+        except PenstockError as error:
+            if digest not in self._said:
+                self._said.add(digest)
+                log.warning("the summary can not be read: %s", error)
+            return
+        self._said.discard(digest)
+        by_queue: dict[UUID, list[Any]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        for id_, followed in list(self._slices.get((digest, number), {}).items()):
+            self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
+
+    def _judge(self, followed: Followed, found: QueueFigures, now_us: int) -> None:
+        awake = self._is_awake(followed, found, now_us)
+        if awake is None:
+            return
+        figures = Figures(
+            at_us=now_us,
+            backlog=found.backlog,
+            counted=None if found.backlog is not None else followed.counted,
+            in_flight=found.in_flight,
+            oldest_us=found.oldest_us if found.backlog is not None else followed.counted_oldest_us,
+            rate=found.rate,
+            owners=found.workers,
+            leased=found.lanes,
+            held=found.held,
+            awake=awake,
+            later=tuple(LaterMark(mark.due_us, mark.until_us) for mark in found.later),
+        )
+        before, followed.figures = followed.figures, figures
+        if figures.awake and figures.owners == 0 and not (before and before.awake):
+            self._begin(followed, self._count(followed))
+        self._tell_if_news(followed, figures, now_us)
+
+    def _is_awake(self, followed: Followed, found: QueueFigures, now_us: int) -> bool | None:
+        """None: it is being looked."""
+        if found.workers > 0:
+            followed.slept_us = None
+            followed.counted = followed.counted_oldest_us = None
+            return True
+        if found.put_us is None and not found.later:
+            followed.slept_us = None
+            return False
+        stale = now_us - followed.slept_at_us > READ_AGAIN_US
+        if followed.slept_us is None:
+            self._begin(followed, self._read_lanes(followed, now_us))
+            return followed.figures.awake if followed.figures is not None else None
+        awake = found.wakes(followed.slept_us, now_us=now_us)
+        if awake and stale:
+            self._begin(followed, self._read_lanes(followed, now_us))
+        if not awake:
+            followed.counted = followed.counted_oldest_us = None
+        return awake
+
+    def _tell_if_news(self, followed: Followed, figures: Figures, now_us: int) -> None:
+        told = followed.told
+        if told is None or _turned(told) != _turned(figures):
+            urgency = Class.CHANGED if told is not None or figures.awake else Class.NEW
+        elif _plain(told) != _plain(figures) and now_us - followed.told_us >= TELL_EVERY_US:
+            urgency = Class.NEW
+        else:
+            return
+        followed.told, followed.told_us = figures, now_us
+        self._tell(followed.key, urgency)
+
+    # ---- in the background
+
+    def _begin(self, followed: Followed, work: Any) -> None:
+        """One thing at a time for each queue."""
+        if followed.background is not None and not followed.background.done():
+            work.close()
+            return
+        followed.background = asyncio.get_running_loop().create_task(work)
+
+    async def _read_lanes(self, followed: Followed, now_us: int) -> None:
+        async with self._at_once:
+            try:
+                followed.slept_us = await followed.looks.read_to_us()
+                followed.slept_at_us = now_us
+            except PenstockError as error:
+                log.info("lanes can not be read: %s", error, extra={"key": followed.key.path})
+
+    async def _count(self, followed: Followed) -> None:
+        async with self._at_once:
+            try:
+                counted = await followed.looks.count()
+            except PenstockError as error:
+                log.info("what is behind can not be counted: %s", error, extra={"key": followed.key.path})
+                return
+        followed.counted, followed.counted_oldest_us = counted.backlog, counted.oldest_due_us
+        self._tell(followed.key, Class.CHANGED)
+
+    async def stop(self) -> None:
+        """Read no more."""
+        tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
+        self._readers.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _turned(figures: Figures) -> tuple[bool, ...]:
+    """What is told at once."""
+    behind = figures.backlog if figures.backlog is not None else figures.counted
+    return (figures.awake, bool(behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
+
+
+def _plain(figures: Figures) -> tuple[Any, ...]:
+    """What is told soon; that something waits is told again and again, since it grows older."""
+    waits = figures.at_us if figures.oldest_us is not None and figures.awake else 0
+    later = figures.later[:1]
+    return (
+        figures.backlog, figures.counted, figures.in_flight, figures.rate, figures.owners, figures.leased,
+        figures.held, later, waits,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""What the watches tell becomes objects in `Seen` and keys in the work queue. It decides how urgent a key is, and
+nothing else.
+
+Echoes of our own writes give no key: `wrote` tells `Seen` of the answer before the watch can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from penstock_operator.kinds import Kind
+from penstock_operator.names import Key
+from penstock_operator.seen import RESOURCES, News, Seen, terminates
+from penstock_operator.work_queue import Class, WorkQueue
+
+Document = Mapping[str, Any]
+
+_LEAST: Final = Class.RESYNC
+
+
+class Intake:
+    """The door through which the cluster's news come."""
+
+    def __init__(self, seen: Seen, queue: WorkQueue) -> None:
+        self._seen = seen
+        self._queue = queue
+        self.heard = 0
+        """How many news there were: `/livez` and the settle after a start look at it."""
+
+    def listed(self, kind: Kind, documents: Collection[Document]) -> None:
+        """A whole list: what is known and not in it is gone."""
+        for document in documents:
+            self._take(document, listed=True)
+        uids = {str(document["metadata"]["uid"]) for document in documents}
+        for uid in self._seen.missing_from(kind, uids):
+            self._add(self._seen.forget(uid), Class.CHANGED)
+
+    def changed(self, document: Document, *, listed: bool = False) -> None:
+        """One object as it is now."""
+        self._take(document, listed=listed)
+
+    def deleted(self, document: Document) -> None:
+        """One object is gone."""
+        self._add(self._seen.hear(document, deleted=True), Class.CHANGED)
+
+    def wrote(self, document: Document) -> None:
+        """The answer to a write of our own: who wrote it looks again anyhow."""
+        self._seen.hear(document)
+
+    def gone(self, uid: str) -> None:
+        """An answer showed that an object is not there."""
+        self._seen.forget(uid)
+
+    def _take(self, document: Document, *, listed: bool) -> None:
+        news = self._seen.hear(document)
+        self._add(news, urgency_of(document, listed=listed))
+
+    def _add(self, news: News | None, class_: Class) -> None:
+        if news is None:
+            return
+        self.heard += 1
+        for key in news.keys:
+            self._queue.add(key, class_)
+
+    def resync(self, key: Key) -> None:
+        """Look at it again, for no reason."""
+        self._queue.add(key, _LEAST)
+
+
+def urgency_of(document: Document, *, listed: bool) -> Class:
+    """A restart lists a thousand resources that are as they should be: a fresh change among them does not wait."""
+    if str(document["kind"]) not in RESOURCES:
+        return Class.RESYNC if listed and not terminates(document) else Class.CHANGED
+    metadata = document["metadata"]
+    observed = (document.get("status") or {}).get("observedGeneration")
+    if observed is None:
+        return Class.NEW
+    if metadata.get("deletionTimestamp") or observed != metadata.get("generation"):
+        return Class.CHANGED
+    return Class.RESYNC if listed else Class.CHANGED

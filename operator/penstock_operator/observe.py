@@ -1,0 +1,346 @@
+"""The world of one key, from what was seen and read: `Seen`, Secrets, the store, figures, lanes. No decisions.
+
+What could not be read is UNKNOWN or a Trouble, never empty. It asks the API server for nothing but Secrets, pods of
+consumers that are short of workers, and places that a plan wants to know free.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.api.counters import Counter
+from penstock.api.parse import Resource, check_resource
+from penstock.api.queues import Queue
+from penstock.api.rules import Fault
+from penstock_operator.asking import read_time_us
+from penstock_operator.connections import Connections
+from penstock_operator.figures import FigureBoard
+from penstock_operator.health import Health
+from penstock_operator.intake import Intake
+from penstock_operator.kinds import (
+    CRD,
+    CRON_JOB,
+    DEPLOYMENT,
+    KINDS,
+    NAMESPACE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Address,
+)
+from penstock_operator.names import CONNECTION_COPY, Key, namespace_key
+from penstock_operator.observe_pods import PodLooks
+from penstock_operator.observe_runs import runs_of
+from penstock_operator.passes import PassBoard
+from penstock_operator.port import ClusterPort, Denial, Denied
+from penstock_operator.secrets_read import Secrets
+from penstock_operator.seen import SPARK_CRD, Seen, terminates
+from penstock_operator.store_side import StoreSide
+from penstock_operator.world import (
+    UNKNOWN,
+    Answer,
+    ChildName,
+    Connection,
+    Document,
+    JobGroup,
+    Meta,
+    NamespaceStand,
+    NamespaceWorld,
+    Present,
+    Settings,
+    Sibling,
+    StoreView,
+    World,
+)
+
+PARSED_MAX: Final = 20_000
+SIBLINGS_MAX: Final = 100
+OF_NAMESPACE: Final = (SERVICE_ACCOUNT.kind, ROLE_BINDING.kind, CRON_JOB.kind)
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+
+@dataclass
+class Looked:
+    """What one reconcile has asked for so far, beside what everybody knows."""
+
+    checked: set[ChildName] = field(default_factory=set)
+    foreign: dict[ChildName, str] = field(default_factory=dict)
+    waits: set[ChildName] = field(default_factory=set)
+    """Places of children of a former creation that are about to be collected."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that a world is made from."""
+
+    port: ClusterPort
+    seen: Seen
+    intake: Intake
+    secrets: Secrets
+    connections: Connections
+    store: StoreSide
+    board: FigureBoard
+    health: Health
+    passes: PassBoard
+    pods: PodLooks
+
+
+class Observer:
+    """Looks at the world, key by key."""
+
+    def __init__(self, sources: Sources, settings: Settings, *, now_us: Callable[[], int]) -> None:
+        self.settings = settings
+        self.stands: dict[str, NamespaceStand] = {}
+        """How namespaces stand, as their own keys found it."""
+        self._from = sources
+        self._now_us = now_us
+        self._parsed: OrderedDict[tuple[str, int], Resource | tuple[Fault, ...]] = OrderedDict()
+
+    # ---- a resource
+
+    async def resource(self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer]) -> World:
+        """Everything about a Queue or a Counter."""
+        present = self.present(key)
+        connection = await self._from.connections.of(key, None if present is None else _valid(present))
+        store = await self._store(key, present, connection)
+        now_us = self._now_us()
+        children = [] if present is None else self._from.seen.children_of(present.meta.uid)
+        entry = store.entry if isinstance(store, StoreView) else None
+        return World(
+            key=key,
+            settings=self.settings,
+            resource=present,
+            namespace=self._stand(key.namespace),
+            live={child_name(each): each for each in children},
+            foreign=dict(looked.foreign),
+            checked=frozenset(looked.checked),
+            answers=answers,
+            siblings=self._siblings(key),
+            connection=connection,
+            store=store,
+            figures=self._from.board.of(key, now_us),
+            lanes=self._from.health.of(key, now_us),
+            passes=UNKNOWN if entry is None else self._from.passes.of(entry.id, self._failed_runs(key)),
+            runs=runs_of(children, self._from.passes),
+            pods=await self._from.pods.of(key, [each for each in children if each["kind"] == DEPLOYMENT.kind]),
+            spark_operator=self._from.seen.get(CRD.kind, "", SPARK_CRD) is not None,
+        )
+
+    def present(self, key: Key) -> Present | None:
+        """The resource as the cluster has it."""
+        document = self._from.seen.get(key.kind, key.namespace, key.name)
+        if document is None:
+            return None
+        metadata = document["metadata"]
+        meta = Meta(
+            uid=metadata["uid"],
+            generation=int(metadata.get("generation") or 1),
+            created_us=read_time_us(metadata.get("creationTimestamp")),
+            deleting_since_us=read_time_us(metadata.get("deletionTimestamp")) or None,
+            finalizers=tuple(metadata.get("finalizers") or ()),
+            annotations=metadata.get("annotations") or {},
+        )
+        return Present(document, meta, self._parse(document, meta))
+
+    def _parse(self, document: Document, meta: Meta) -> Resource | tuple[Fault, ...]:
+        """Once for each generation: it takes a millisecond."""
+        known = self._parsed.get((meta.uid, meta.generation))
+        if known is None:
+            found = check_resource({name: part for name, part in document.items() if name != "status"})
+            known = tuple(found) if isinstance(found, list) else found
+            self._parsed[(meta.uid, meta.generation)] = known
+            while len(self._parsed) > PARSED_MAX:
+                self._parsed.popitem(last=False)
+        return known
+
+    async def _store(self, key: Key, present: Present | None, connection: object) -> Any:
+        if not isinstance(connection, Connection):
+            self._from.board.forget(key)
+            return UNKNOWN
+        uid = None if present is None else present.meta.uid
+        resource = None if present is None else _valid(present)
+        view = await self._from.store.view(key, connection, uid=uid, resource=resource)
+        if isinstance(view, StoreView):
+            reached = self._from.store.reached(connection)
+            ours = view.entry is not None and view.entry.owner == self._from.store.owner(uid or "")
+            if ours and view.entry is not None and reached is not None and _is_queue_of_timeline(resource):
+                self._from.board.follow(key, reached, view.entry)
+            else:
+                self._from.board.forget(key)
+        return view
+
+    def _stand(self, namespace: str) -> NamespaceStand:
+        document = self._from.seen.get(NAMESPACE.kind, "", namespace)
+        stand = self.stands.get(namespace, NamespaceStand())
+        ends = document is not None and terminates(document)
+        return NamespaceStand(terminating=ends, ready=stand.ready, trouble=stand.trouble)
+
+    def _siblings(self, key: Key) -> Mapping[str, Sibling]:
+        """What it names for its dead letters, what those name in turn, and who names it."""
+        if key.kind != "Queue":
+            return {}
+        seen, found = self._from.seen, dict[str, Sibling]()
+        ahead = [*seen.dead_letters_of(key.namespace, key.name)]
+        while ahead and len(found) < SIBLINGS_MAX:
+            name = ahead.pop()
+            sibling = None if name in found else self._sibling(key.namespace, name)
+            if sibling is not None:
+                found[name] = sibling
+                ahead += sibling.dead_letters
+        for name in sorted(seen.named_by(key.namespace, key.name))[:SIBLINGS_MAX]:
+            sibling = self._sibling(key.namespace, name)
+            if sibling is not None:
+                found.setdefault(name, sibling)
+        return found
+
+    def _sibling(self, namespace: str, name: str) -> Sibling | None:
+        document = self._from.seen.get("Queue", namespace, name)
+        if document is None:
+            return None
+        leads_to = tuple(sorted(self._from.seen.dead_letters_of(namespace, name)))
+        return Sibling(name, leads_to, deleting=bool(document["metadata"].get("deletionTimestamp")))
+
+    def _failed_runs(self, key: Key) -> int:
+        """Jobs of the namespace's passes that failed since the last that succeeded."""
+        present = self.present(key)
+        group = None if present is None else self.group_of(present)
+        return 0 if group is None else self._from.passes.failed_runs(key.namespace, group.task)
+
+    # ---- places that a plan wants to know free
+
+    async def ask(self, key: Key, children: Iterable[ChildName], looked: Looked) -> None:
+        """Ask the server for what stands there, if anything."""
+        for child in sorted(children):
+            found = await self._from.port.get(Address(KINDS[child.kind], key.namespace, child.name))
+            if isinstance(found, Denied):
+                if found.denial is Denial.NOT_FOUND:
+                    looked.checked.add(child)
+                    if child.kind == SECRET.kind:
+                        self._from.secrets.note_gone(key.namespace, child.name)
+                else:
+                    looked.waits.add(child)
+                continue
+            self._place(key, child, found.document, looked)
+
+    def _place(self, key: Key, child: ChildName, document: Document, looked: Looked) -> None:
+        owners = document["metadata"].get("ownerReferences") or ()
+        if child.kind == SECRET.kind:
+            self._from.secrets.note(document)
+        if self._is_ours(key, document):
+            if child.kind != SECRET.kind:
+                self._from.intake.wrote(document)
+        elif any(owner.get("kind") == key.kind and owner.get("name") == key.name for owner in owners):
+            looked.waits.add(child)  # of a former creation: it is about to be collected
+        else:
+            looked.foreign[child] = _whose(owners)
+
+    def _is_ours(self, key: Key, document: Document) -> bool:
+        metadata = document["metadata"]
+        if key.kind == "Namespace":
+            return (metadata.get("labels") or {}).get(MANAGED_BY) == "penstock"
+        present = self.present(key)
+        owners = metadata.get("ownerReferences") or ()
+        return present is not None and any(owner.get("uid") == present.meta.uid for owner in owners)
+
+    # ---- a namespace
+
+    async def namespace(self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer]) -> NamespaceWorld:
+        """What its resources need together."""
+        name = key.namespace
+        document = self._from.seen.get(NAMESPACE.kind, "", name)
+        present = [found for found in map(self.present, self._keys_in(name)) if found is not None]
+        valid = [found for found in present if self._is_carried(found)]
+        groups = frozenset(group for found in valid if self._is_active(found) and (group := self.group_of(found)))
+        queues = [found.parsed for found in valid if isinstance(found.parsed, Queue)]
+        source = await self._from.connections.source()
+        return NamespaceWorld(
+            namespace=name,
+            settings=self.settings,
+            present=document is not None,
+            terminating=document is not None and terminates(document),
+            wants_workers=bool(groups) or any(queue.spec.consumers for queue in queues),
+            wants_copy=any(_secret_of(found) is None for found in valid),
+            wants_spark=any(queue.spec.bulk for queue in queues),
+            groups=groups,
+            source=source,
+            live=await self._of_namespace(name),
+            foreign=dict(looked.foreign),
+            checked=frozenset(looked.checked),
+            answers=answers,
+        )
+
+    def group_of(self, present: Present) -> JobGroup | None:
+        """The CronJob by which a resource is looked after."""
+        resource, secret = present.parsed, _secret_of(present) or CONNECTION_COPY
+        if isinstance(resource, Queue):
+            return JobGroup("repair", resource.spec.repair.schedule, secret, self.settings.image)
+        if isinstance(resource, Counter):
+            return JobGroup("gc", resource.spec.gc.schedule, secret, resource.spec.gc.image or self.settings.image)
+        return None
+
+    def _keys_in(self, namespace: str) -> list[Key]:
+        seen = self._from.seen
+        return [
+            *(Key("Queue", namespace, name) for name in seen.names_in("Queue", namespace)),
+            *(Key("Counter", namespace, name) for name in seen.names_in("Counter", namespace)),
+        ]
+
+    def _is_carried(self, present: Present) -> bool:
+        resource = present.parsed
+        if isinstance(resource, tuple):
+            return False
+        engine = resource.spec.engine if isinstance(resource, Queue) else "counter"
+        return engine in self.settings.carried
+
+    def _is_active(self, present: Present) -> bool:
+        """Its tables are there: by what the store said last, or by what was written of it before we started."""
+        metadata = present.document["metadata"]
+        if present.meta.deleting_since_us is not None:
+            return False
+        key = Key(present.document["kind"], metadata["namespace"], metadata["name"])
+        known = self._from.store.is_active(key, present.meta.uid)
+        if known is not None:
+            return known
+        conditions = (present.document.get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "TablesReady" and each["status"] == "True" for each in conditions)
+
+    async def _of_namespace(self, name: str) -> dict[ChildName, Document]:
+        """Ours there that no resource owns."""
+        live: dict[ChildName, Document] = {
+            child_name(document): document
+            for kind in OF_NAMESPACE
+            for document in self._from.seen.in_namespace(kind, name)
+            if not document["metadata"].get("ownerReferences")
+        }
+        copy = self._from.secrets.known(name, CONNECTION_COPY)
+        if copy is not None and copy.document is not None:
+            key = namespace_key(name)
+            if self._is_ours(key, copy.document):
+                live[ChildName(SECRET.kind, CONNECTION_COPY)] = copy.document
+        return live
+
+
+def child_name(document: Document) -> ChildName:
+    """What a child is called."""
+    return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
+
+
+def _valid(present: Present) -> Resource | None:
+    return None if isinstance(present.parsed, tuple) else present.parsed
+
+
+def _secret_of(present: Present) -> str | None:
+    resource = _valid(present)
+    return None if resource is None else resource.spec.storage.connection_secret
+
+
+def _is_queue_of_timeline(resource: Resource | None) -> bool:
+    return isinstance(resource, Queue) and resource.spec.engine == "timeline"
+
+
+def _whose(owners: Iterable[Mapping[str, Any]]) -> str:
+    first = next(iter(owners), None)
+    return "not Penstock's" if first is None else f"{str(first.get('kind')).lower()} {first.get('name')}'s"

@@ -1,0 +1,252 @@
+"""The operator without its doors: everything between the watches and the two ports, wired up.
+
+It knows neither kopf nor HTTP nor the Lease: whether it may act is asked, news come in by `intake`. Time is the event
+loop's and a clock that is handed in, so all of it runs in the simulation's world as it does on a machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from penstock.store.catalogue import RECEIPT_KEY_BYTES
+from penstock.telemetry.metrics import Registry
+from penstock_operator.connections import Connections
+from penstock_operator.decide import decide
+from penstock_operator.decide_namespace import decide_namespace
+from penstock_operator.effects import Plan
+from penstock_operator.figures import FigureBoard
+from penstock_operator.health import Health
+from penstock_operator.intake import Intake
+from penstock_operator.kinds import (
+    COUNTER,
+    CRD,
+    CRON_JOB,
+    DEPLOYMENT,
+    JOB,
+    NAMESPACE,
+    POD_DISRUPTION_BUDGET,
+    QUEUE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    SPARK_APPLICATION,
+    Kind,
+)
+from penstock_operator.names import CONNECTION_COPY, Key, namespace_key
+from penstock_operator.observe import Observer, Sources
+from penstock_operator.observe_pods import PodLooks
+from penstock_operator.passes import PassBoard, ReadResults, no_results
+from penstock_operator.perform import Hands, Performer
+from penstock_operator.port import ClusterPort
+from penstock_operator.reconciling import Deciders, Reconciler
+from penstock_operator.ring import Ring
+from penstock_operator.secrets_read import Secrets
+from penstock_operator.seen import Seen
+from penstock_operator.sessions import Open, Sessions
+from penstock_operator.store_side import StoreSide
+from penstock_operator.sweep import Sweep
+from penstock_operator.watching import Watch
+from penstock_operator.work_queue import Class, WorkQueue
+from penstock_operator.world import Memory, NamespaceWorld, Settings, World
+
+log = logging.getLogger("penstock.operator")
+
+RESYNC_S: Final = 600.0
+SCHEMA_LOOK_S: Final = 10.0
+SECRETS_S: Final = 20.0
+SECRETS_AT_A_TIME: Final = 20
+SETTLE_S: Final = 0.3
+SETTLE_S_MAX: Final = 30.0
+OURS: Final = "app.kubernetes.io/managed-by=penstock"
+
+RESOURCES: Final = (QUEUE, COUNTER, NAMESPACE, CRD)
+"""Watched whole."""
+CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACCOUNT, ROLE_BINDING, SPARK_APPLICATION)
+"""Watched as far as they carry our label."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What the operator stands on."""
+
+    port: ClusterPort
+    open_session: Open
+    now_us: Callable[[], int]
+    """The wall clock, never backwards."""
+    chance: Random
+    may_act: Callable[[], bool] = lambda: True
+    read_results: ReadResults = no_results
+    new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES)
+    folder: Path | None = None
+    registry: Registry = field(default_factory=Registry)
+    instance: str = "penstock-operator"
+
+
+class Operator:
+    """One process's operator."""
+
+    def __init__(self, settings: Settings, ports: Ports) -> None:
+        def now_s() -> float:
+            return asyncio.get_running_loop().time()
+
+        self.settings = settings
+        self._ports = ports
+        self.queue = WorkQueue(chance=ports.chance, registry=ports.registry, settle=True)
+        self.seen = Seen()
+        self.intake = Intake(self.seen, self.queue)
+        self.secrets = Secrets(ports.port, now_s=now_s)
+        self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder)
+        self.connections = Connections(self.secrets, self.sessions, settings, now_us=ports.now_us)
+        self.store = StoreSide(
+            self.sessions,
+            cluster=settings.cluster,
+            lives=self.seen.is_there,
+            now_us=ports.now_us,
+            now_s=now_s,
+            new_key=ports.new_key,
+        )
+        self.board = FigureBoard(self.sessions, self.queue.add)
+        self.health = Health(self.board, self.queue.add)
+        self.passes = PassBoard(self.sessions, self.seen, ports.read_results, self._tell_id)
+        self.ring = Ring()
+        self.sweep = Sweep(ports.port, self.seen, self.store, may_act=ports.may_act)
+        pods = PodLooks(ports.port, now_s=now_s)
+        sources = Sources(
+            ports.port, self.seen, self.intake, self.secrets, self.connections, self.store, self.board, self.health,
+            self.passes, pods,
+        )  # fmt: skip
+        self.observer = Observer(sources, settings, now_us=ports.now_us)
+        hands = Hands(
+            ports.port, self.intake, self.seen, self.secrets, self.store, self.board, ports.may_act, ports.now_us,
+            ports.instance,
+        )  # fmt: skip
+        self.performer = Performer(hands)
+        self.reconciler = Reconciler(
+            self.queue,
+            self.observer,
+            self.performer,
+            self.ring,
+            Deciders(_resource, _namespace),
+            now_us=ports.now_us,
+            forget=self._forget,
+            keys_in=self._keys_in,
+        )
+        self.watches: list[Watch] = []
+        self.listed = asyncio.Event()
+        """Set once every kind was listed, and keys are worked."""
+
+    def watch(self, kinds: Sequence[Kind]) -> None:
+        """Have these kinds watched by watches of our own; before `run`."""
+        for kind in kinds:
+            labels = "" if kind in RESOURCES else OURS
+            watch = Watch(self._ports.port, kind, self.intake, chance=self._ports.chance, labels=labels)
+            self.watches.append(watch)
+
+    async def run(self, *, others_listed: Sequence[asyncio.Event] = ()) -> None:
+        """Watch, and once all is listed work; for ever. `others_listed`: of kinds that somebody else watches."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for watch in self.watches:
+                    group.create_task(watch.run(), name=f"watch {watch.kind.plural}")
+                for event in (*(watch.has_listed for watch in self.watches), *others_listed):
+                    await event.wait()
+                await self._settle()
+                self.queue.release()
+                self.listed.set()
+                for work in (
+                    self.reconciler.run(), self.health.run(), self.passes.run(), self.sweep.run(),
+                    self._resync(), self._look_at_schemas(), self._read_secrets(),
+                ):  # fmt: skip
+                    group.create_task(work)
+        finally:
+            await self.board.stop()
+
+    async def close(self) -> None:
+        """End sessions."""
+        await self.sessions.close()
+
+    # ---- what goes on beside
+
+    async def _settle(self) -> None:
+        """Until no news came for a moment: a restart lists in any order."""
+        for _ in range(round(SETTLE_S_MAX / SETTLE_S)):
+            heard = self.intake.heard
+            await asyncio.sleep(SETTLE_S)
+            if heard == self.intake.heard:
+                return
+
+    async def _resync(self) -> None:
+        """Every key once in ten minutes, spread evenly."""
+        while True:
+            keys = list(self.seen.keys())
+            began_s = asyncio.get_running_loop().time()
+            for number, key in enumerate(keys):
+                self.store.invalidate(key)
+                self.intake.resync(key)
+                due_s = began_s + RESYNC_S * (number + 1) / len(keys)
+                await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+                if self.queue.resync_owed and not len(self.queue):
+                    break
+            if self.queue.resync_owed and not len(self.queue):
+                self.queue.resync_owed = False
+                for key in list(self.seen.keys()):
+                    self.intake.resync(key)
+            if not keys:
+                await asyncio.sleep(RESYNC_S / 20)
+
+    async def _look_at_schemas(self) -> None:
+        while True:
+            await asyncio.sleep(SCHEMA_LOOK_S)
+            for key in await self.store.look():
+                self.queue.add(key, Class.CHANGED)
+
+    async def _read_secrets(self) -> None:
+        """A rotation is found within a minute or so; copies in turn, some at a time."""
+        while True:
+            await asyncio.sleep(SECRETS_S)
+            for place in self.secrets.oldest(SECRETS_AT_A_TIME):
+                before = self.secrets.known(*place)
+                await self.secrets.read(*place, within_s=SECRETS_S / 2)
+                after = self.secrets.known(*place)
+                if before is not None and after is not None and before.digest != after.digest:
+                    self._secret_changed(place)
+
+    def _secret_changed(self, place: tuple[str, str]) -> None:
+        for key in self.connections.users_of(place):
+            self.queue.add(key, Class.CHANGED)
+        is_source = place == (self.settings.namespace, self.settings.connection_secret)
+        namespaces = self.seen.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
+        for namespace in sorted(namespaces):
+            self.queue.add(namespace_key(namespace), Class.CHANGED)
+
+    # ---- small services
+
+    def _tell_id(self, id_: UUID) -> None:
+        for key in self.store.keys_of(id_):
+            self.queue.add(key, Class.RESYNC)
+
+    def _forget(self, key: Key) -> None:
+        self.board.forget(key)
+        self.store.forget(key)
+        self.connections.forget(key)
+
+    def _keys_in(self, namespace: str) -> list[Key]:
+        return [
+            *(Key("Queue", namespace, name) for name in self.seen.names_in("Queue", namespace)),
+            *(Key("Counter", namespace, name) for name in self.seen.names_in("Counter", namespace)),
+        ]
+
+
+def _resource(world: World, memory: Memory, now_us: int) -> Plan:
+    return decide(world, memory, now_us)
+
+
+def _namespace(world: NamespaceWorld, memory: Memory, now_us: int) -> Plan:
+    return decide_namespace(world, now_us, memory)

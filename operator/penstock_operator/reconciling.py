@@ -1,0 +1,218 @@
+"""The loop: observe, decide, perform, until the plan is settled. It knows neither what is decided nor how it is
+done.
+
+Of one key at most `ROUNDS_MAX` rounds are taken at once; a plan whose effects were performed is decided again at
+once, since it ends where an answer is needed. Where an effect fails, the world is looked at and decided once more,
+so that the status can tell of it, and the key is tried again later. A bug in one key's decision harms no other key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from penstock.errors import PenstockError
+from penstock.store.catalogue_entry import State
+from penstock_operator.effects import Emit, PatchStatus, Plan
+from penstock_operator.names import Key, namespace_key
+from penstock_operator.observe import Looked, Observer
+from penstock_operator.perform import Failed, Kept, NotLeading, Performer
+from penstock_operator.ring import Ring
+from penstock_operator.work_queue import Class, WorkQueue
+from penstock_operator.world import Memory, NamespaceStand, NamespaceWorld, StoreView, Trouble, World
+
+log = logging.getLogger("penstock.operator")
+
+ROUNDS_MAX: Final = 8
+CONFLICTS_MAX: Final = 2
+RECONCILERS: Final = 16
+RESERVED: Final = 4
+WITHIN_S: Final = 240.0
+PLACE_AGAIN_S: Final = 1.0
+"""A child's place that is not free yet is looked at again after this."""
+NOT_LEADING_AGAIN_S: Final = 1.0
+
+Decide = Callable[[World, Memory, int], Plan]
+DecideNamespace = Callable[[NamespaceWorld, Memory, int], Plan]
+
+
+@dataclass(frozen=True)
+class Deciders:
+    """What is decided."""
+
+    resource: Decide
+    namespace: DecideNamespace
+
+
+@dataclass
+class _Round:
+    """How far one reconcile has come."""
+
+    looked: Looked
+    plan: Plan = field(default_factory=Plan)
+    failed: Failed | None = None
+    waits_for_place: bool = False
+
+
+class Reconciler:
+    """Works keys of the queue."""
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        observer: Observer,
+        performer: Performer,
+        ring: Ring,
+        deciders: Deciders,
+        *,
+        now_us: Callable[[], int],
+        forget: Callable[[Key], None],
+        keys_in: Callable[[str], list[Key]],
+    ) -> None:
+        self._queue = queue
+        self._observer = observer
+        self._performer = performer
+        self._ring = ring
+        self._deciders = deciders
+        self._now_us = now_us
+        self._forget_elsewhere = forget
+        self._keys_in = keys_in
+        self._memories: dict[Key, Memory] = {}
+        self._kept: dict[Key, Kept] = {}
+        self._active: dict[Key, bool] = {}
+        self.rounds = 0
+
+    async def run(self, *, reconcilers: int = RECONCILERS, reserved: int = RESERVED) -> None:
+        """All reconcilers, for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(reconcilers):
+                group.create_task(self._work(reserved=number < reserved), name=f"reconciler {number}")
+
+    async def _work(self, *, reserved: bool) -> None:
+        while True:
+            key = await self._queue.get(reserved=reserved)
+            try:
+                await self._one(key)
+            finally:
+                self._queue.done(key)
+
+    async def _one(self, key: Key) -> None:
+        """One key, whatever happens to it."""
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await self.reconcile(key)
+        except NotLeading:
+            self._queue.add_in(key, NOT_LEADING_AGAIN_S)
+        except PenstockError as error:
+            pause_s = self._queue.retry(key)
+            log.warning("%s; tried again", error, extra={"key": key.path, "in_s": round(pause_s, 1)})
+        except TimeoutError:
+            self._queue.retry(key)
+            log.warning("a reconcile took too long", extra={"key": key.path, "within_s": WITHIN_S})
+        except Exception:
+            self._queue.retry(key)
+            log.exception("a bug in a reconcile; please report it", extra={"key": key.path})
+
+    async def reconcile(self, key: Key) -> Plan:
+        """Rounds, until nothing is left to be done now."""
+        kept = self._kept.setdefault(key, Kept())
+        at = _Round(Looked())
+        conflicts = 0
+        for _ in range(ROUNDS_MAX):
+            await self._take_round(key, at, kept)
+            if at.failed is not None and at.failed.is_conflict and conflicts < CONFLICTS_MAX:
+                conflicts += 1
+                continue
+            if at.failed is not None or at.waits_for_place or at.plan.is_settled:
+                break
+        if at.failed is not None:
+            await self._tell(key, at, kept)
+        self._after(key, at)
+        return at.plan
+
+    async def plan(self, key: Key) -> tuple[World | NamespaceWorld, Plan]:
+        """What would be done now; nothing is, and nothing is remembered."""
+        return await self._decide(key, Looked(), self._kept.get(key, Kept()))
+
+    # ---- rounds
+
+    async def _take_round(self, key: Key, at: _Round, kept: Kept) -> None:
+        world, plan = await self._decide(key, at.looked, kept)
+        self.rounds += 1
+        self._memories[key] = plan.memory
+        self._take_notes(key, world, plan)
+        at.plan, at.failed, at.waits_for_place = plan, None, False
+        at.failed = await self._performer.perform(key, plan.effects, kept)
+        self._ring.add(key, self._now_us(), world, plan, outcome="" if at.failed is None else at.failed.says)
+        if at.failed is None and plan.ask:
+            before = len(at.looked.checked) + len(at.looked.foreign)
+            await self._observer.ask(key, plan.ask, at.looked)
+            known = len(at.looked.checked) + len(at.looked.foreign)
+            at.waits_for_place = not plan.effects and known == before and bool(at.looked.waits & plan.ask)
+            at.looked.waits.clear()
+
+    async def _decide(self, key: Key, looked: Looked, kept: Kept) -> tuple[World | NamespaceWorld, Plan]:
+        memory = self._memories.get(key, Memory())
+        if key.kind == "Namespace":
+            namespace = await self._observer.namespace(key, looked, kept.answers)
+            return namespace, self._deciders.namespace(namespace, memory, self._now_us())
+        world = await self._observer.resource(key, looked, kept.answers)
+        world = replace(world, step_trouble=kept.step_trouble)
+        return world, self._deciders.resource(world, memory, self._now_us())
+
+    async def _tell(self, key: Key, at: _Round, kept: Kept) -> None:
+        """What failed is known to the next decision: of that only the telling is done now."""
+        assert at.failed is not None  # noqa: S101 - called for nothing else
+        world, plan = await self._decide(key, at.looked, kept)
+        self._memories[key] = plan.memory
+        self._take_notes(key, world, plan)
+        telling = [effect for effect in plan.effects if isinstance(effect, PatchStatus | Emit)]
+        await self._performer.perform(key, telling, kept)
+
+    # ---- what follows
+
+    def _take_notes(self, key: Key, world: World | NamespaceWorld, plan: Plan) -> None:
+        """Resources of a namespace wait until its own key has found it ready."""
+        stand = plan.notes.get("stand")
+        if isinstance(stand, NamespaceStand):
+            before = self._observer.stands.get(key.namespace)
+            self._observer.stands[key.namespace] = stand
+            if before != stand:
+                for each in self._keys_in(key.namespace):
+                    self._queue.add(each, Class.NEW)
+        elif isinstance(world, World):
+            is_active = isinstance(world.store, StoreView) and _is_active(world.store)
+            if key.namespace not in self._observer.stands:
+                self._queue.add(namespace_key(key.namespace), Class.CHANGED)
+            elif self._active.get(key, False) != is_active and not isinstance(world.store, Trouble):
+                self._queue.add(namespace_key(key.namespace), Class.NEW)  # its CronJobs are for what is active
+            self._active[key] = is_active
+
+    def _after(self, key: Key, at: _Round) -> None:
+        if at.failed is not None:
+            pause_s = self._queue.retry(key)
+            fields = {"key": key.path, "why": at.failed.says, "in_s": round(pause_s, 1)}
+            log.info("an effect failed, and is tried again", extra=fields)
+            return
+        self._queue.forget(key)
+        if not at.plan.is_settled:
+            self._queue.add_in(key, PLACE_AGAIN_S)
+        elif at.plan.again_at_us is not None:
+            self._queue.add_in(key, (at.plan.again_at_us - self._now_us()) / 1_000_000)
+        if at.plan.is_settled and self._is_gone(key):
+            self._memories.pop(key, None)
+            self._kept.pop(key, None)
+            self._active.pop(key, None)
+            self._forget_elsewhere(key)
+
+    def _is_gone(self, key: Key) -> bool:
+        if key.kind == "Namespace":
+            return not self._keys_in(key.namespace)
+        return self._observer.present(key) is None
+
+
+def _is_active(store: StoreView) -> bool:
+    return store.entry is not None and store.entry.state is State.ACTIVE

@@ -1,0 +1,291 @@
+"""The store, as the operator sees and changes it: one session per connection, on the functions of `penstock apply`.
+
+It knows no Kubernetes. What goes wrong with Cassandra is told as a Trouble with its reason, never raised. Entries
+are read at SERIAL; one that is ours and as it should be is believed for a while, and read again after each step on
+it, whenever its resource changes, and by the resync.
+
+A Cassandra that has not answered is asked by one caller at a time for the next seconds: the others are told at once,
+so that a cut does not hold all reconcilers up.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from penstock.api.parse import Resource
+from penstock.applying.decide_steps import (
+    CreateKeyspace,
+    CreateTable,
+    DropTable,
+    MendDrift,
+    NoteTables,
+    Step,
+)
+from penstock.applying.perform_steps import StepPerformer
+from penstock.applying.wanted import Surroundings, wanted_of
+from penstock.engines.registry import tables_of, tables_of_entry
+from penstock.errors import PenstockError, Unavailable
+from penstock.store.catalogue import RECEIPT_KEY_BYTES, Catalogue
+from penstock.store.catalogue_entry import Entry, Known, Name, State
+from penstock.store.catalogue_tables import CATALOGUE_TABLES
+from penstock.store.consistency import Consistency
+from penstock.store.drift import Drift, FoundTable, compare
+from penstock_operator.names import Key, owner_of, owner_parts
+from penstock_operator.schema_views import SchemaViews
+from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.troubles import trouble_of
+from penstock_operator.world import UNKNOWN, Connection, StoreView, Trouble, Unread
+
+log = logging.getLogger("penstock.operator")
+
+BELIEVED_S: Final = 60.0
+SILENT_S: Final = 2.0
+
+Lives = Callable[[str], bool]
+"""Whether a resource of this cluster with that uid is there."""
+
+
+@dataclass
+class _Silent:
+    """A Cassandra that does not answer."""
+
+    since_us: int
+    until_s: float
+    says: str
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An entry as it was read, and for which generation's sake."""
+
+    entry: Entry | None
+    at_s: float
+    uid: str
+    tables: frozenset[str]
+
+
+class StoreSide:
+    """All stores."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        cluster: str,
+        lives: Lives,
+        now_us: Callable[[], int],
+        now_s: Callable[[], float],
+        new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES),
+    ) -> None:
+        self._sessions = sessions
+        self._new_key = new_key
+        self._cluster = cluster
+        self._lives = lives
+        self._now_us = now_us
+        self._now_s = now_s
+        self._views: dict[str, tuple[Reached, SchemaViews, StepPerformer]] = {}
+        self._silent: dict[str, _Silent] = {}
+        self._entries: dict[Key, _Read] = {}
+
+    # ---- reading
+
+    def owner(self, uid: str) -> str:
+        """For whom the entry of a resource is written."""
+        return owner_of(self._cluster, uid)
+
+    def reached(self, connection: Connection) -> Reached | None:
+        """The session of a connection."""
+        return self._sessions.of(connection.digest)
+
+    def is_active(self, key: Key, uid: str) -> bool | None:
+        """Whether the entry of this resource was active when it was read last; None: it was not read."""
+        known = self._entries.get(key)
+        if known is None or known.uid != uid:
+            return None
+        return known.entry is not None and known.entry.state is State.ACTIVE and known.entry.owner == self.owner(uid)
+
+    def keys_of(self, id_: UUID) -> list[Key]:
+        """Whose entry has this id."""
+        return [key for key, known in self._entries.items() if known.entry is not None and known.entry.id == id_]
+
+    def invalidate(self, key: Key) -> None:
+        """Its entry has to be read again."""
+        known = self._entries.get(key)
+        if known is not None:
+            self._entries[key] = replace(known, at_s=float("-inf"))
+
+    def forget(self, key: Key) -> None:
+        """It is gone."""
+        self._entries.pop(key, None)
+
+    async def view(
+        self, key: Key, connection: Connection, *, uid: str | None, resource: Resource | None
+    ) -> StoreView | Trouble | Unread:
+        """What Cassandra has of a resource."""
+        silent = self._silent.get(connection.digest)
+        if silent is not None and self._now_s() < silent.until_s:
+            return Trouble(trouble_of(Unavailable()).reason, silent.says, silent.since_us)
+        try:
+            found = await self._view(key, connection, uid or "", resource)
+        except PenstockError as error:
+            return self._failed(connection, error)
+        self._silent.pop(connection.digest, None)
+        return found
+
+    async def _view(
+        self, key: Key, connection: Connection, uid: str, resource: Resource | None
+    ) -> StoreView | Unread:
+        held = self._held(connection)
+        if held is None:
+            return UNKNOWN
+        _, views, performer = held
+        there = await views.tables(connection.keyspace)
+        if not all(table.name in there for table in CATALOGUE_TABLES):
+            return StoreView(None, catalogue_there=False, keyspace_there=False)
+        entry = await self._entry(key, uid, performer.catalogue)
+        keyspace = entry.place.keyspace if entry is not None else connection.keyspace
+        if entry is None and resource is not None:
+            keyspace = wanted_of(resource, _surroundings(connection)).place.keyspace
+        found_keyspace = await views.keyspace(keyspace)
+        tables = await views.tables(keyspace)
+        return StoreView(
+            entry=entry,
+            owner_lives=self._owner_lives(entry, uid),
+            tables_made=await views.made(keyspace),
+            tables_there=frozenset(tables),
+            tables_total=await views.total(),
+            drifts=self._drifts(key, entry, resource, tables),
+            keyspace_there=found_keyspace is not None,
+        )
+
+    async def _entry(self, key: Key, uid: str, catalogue: Catalogue) -> Entry | None:
+        known = self._entries.get(key)
+        if known is not None and known.uid == uid and self._is_believed(known, uid):
+            return known.entry
+        name = Name(key.kind, key.namespace, key.name)
+        found: Known | None = await catalogue.find(name, consistency=Consistency.SERIAL)
+        entry = None if found is None else found.entry
+        self._entries[key] = _Read(entry, self._now_s(), uid, frozenset())
+        return entry
+
+    def _is_believed(self, known: _Read, uid: str) -> bool:
+        entry = known.entry
+        if entry is None or entry.state is not State.ACTIVE or entry.owner != self.owner(uid):
+            return False
+        return entry.generations.next is None and self._now_s() - known.at_s < BELIEVED_S
+
+    def _owner_lives(self, entry: Entry | None, uid: str) -> bool | Unread:
+        parts = None if entry is None else owner_parts(entry.owner)
+        if parts is None or parts[0] != self._cluster:
+            return UNKNOWN
+        return parts[1] == uid or self._lives(parts[1])
+
+    def _drifts(
+        self, key: Key, entry: Entry | None, resource: Resource | None, there: Mapping[str, FoundTable]
+    ) -> tuple[Drift, ...]:
+        if entry is None:
+            return ()
+        declared = tables_of(resource, entry.id) if resource is not None else tables_of_entry(entry)
+        tables = declared or ()
+        known = self._entries[key]
+        self._entries[key] = replace(known, tables=frozenset(table.name for table in tables))
+        return tuple(
+            drift
+            for table in tables
+            if table.name in there
+            for drift in compare(entry.place.keyspace, table, there[table.name])
+        )
+
+    # ---- changing
+
+    async def step(self, key: Key, step: Step, connection: Connection) -> Trouble | None:
+        """Take one step; why it could not be taken, if so."""
+        held = self._held(connection)
+        if held is None:
+            return Trouble(trouble_of(Unavailable()).reason, "there is no connection")
+        _, views, performer = held
+        self.invalidate(key)
+        try:
+            performed = await performer.perform(step)
+        except PenstockError as error:
+            if isinstance(error, Unavailable):
+                return self._failed(connection, error)
+            return trouble_of(error)
+        finally:
+            if isinstance(step, CreateKeyspace | CreateTable | DropTable | MendDrift):
+                views.schema_changed()
+            elif isinstance(step, NoteTables):
+                views.made_changed()
+        known = self._entries.get(key)
+        if performed.entry is not None and known is not None:
+            self._entries[key] = replace(known, entry=performed.entry)
+        return None
+
+    # ---- what others did
+
+    async def look(self) -> list[Key]:
+        """Whose tables somebody changed since the last look."""
+        concerned: list[Key] = []
+        for reached in self._sessions.all():
+            held = self._views.get(reached.digest)
+            if held is None:
+                continue
+            try:
+                changed = await held[1].look()
+            except PenstockError as error:
+                log.info("the version of the schema can not be read: %s", error)
+                continue
+            if changed:
+                concerned += [key for key, known in self._entries.items() if known.tables & changed]
+        return concerned
+
+    async def owned(self) -> list[tuple[Reached, Entry]]:
+        """All entries of this cluster's resources, of every session; Unavailable where one can not be read."""
+        found: list[tuple[Reached, Entry]] = []
+        for reached in self._sessions.all():
+            _, _, performer = self._view_of(reached)
+            known = await performer.catalogue.owned(owner_of(self._cluster, ""))
+            found += [(reached, each.entry) for each in known]
+        return found
+
+    def performer(self, reached: Reached) -> StepPerformer:
+        """What takes steps in a session."""
+        return self._view_of(reached)[2]
+
+    # ---- within
+
+    def _held(self, connection: Connection) -> tuple[Reached, SchemaViews, StepPerformer] | None:
+        reached = self._sessions.of(connection.digest)
+        return None if reached is None else self._view_of(reached)
+
+    def _view_of(self, reached: Reached) -> tuple[Reached, SchemaViews, StepPerformer]:
+        held = self._views.get(reached.digest)
+        if held is None or held[0] is not reached:
+            ground = reached.ground
+            catalogue = Catalogue(
+                ground.store_in(ground.keyspace),
+                now_us=ground.clock.require,
+                new_uuid=ground.new_uuid,
+                new_key=self._new_key,
+            )
+            performer = StepPerformer(reached.schema, catalogue, reached.ground.store_in)
+            held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, catalogue), performer)
+        return held
+
+    def _failed(self, connection: Connection, error: PenstockError) -> Trouble:
+        trouble = trouble_of(error)
+        if not isinstance(error, Unavailable):
+            return trouble
+        known = self._silent.get(connection.digest)
+        since_us = self._now_us() if known is None else known.since_us
+        self._silent[connection.digest] = _Silent(since_us, self._now_s() + SILENT_S, trouble.says)
+        return replace(trouble, since_us=since_us)
+
+
+def _surroundings(connection: Connection) -> Surroundings:
+    return Surroundings(connection.keyspace, connection.data_center, connection.nodes)

@@ -1,0 +1,95 @@
+"""Entries that no resource of this cluster owns any more are marked as retained. The prose is
+docs/protocols/operator.md, "Deletion".
+
+It is a net for deletions that nobody saw: the operator was down, or Cassandra was away. It never drops anything. An
+owner counts as gone only when two full lists, a minute apart, both lack its uid, and `Seen` does too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from penstock.applying.decide_steps import Retain
+from penstock.errors import PenstockError
+from penstock.store.catalogue_entry import Entry, State
+from penstock_operator.kinds import COUNTER, QUEUE
+from penstock_operator.names import owner_parts
+from penstock_operator.port import ClusterPort, Denied
+from penstock_operator.seen import Seen
+from penstock_operator.sessions import Reached
+from penstock_operator.store_side import StoreSide
+
+log = logging.getLogger("penstock.operator")
+
+EVERY_S: Final = 600.0
+APART_S: Final = 60.0
+PAGE: Final = 500
+
+
+class Sweep:
+    """The net."""
+
+    def __init__(self, port: ClusterPort, seen: Seen, store: StoreSide, *, may_act: Callable[[], bool]) -> None:
+        self._port = port
+        self._seen = seen
+        self._store = store
+        self._may_act = may_act
+
+    async def run(self) -> None:
+        """Sweep, for ever."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self.turn()
+
+    async def turn(self) -> int:
+        """Look twice, and mark what nobody owns; how many there were."""
+        try:
+            orphans = await self._orphans()
+            if not orphans:
+                return 0
+            await asyncio.sleep(APART_S)
+            again = {entry.id for _, entry in await self._orphans()}
+            marked = 0
+            for reached, entry in orphans:
+                if entry.id in again and self._may_act():
+                    await self._store.performer(reached).perform(Retain(entry))
+                    log.info("an entry without its resource is retained", extra={"resource": str(entry.name)})
+                    marked += 1
+            return marked
+        except PenstockError as error:
+            log.info("a sweep was not finished: %s", error)
+            return 0
+
+    async def _orphans(self) -> list[tuple[Reached, Entry]]:
+        """Of this cluster, in no list and not in `Seen`; none where a list can not be had."""
+        entries = await self._store.owned()
+        there = await self._uids()
+        if there is None:
+            return []
+        return [
+            (reached, entry)
+            for reached, entry in entries
+            if entry.state in (State.MAKING, State.ACTIVE, State.DELETING) and not self._lives(entry, there)
+        ]
+
+    def _lives(self, entry: Entry, there: set[str]) -> bool:
+        parts = owner_parts(entry.owner)
+        return parts is None or parts[1] in there or self._seen.is_there(parts[1])
+
+    async def _uids(self) -> set[str] | None:
+        """Of all resources, by a list of the server itself."""
+        found: set[str] = set()
+        for kind in (QUEUE, COUNTER):
+            more: str | None = None
+            while True:
+                page = await self._port.list(kind, limit=PAGE, more=more, metadata_only=True)
+                if isinstance(page, Denied):
+                    return None
+                found |= {str(item["metadata"]["uid"]) for item in page.items}
+                more = page.more
+                if more is None:
+                    break
+        return found

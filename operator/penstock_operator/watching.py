@@ -1,0 +1,127 @@
+"""Watches of our own, for what carries our label: listed, followed, listed again when the server has forgotten.
+
+kopf can select by labels only after it was sent every object of a kind, of the whole cluster: of Deployments that
+may be tens of thousands. Here the server selects. It decides nothing: whatever it hears goes to whoever listens.
+
+Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
+within `QUIET_S_MAX`), a server that is away (a pause that doubles).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping
+from random import Random
+from typing import Any, Final, Protocol
+
+from penstock_operator.kinds import Kind
+from penstock_operator.port import Change, ClusterPort, Denial, Denied, Page
+
+log = logging.getLogger("penstock.operator")
+
+WATCH_S: Final = 240.0
+QUIET_S_MAX: Final = 150.0
+"""Bookmarks come each minute; two that do not come mean that the connection hangs."""
+PAUSE_S: Final = 0.5
+PAUSE_S_MAX: Final = 30.0
+PAGE: Final = 500
+
+Document = Mapping[str, Any]
+
+
+class Listener(Protocol):
+    """Who is told. `Intake` is it."""
+
+    def listed(self, kind: Kind, documents: Collection[Document]) -> None:
+        """All objects of a kind that there are now."""
+
+    def changed(self, document: Document) -> None:
+        """One object was made or changed."""
+
+    def deleted(self, document: Document) -> None:
+        """One object is gone, or has lost our label."""
+
+
+class Watch:
+    """One kind."""
+
+    def __init__(
+        self, port: ClusterPort, kind: Kind, listener: Listener, *, chance: Random, labels: str = ""
+    ) -> None:
+        self.kind = kind
+        self.has_listed = asyncio.Event()
+        self._port = port
+        self._listener = listener
+        self._labels = labels
+        self._chance = chance
+        self._pause_s = PAUSE_S
+
+    async def run(self) -> None:
+        """List and follow, for ever."""
+        while True:
+            version = await self._list()
+            while version is not None:
+                version = await self._follow(version)
+            await asyncio.sleep(self._pause_s * self._chance.uniform(0.8, 1.2))
+            self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+
+    async def _list(self) -> str | None:
+        found: list[Document] = []
+        more: str | None = None
+        while True:
+            page = await self._port.list(self.kind, labels=self._labels, limit=PAGE, more=more)
+            if isinstance(page, Denied):
+                if page.denial is Denial.NOT_FOUND:  # the kind is not installed
+                    self._listener.listed(self.kind, ())
+                    self.has_listed.set()
+                    self._pause_s = PAUSE_S_MAX
+                else:
+                    log.warning("can not list %s: %s", self.kind.resource, page)
+                return None
+            found += page.items
+            more = page.more
+            if more is None:
+                return self._take(page, found)
+
+    def _take(self, page: Page, found: list[Document]) -> str:
+        self._listener.listed(self.kind, found)
+        self.has_listed.set()
+        return page.version
+
+    async def _follow(self, version: str) -> str | None:
+        """From a version on; where to go on, or None to list again."""
+        changes = self._port.watch(self.kind, version=version, labels=self._labels, within_s=WATCH_S)
+        try:
+            while True:
+                change = await _within(changes, QUIET_S_MAX)
+                if change is None:
+                    self._pause_s = PAUSE_S
+                    return version
+                if isinstance(change, Denied):
+                    return None if change.denial is Denial.GONE else await self._again(version, change)
+                version = change.version
+                if change.type == "DELETED":
+                    self._listener.deleted(change.document)
+                elif change.type != "BOOKMARK":
+                    self._listener.changed(change.document)
+        finally:
+            close = getattr(changes, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _again(self, version: str, denied: Denied) -> str | None:
+        """The same version once more after a pause; a list after several."""
+        log.info("a watch of %s ended: %s", self.kind.resource, denied)
+        await asyncio.sleep(self._pause_s * self._chance.uniform(0.8, 1.2))
+        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+        return version if self._pause_s <= 4 * PAUSE_S else None
+
+
+async def _within(changes: AsyncIterator[Change | Denied], seconds: float) -> Change | Denied | None:
+    """The next change; None when the watch ended as it should, or was quiet for too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(changes)
+    except (StopAsyncIteration, TimeoutError):
+        return None

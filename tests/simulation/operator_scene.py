@@ -1,0 +1,259 @@
+"""A cluster, a Cassandra and an operator in the simulated world, and people who apply and delete resources.
+
+The operator is the real one but for its doors (kopf, HTTP): its watches are its own, its port is the simulated API
+server's, its sessions are simulated stores. Whatever it does can be cut short: it is a process of the world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from penstock.client.ground import Ground
+from penstock.engines.registry import CARRIED
+from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from penstock.store.cassandra_settings import ConnectionSettings
+from penstock.store.catalogue import Catalogue
+from penstock.store.catalogue_entry import Entry, Name
+from penstock.store.clocks import Clock
+from penstock.store.consistency import Consistency
+from penstock.store.positions import Positions
+from penstock.store.simulated import Cluster, SimulatedStore
+from penstock.store.simulated.store import SimulatedTime
+from penstock.testing.world import Process, World
+from penstock_operator.asking import Request
+from penstock_operator.kinds import NAMESPACE, SECRET, Kind, kind_of
+from penstock_operator.leading import Leading
+from penstock_operator.names import Key
+from penstock_operator.operating import CHILDREN, RESOURCES, Operator, Ports
+from penstock_operator.sessions import SchemaOfCluster
+from penstock_operator.simulated.api import SimulatedApi
+from penstock_operator.simulated.client import SimulatedCluster
+from penstock_operator.world import Settings
+from tests.simulation.sdk_world import Schema
+
+SYSTEM = "penstock-system"
+KEYSPACE = "penstock"
+
+
+@dataclass
+class VersionedSchema(Schema):
+    """A schema that tells how often it was changed, and what was made twice."""
+
+    changes: int = 0
+    made: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+    async def change(self, cql: str) -> None:
+        """One change."""
+        before = {name for tables in self.tables.values() for name in tables}
+        await super().change(cql)
+        after = {name for tables in self.tables.values() for name in tables}
+        self.made += sorted(after - before)
+        self.dropped += sorted(before - after)
+        self.changes += 1
+
+    async def version(self) -> str:
+        """Of the schema."""
+        return str(self.changes)
+
+
+@dataclass
+class Scene:
+    """All of it."""
+
+    world: World
+    ring: Cluster
+    api: SimulatedApi
+    schema: VersionedSchema = field(default_factory=VersionedSchema)
+    operators: list[Running] = field(default_factory=list)
+    lives: int = 0
+
+    def start_operator(self, *, elected: bool = False) -> Running:
+        """One more operator, in a process of its own."""
+        self.lives += 1
+        running = Running(self, self.world.process(f"operator-{self.lives}"), elected=elected)
+        self.operators.append(running)
+        running.start()
+        return running
+
+    # ---- people
+
+    def apply(self, document: Mapping[str, Any] | str) -> dict[str, Any]:
+        """kubectl apply, at once and without a network."""
+        told = yaml.safe_load(document) if isinstance(document, str) else dict(document)
+        kind = kind_of(told)
+        metadata = told["metadata"]
+        query = {"fieldManager": "kubectl", "force": "true"}
+        asked = Request("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=told)
+        return dict(self.api.server.must(asked))
+
+    def patch(self, kind: Kind, namespace: str, name: str, change: Mapping[str, Any], **more: str) -> dict[str, Any]:
+        """kubectl patch."""
+        asked = Request("patch", kind, namespace, name, query={"fieldManager": "kubectl"}, body=change, **more)
+        return dict(self.api.server.must(asked))
+
+    def delete(self, kind: Kind, namespace: str | None, name: str) -> None:
+        """kubectl delete --wait=false."""
+        self.api.server.must(Request("delete", kind, namespace, name, body={"propagationPolicy": "Background"}))
+
+    def find(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any] | None:
+        """An object as the server has it."""
+        found = self.api.server.find(kind, namespace, name)
+        return None if found is None else dict(found)
+
+    def all(self, kind: Kind, namespace: str | None = None) -> list[dict[str, Any]]:
+        """Objects of a kind."""
+        return [dict(document) for _, document in self.api.server.all(kind, namespace)]
+
+    def make_namespace(self, name: str) -> None:
+        """One more namespace."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.api.server.must(Request("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
+
+    def make_connection(self, namespace: str = SYSTEM, name: str = "penstock-connection") -> None:
+        """The chart's Secret."""
+        told = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in told.items()}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": namespace, "name": name},
+            "type": "Opaque",
+            "data": data,
+        }
+        self.api.server.must(Request("create", SECRET, namespace, query={"fieldManager": "helm"}, body=body))
+
+    async def until(self, holds: Callable[[], object], within_s: float = 60.0) -> None:
+        """Let time pass until something holds."""
+        deadline_s = self.world.now_s() + within_s
+        while not holds():
+            if self.world.now_s() > deadline_s:
+                raise AssertionError(f"it does not hold after {within_s} s")
+            await asyncio.sleep(0.1)
+
+    async def entry(self, key: Key) -> Entry | None:
+        """What stands in the catalogue."""
+        process = self.world.process(f"reader-{self.world.now_s()}-{self.world.chance('reader').random()}")
+        store = SimulatedStore(self.ring, process)
+        catalogue = Catalogue(store, now_us=process.clock.wall_us)
+        found = await process.start(
+            catalogue.find(Name(key.kind, key.namespace, key.name), consistency=Consistency.SERIAL)
+        )
+        return None if found is None else found.entry
+
+
+class Running:
+    """One operator."""
+
+    def __init__(self, scene: Scene, process: Process, *, elected: bool) -> None:
+        self.scene = scene
+        self.process = process
+        self._elected = elected
+        self.operator: Operator | None = None
+        self.leading: Leading | None = None
+
+    def start(self) -> None:
+        """Have it run, until it is killed or has lost the Lease."""
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        process, scene = self.process, self.scene
+        port = SimulatedCluster(scene.api, process)
+        if self._elected:
+            self.leading = Leading(
+                port,
+                namespace=SYSTEM,
+                identity=process.name,
+                boot_s=process.clock.boottime_s,
+                wall_us=process.clock.wall_us,
+                chance=process.chance,
+            )
+        may_act = self.leading.may_act if self.leading else lambda: True
+        ports = Ports(
+            port,
+            self._open,
+            now_us=process.clock.wall_us,
+            chance=process.chance,
+            may_act=may_act,
+            new_key=lambda: process.chance.randbytes(32),
+        )
+        cluster = scene.find(NAMESPACE, None, "kube-system")
+        assert cluster is not None
+        settings = Settings(
+            cluster=cluster["metadata"]["uid"], version="0.1.0", image="penstock:0.1.0", carried=frozenset(CARRIED)
+        )
+        self.operator = Operator(settings, ports)
+        self.operator.watch((*RESOURCES, *CHILDREN))
+        if self.leading is None:
+            await self.operator.run()
+            return
+        keeping = asyncio.get_running_loop().create_task(self.leading.keep())
+        await self.leading.taken.wait()
+        working = asyncio.get_running_loop().create_task(self.operator.run())
+        await keeping
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    async def _open(self, settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
+        process = self.process
+        store = SimulatedStore(self.scene.ring, process)
+        clock = Clock(store, source=SimulatedTime(process))
+        await clock.__aenter__()
+
+        async def close() -> None:
+            await clock.__aexit__(None, None, None)
+            await store.close()
+
+        ground = Ground(
+            name=process.name,
+            store_in=lambda keyspace: store,
+            keyspace=settings.keyspace,
+            data_center="dc1",
+            clock=clock,
+            last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
+            close=close,
+            new_uuid=process.uuid,
+            chance=process.chance,
+            positions=Positions(lambda: process.chance.getrandbits(56)),
+        )
+        return ground, self.scene.schema
+
+
+def scene_of(world: World) -> Scene:
+    """A cluster with an API server, a ring, the chart's Secret and one namespace `shop`."""
+    scene = Scene(world, Cluster(world), SimulatedApi(world))
+    for namespace in (SYSTEM, "shop"):
+        scene.make_namespace(namespace)
+    scene.make_connection()
+    return scene
+
+
+def condition(document: Mapping[str, Any] | None, type_: str = "Ready") -> tuple[str, str] | None:
+    """Status and reason of a condition."""
+    status = (document or {}).get("status") or {}
+    for each in status.get("conditions") or ():
+        if each["type"] == type_:
+            return each["status"], each["reason"]
+    return None
+
+
+QUEUE_TEXT = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: {name}, namespace: shop}}
+spec: {spec}
+"""
+MAILER = (
+    "{shards: 2, consumers: [{name: mailer, image: 'mailer:1', handler: 'mailer.tasks:send', scaling: {min: 0}}]}"
+)
+
+
+def queue_text(name: str = "emails", spec: str = MAILER) -> str:
+    """A Queue as a person writes it."""
+    return QUEUE_TEXT.format(name=name, spec=spec)
