@@ -42,7 +42,7 @@ from penstock_operator.kinds import (
 from penstock_operator.names import CONNECTION_COPY, Key, namespace_key
 from penstock_operator.observe import Observer, Sources
 from penstock_operator.observe_pods import PodLooks
-from penstock_operator.passes import PassBoard, ReadResults, no_results
+from penstock_operator.passes import PassBoard
 from penstock_operator.perform import Hands, Performer
 from penstock_operator.port import ClusterPort
 from penstock_operator.reconciling import Deciders, Reconciler
@@ -82,7 +82,6 @@ class Ports:
     """The wall clock, never backwards."""
     chance: Random
     may_act: Callable[[], bool] = lambda: True
-    read_results: ReadResults = no_results
     new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES)
     folder: Path | None = None
     registry: Registry = field(default_factory=Registry)
@@ -114,7 +113,7 @@ class Operator:
         )
         self.board = FigureBoard(self.sessions, self.queue.add)
         self.health = Health(self.board, self.queue.add)
-        self.passes = PassBoard(self.sessions, self.seen, ports.read_results, self._tell_id)
+        self.passes = PassBoard(self.store, self.seen, self._tell_id)
         self.ring = Ring()
         self.sweep = Sweep(ports.port, self.seen, self.store, may_act=ports.may_act)
         pods = PodLooks(ports.port, now_s=now_s)

@@ -1,45 +1,40 @@
 """Results of repair and of the collector, of all resources: what their passes wrote down, read for all at once, and
 failed runs, from the Jobs that the watches tell of.
 
-What was not read yet is UNKNOWN. It knows no table: who reads the rows of a session is handed in.
+What was not read yet is UNKNOWN. Slices are read one after the other over a minute, so that no second has a burst.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
+from penstock.engines.summary.rows import SLICES
+from penstock.engines.summary.standing import PassStanding, read_standing
 from penstock.errors import PenstockError
 from penstock_operator.asking import read_time_us
 from penstock_operator.kinds import JOB
 from penstock_operator.names import GROUP
 from penstock_operator.seen import Seen
-from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.store_side import StoreSide
 from penstock_operator.world import UNKNOWN, Passes, Unread
 
 log = logging.getLogger("penstock.operator")
 
 READ_EVERY_S: Final = 60.0
-
-ReadResults = Callable[[Reached], Awaitable[Mapping[UUID, Passes]]]
-
-
-async def no_results(_reached: Reached) -> Mapping[UUID, Passes]:
-    """Where nobody writes any down."""
-    return {}
+AGAIN_S: Final = 5.0
 
 
 class PassBoard:
     """What was read last."""
 
-    def __init__(self, sessions: Sessions, seen: Seen, read: ReadResults, tell: Callable[[UUID], None]) -> None:
-        self._sessions = sessions
+    def __init__(self, store: StoreSide, seen: Seen, tell: Callable[[UUID], None]) -> None:
+        self._store = store
         self._seen = seen
-        self._read = read
         self._tell = tell
         self._known: dict[UUID, Passes] = {}
         self._has_read = False
@@ -66,28 +61,50 @@ class PassBoard:
         return next((number for number, (_, failed) in enumerate(reversed(moments)) if not failed), len(moments))
 
     async def run(self) -> None:
-        """Read, for ever."""
+        """Read, for ever; the first time at once."""
         while True:
-            await self.turn()
-            await asyncio.sleep(READ_EVERY_S)
+            pause_s = READ_EVERY_S / SLICES if self._has_read else 0.0
+            if not await self.turn(pause_s) or not self._has_read:
+                await asyncio.sleep(AGAIN_S)
 
-    async def turn(self) -> None:
-        """Once; who is concerned by something new is told."""
+    async def turn(self, pause_s: float = 0.0) -> bool:
+        """All slices once; who is concerned by something new is told. Whether there was anything to be read."""
         found: dict[UUID, Passes] = {}
-        for reached in self._sessions.all():
-            try:
-                found |= await self._read(reached)
-            except PenstockError as error:
-                log.info("results of passes can not be read: %s", error)
-                return
+        sessions = self._store.with_catalogue()
+        for slice_ in range(SLICES):
+            for reached in sessions:
+                try:
+                    store = reached.ground.store_in(reached.ground.keyspace)
+                    read = await read_standing(store, slice_)
+                except PenstockError as error:
+                    log.info("results of passes can not be read: %s", error)
+                    return False
+                found |= {id_: _passes(standing) for id_, standing in read.items()}
+            await asyncio.sleep(pause_s)
         before, self._known = self._known, found
-        had_read, self._has_read = self._has_read, True
-        for id_ in _changed(before, found) if had_read else found:
+        self._has_read = self._has_read or bool(sessions)
+        for id_ in _changed(before, found):
             self._tell(id_)
+        return bool(sessions)
 
 
 def _changed(before: Mapping[UUID, Passes], found: Mapping[UUID, Passes]) -> Iterable[UUID]:
     return [id_ for id_, passes in found.items() if before.get(id_) != passes]
+
+
+def _passes(standing: PassStanding) -> Passes:
+    return Passes(
+        ended_us=standing.ended_us,
+        problems=standing.problems,
+        says=standing.says,
+        owed_us=standing.owed_us,
+        waits_for_all_us=standing.waits_for_all_us,
+        full_us=standing.full_us,
+        keys=standing.keys,
+        shards=standing.shards,
+        expired=standing.expired,
+        gc_after_too_short=standing.refused or None,
+    )
 
 
 def _ended(job: Mapping[str, Any]) -> tuple[int, bool] | None:

@@ -91,6 +91,7 @@ class StoreSide:
         self._views: dict[str, tuple[Reached, SchemaViews, StepPerformer]] = {}
         self._silent: dict[str, _Silent] = {}
         self._entries: dict[Key, _Read] = {}
+        self._catalogued: set[str] = set()
 
     # ---- reading
 
@@ -147,6 +148,7 @@ class StoreSide:
         there = await views.tables(connection.keyspace)
         if not all(table.name in there for table in CATALOGUE_TABLES):
             return StoreView(None, catalogue_there=False, keyspace_there=False)
+        self._catalogued.add(connection.digest)
         entry = await self._entry(key, uid, performer.catalogue)
         keyspace = entry.place.keyspace if entry is not None else connection.keyspace
         if entry is None and resource is not None:
@@ -244,10 +246,14 @@ class StoreSide:
                 concerned += [key for key, known in self._entries.items() if known.tables & changed]
         return concerned
 
+    def with_catalogue(self) -> list[Reached]:
+        """Every session whose Cassandra was seen to have a catalogue."""
+        return [reached for reached in self._sessions.all() if reached.digest in self._catalogued]
+
     async def owned(self) -> list[tuple[Reached, Entry]]:
         """All entries of this cluster's resources, of every session; Unavailable where one can not be read."""
         found: list[tuple[Reached, Entry]] = []
-        for reached in self._sessions.all():
+        for reached in self.with_catalogue():
             _, _, performer = self._view_of(reached)
             known = await performer.catalogue.owned(owner_of(self._cluster, ""))
             found += [(reached, each.entry) for each in known]

@@ -34,6 +34,8 @@ from penstock_operator.operating import CHILDREN, RESOURCES, Operator, Ports
 from penstock_operator.sessions import SchemaOfCluster
 from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
+from penstock_operator.simulated.collecting import DELAY_S, Collector
+from penstock_operator.simulated.controllers import Deployments, IdleNode, Kubelet
 from penstock_operator.world import Settings
 from tests.simulation.sdk_world import Schema
 
@@ -73,6 +75,7 @@ class Scene:
     schema: VersionedSchema = field(default_factory=VersionedSchema)
     operators: list[Running] = field(default_factory=list)
     lives: int = 0
+    node: IdleNode = field(default_factory=IdleNode)
 
     def start_operator(self, *, elected: bool = False) -> Running:
         """One more operator, in a process of its own."""
@@ -228,6 +231,11 @@ class Running:
 def scene_of(world: World) -> Scene:
     """A cluster with an API server, a ring, the chart's Secret and one namespace `shop`."""
     scene = Scene(world, Cluster(world), SimulatedApi(world))
+    server = scene.api.server
+    delays = world.chance("collector")
+    Collector(server, lambda act: world.outside(delays.uniform(*DELAY_S), act))
+    Deployments(server, world.outside, world.chance("deployments"))
+    Kubelet(server, world.outside, world.chance("kubelet"), scene.node)
     for namespace in (SYSTEM, "shop"):
         scene.make_namespace(namespace)
     scene.make_connection()
@@ -249,9 +257,8 @@ kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}
 """
-MAILER = (
-    "{shards: 2, consumers: [{name: mailer, image: 'mailer:1', handler: 'mailer.tasks:send', scaling: {min: 0}}]}"
-)
+CONSUMERS = "[{name: mailer, image: 'mailer:1', handler: 'mailer:send', scaling: {min: 0}}]"
+MAILER = f"{{shards: 2, consumers: {CONSUMERS}}}"
 
 
 def queue_text(name: str = "emails", spec: str = MAILER) -> str:
