@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
 from typing import Any
 
 import click
 
 from penstock.api.counters import Collect
-from penstock.cli.passes import check_whom, in_words, pass_over_all, schedule_of
+from penstock.cli.passes import Group, check_whom, in_words, note, noted, pass_over_all, schedule_of
 from penstock.cli.queues import connection_options, on_connection
 from penstock.cli.showing import age
 from penstock.client.connection import Penstock
 from penstock.client.counter import Counter
 from penstock.client.queue import PATIENCE_S
 from penstock.counters.collector import PassReport
-from penstock.store.catalogue_entry import State
+from penstock.engines.summary.standing import CollectionResult
+from penstock.store.catalogue_entry import Entry, State
 
 EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Collect().schedule
@@ -38,31 +39,39 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
     async def work(connection: Penstock) -> bool:
         if namespace is None:
             return await _collect(connection, str(counter))
-        names = await _scheduled(connection, namespace, schedule)
-        if not names:
+        entries = await _scheduled(connection, namespace, schedule)
+        if not entries:
             has = f" has the gc schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no counter in {namespace}{has}")
-        return await pass_over_all(names, partial(_collect, connection))
+
+        async def one(name: str) -> bool:
+            return await noted(connection, entries[name], lambda: _collect(connection, name))
+
+        return await pass_over_all(list(entries), one)
 
     if not on_connection(options, work):
         raise SystemExit(EXIT_FAILED)
 
 
-async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
-    """The counters with that schedule, as the catalogue tells; none of them is opened for it."""
-    wanted = None if schedule is None else in_words(schedule)
+async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
+    """The counters with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
+    it."""
+    wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
-    return [
-        f"{namespace}/{entry.name.name}"
+    return {
+        f"{namespace}/{entry.name.name}": entry
         for entry in await connection.counter_entries(namespace)
-        if entry.state is State.ACTIVE and wanted in (None, schedule_of(entry, "gc", DEFAULT_SCHEDULE))
-    ]
+        if entry.state is State.ACTIVE
+        and wanted in (None, schedule_of(entry, "gc", DEFAULT_SCHEDULE))
+        and group.has(entry, "gc")
+    }
 
 
 async def _collect(connection: Penstock, name: str) -> bool:
     """Whether it was collected, or only has to wait."""
     counter = await connection.counter(name)
     report = await counter.collect()
+    await note(connection, counter.entry.id, await _result(counter, report, connection.now_us()))
     if report.refused is not None:
         click.echo(f"{name}: {report.refused}", err=True)
         return False
@@ -73,6 +82,22 @@ async def _collect(connection: Penstock, name: str) -> bool:
         )
         return False
     return True
+
+
+async def _result(counter: Counter, report: PassReport, now_us: int) -> CollectionResult:
+    """With what all passes have left: one run may be a part of a pass."""
+    standing = await counter.standing()
+    keys, shards, expired = standing.counted()
+    return CollectionResult(
+        ended_us=now_us,
+        says=report.refused or _told(report),
+        problems=int(report.refused is not None),
+        refused=report.refused or "",
+        full_us=standing.full_us or 0,
+        keys=keys,
+        shards=shards,
+        expired=expired,
+    )
 
 
 async def _overdue_us(counter: Counter, now_us: int) -> int | None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
 from typing import Any
 
 import click
 
 from penstock.api.queues import Repair
-from penstock.cli.passes import check_whom, in_words, pass_over_all, schedule_of
+from penstock.cli.passes import Group, check_whom, in_words, note, noted, pass_over_all, schedule_of
 from penstock.cli.queues import connection_options, on_connection
 from penstock.cli.showing import age
 from penstock.client.connection import Penstock
 from penstock.client.directory import KIND
 from penstock.client.queue import PATIENCE_S
 from penstock.engines.contract import PassEnd, Repaired
-from penstock.store.catalogue_entry import State
+from penstock.engines.summary.standing import RepairResult
+from penstock.store.catalogue_entry import Entry, State
 
 EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Repair().schedule
@@ -40,36 +41,55 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
     async def work(connection: Penstock) -> bool:
         if namespace is None:
             return await _repair(connection, str(queue))
-        names = await _scheduled(connection, namespace, schedule)
-        if not names:
+        entries = await _scheduled(connection, namespace, schedule)
+        if not entries:
             has = f" has the repair schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no queue in {namespace}{has}")
-        return await pass_over_all(names, partial(_repair, connection))
+
+        async def one(name: str) -> bool:
+            return await noted(connection, entries[name], lambda: _repair(connection, name))
+
+        return await pass_over_all(list(entries), one)
 
     if not on_connection(options, work):
         raise SystemExit(EXIT_FAILED)
 
 
-async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> list[str]:
-    """The queues with that schedule, as the catalogue tells; none of them is opened for it. What is being made or
-    deleted has nothing to be looked at."""
-    wanted = None if schedule is None else in_words(schedule)
+async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
+    """The queues with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
+    it. What is being made or deleted, or retained, has nothing to be looked at."""
+    wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
-    return [
-        f"{namespace}/{known.entry.name.name}"
+    return {
+        f"{namespace}/{known.entry.name.name}": known.entry
         for known in await connection.ground.catalogue().list(namespace, KIND)
-        if known.entry.state in READY and wanted in (None, schedule_of(known.entry, "repair", DEFAULT_SCHEDULE))
-    ]
+        if known.entry.state in READY
+        and wanted in (None, schedule_of(known.entry, "repair", DEFAULT_SCHEDULE))
+        and group.has(known.entry, "repair")
+    }
 
 
 async def _repair(connection: Penstock, name: str) -> bool:
     """Whether nothing went wrong in its pass."""
     queue = await connection.queue(name)
     done = await queue.repair()
-    click.echo(f"{name}: {_told(done, queue.now_us())}")
+    now_us = queue.now_us()
+    click.echo(f"{name}: {_told(done, now_us)}")
+    if done.end is not PassEnd.BUSY:
+        await note(connection, queue.entry.id, _result(done, now_us))
     for problem in done.problems:
         click.echo(f"{name}: {problem}", err=True)
     return not done.problems
+
+
+def _result(done: Repaired, now_us: int) -> RepairResult:
+    return RepairResult(
+        ended_us=now_us,
+        says=done.problems[0] if done.problems else _told(done, now_us),
+        problems=len(done.problems),
+        owed_us=done.owed_us or 0,
+        waits_for_all_us=done.waits_for_all_us or 0,
+    )
 
 
 def _told(done: Repaired, now_us: int) -> str:

@@ -8,31 +8,35 @@ from typing import Any
 
 import click
 
-from penstock.cli.queues import connection_options, on_queue, queue_option
+from penstock.cli.queues import connection_options, on_connection, queue_option
 from penstock.cli.showing import age, table
-from penstock.client.queue import Queue
+from penstock.client.connection import Penstock
 from penstock.engines.contract import LaneStats, RepairStanding, Stats
+from penstock.engines.summary.standing import PassStanding, read_standing_of
 
 
 @click.command("stats")
 @queue_option
-@click.option("--lanes", is_flag=True, help="Each lane too.")
+@click.option("--lanes", is_flag=True, help="Each lane too: its owner, its lease, how far it is and what it holds.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @connection_options
 def command(**options: Any) -> None:
     """Count what a queue holds: due, in hands, due later; how old the oldest is; how far repair is."""
 
-    async def look(queue: Queue) -> tuple[Stats, int]:
-        return await queue.stats(), queue.now_us()
+    async def look(connection: Penstock) -> tuple[Stats, PassStanding | None, int]:
+        queue = await connection.queue(options["queue"])
+        ground = connection.ground
+        last = await read_standing_of(ground.store_in(ground.keyspace), queue.entry.id)
+        return await queue.stats(), last, queue.now_us()
 
-    found, now_us = on_queue(options, look)
+    found, last, now_us = on_connection(options, look)
     if options["as_json"]:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps({**asdict(found), "last_pass": asdict(last) if last else None}))
         return
-    click.echo("\n".join(_lines(found, now_us, with_lanes=options["lanes"])))
+    click.echo("\n".join(_lines(found, last, now_us, with_lanes=options["lanes"])))
 
 
-def _lines(found: Stats, now_us: int, *, with_lanes: bool) -> list[str]:
+def _lines(found: Stats, last: PassStanding | None, now_us: int, *, with_lanes: bool) -> list[str]:
     more = "" if found.complete else " (at least: there is more than one look counts)"
     oldest = None if found.oldest_due_us is None else now_us - found.oldest_due_us
     open_ = [lane for lane in found.lanes if not lane.is_retired]
@@ -45,19 +49,34 @@ def _lines(found: Stats, now_us: int, *, with_lanes: bool) -> list[str]:
     ]
     if found.repair is not None:
         lines.append(f"repair     {_repair(found.repair, now_us)}")
+    if last is not None:
+        lines.append(f"last pass  {age(max(0, now_us - last.ended_us))} ago: {last.says}")
     if with_lanes:
-        rows = [
-            (
-                f"{lane.generation}/{lane.shard}",
-                _standing(lane),
-                lane.epoch,
-                age(now_us - lane.last_us),
-                age(_since(lane, now_us)),
-            )
-            for lane in found.lanes
-        ]
-        lines += ["", *table(("lane", "standing", "epoch", "settled up to", "oldest due since"), rows)]
+        lines += ["", *table(LANE_HEADS, (_lane(lane, now_us) for lane in found.lanes))]
     return lines
+
+
+LANE_HEADS = (
+    *("lane", "standing", "owner", "epoch", "lease left", "progress", "settled up to", "oldest due since"),
+    *("in flight", "hidden", "settled above"),
+)
+
+
+def _lane(lane: LaneStats, now_us: int) -> tuple[object, ...]:
+    """A row; `owner` is the beginning of the taking's id."""
+    return (
+        f"{lane.generation}/{lane.shard}",
+        _standing(lane),
+        "-" if lane.owner is None else lane.owner[:8],
+        lane.epoch,
+        age(lane.lease_left_us),
+        lane.progress,
+        age(now_us - lane.last_us),
+        age(_since(lane, now_us)),
+        "-" if lane.in_flight is None else lane.in_flight,
+        lane.hidden,
+        lane.settled_above,
+    )
 
 
 def _repair(found: RepairStanding, now_us: int) -> str:

@@ -173,7 +173,8 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """One lane as its control row shows it. Counts are exact where this process owns it, else not known."""
+    """One lane as its control row shows it. What is waiting and in flight is known where this process owns it; `hidden`
+    and `settled_above` are counted from the records of others' lanes, which tell a little late."""
 
     generation: int
     shard: int
@@ -194,6 +195,14 @@ class LaneStats:
     waiting: int | None = None
     """Read ahead and not handed out."""
     in_flight: int | None = None
+    lease_left_us: int | None = None
+    """Until its lease ends, if it is not renewed; None where nobody holds it."""
+    progress: int = 0
+    """The turns of its owner's loop in this tenure: one that stands still hangs."""
+    hidden: int = 0
+    """Handed out for longer than a lease lasts, or waiting for the next attempt."""
+    settled_above: int = 0
+    """Messages that are settled above one that is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +250,8 @@ class PassEnd(Enum):
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """What one pass of repair did, and what it left. `late`: messages' rows that nobody had met where they lay;
-    `oldest_owed_us`: since when a look has been due that could not be taken; None where none is, as far as this pass
-    saw."""
+    `owed_us`: since when a look has been due that could not be taken, `waits_for_all_us`: since when one has been that
+    only waits until all replicas answer; None where there is none, as far as this pass saw."""
 
     end: PassEnd
     looked: int = 0
@@ -251,9 +260,19 @@ class Repaired:
     waiting: int = 0
     lanes_retired: int = 0
     generations_left: tuple[int, ...] = ()
-    waits_for_all: bool = False
-    oldest_owed_us: int | None = None
+    owed_us: int | None = None
+    waits_for_all_us: int | None = None
     problems: tuple[str, ...] = ()
+
+    @property
+    def oldest_owed_us(self) -> int | None:
+        """Of either kind."""
+        return min((each for each in (self.owed_us, self.waits_for_all_us) if each is not None), default=None)
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether a look waits until all replicas answer."""
+        return self.waits_for_all_us is not None
 
 
 class Engine(Protocol):

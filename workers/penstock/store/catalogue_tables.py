@@ -1,7 +1,7 @@
 """The tables of the catalogue: what every process needs to know of queues and counters, which tables were made, and
 who is at work.
 
-All but `members` and `summary` is written by LWT, and nothing of that ever expires. They are SERIAL, not
+All but `members`, `summary` and `standing` is written by LWT, and nothing of that ever expires. They are SERIAL, not
 LOCAL_SERIAL: resources with different home data centres share them, and a reader in any data centre has to see what
 was decided in another (rule R5 is about the resources' own tables).
 """
@@ -121,5 +121,24 @@ SUMMARY = Table(
     gc_grace_s=DAY_S,
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY)
+STANDING = Table(
+    "standing",
+    "what the last pass of repair or of the collector came to, one row a resource; expires long after it",
+    partition=(Column("slice", Type.INT),),
+    clustering=(Column("id", Type.UUID),),
+    columns=(
+        Column("ended_us", Type.BIGINT),
+        Column("problems", Type.INT),
+        Column("says", Type.TEXT),
+        Column("refused", Type.TEXT),
+        Column("owed_us", Type.BIGINT),
+        Column("waits_for_all_us", Type.BIGINT),
+        Column("full_us", Type.BIGINT),
+        Column("keys", Type.BIGINT),
+        Column("shards", Type.BIGINT),
+        Column("expired", Type.BIGINT),
+    ),
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING)
 EVERYTHING = "everything"

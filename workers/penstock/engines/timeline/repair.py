@@ -302,18 +302,24 @@ class Pass:
                 self.report.failed(error)
         except PenstockError as error:
             self.report.failed(error)
-        owes = await self._owe(lane, stretch, cursors, sure_us)
-        self.report.waits_for_all |= owes and at_all and self._all_failures > 0
+        await self._owe(lane, stretch, cursors, sure_us, waits_for_all=at_all and self._all_failures > 0)
 
-    async def _owe(self, lane: PassedLane, stretch: Stretch, cursors: Mapping[int, int], sure_us: int | None) -> bool:
-        """Note since when the look has been due at the first part that it was not taken at; whether there is one."""
+    async def _owe(
+        self,
+        lane: PassedLane,
+        stretch: Stretch,
+        cursors: Mapping[int, int],
+        sure_us: int | None,
+        *,
+        waits_for_all: bool,
+    ) -> None:
+        """Note since when the look has been due at the first part that it was not taken at, if there is one."""
         start = max(stretch.start, cursors.get(stretch.look, 0))
         async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
-            if part >= stretch.end:
-                break
-            self.report.owes(self._terms.due_us(part, stretch.look, sure_us))
-            return True
-        return False
+            if part < stretch.end:
+                due_us = self._terms.due_us(part, stretch.look, sure_us)
+                self.report.owes(due_us, waits_for_all=waits_for_all)
+            break
 
     # ---- cursors
 

@@ -34,14 +34,16 @@ class PassReport:
     lanes_retired: int = 0
     left: list[int] = field(default_factory=list)
     """Generations that left the catalogue."""
-    waits_for_all: bool = False
+    owed_us: int | None = None
+    waits_for_all_us: int | None = None
     problems: list[str] = field(default_factory=list)
-    oldest_owed_us: int | None = None
 
-    def owes(self, since_us: int) -> None:
-        """A look that was due at that moment was not taken."""
-        if self.oldest_owed_us is None or since_us < self.oldest_owed_us:
-            self.oldest_owed_us = since_us
+    def owes(self, since_us: int, *, waits_for_all: bool = False) -> None:
+        """A look that was due at that moment was not taken; perhaps only since not all replicas answer."""
+        if waits_for_all:
+            self.waits_for_all_us = min(since_us, self.waits_for_all_us or since_us)
+        else:
+            self.owed_us = min(since_us, self.owed_us or since_us)
 
     def failed(self, error: PenstockError) -> None:
         """Something could not be done in this pass; the next one tries again."""
@@ -59,7 +61,7 @@ class PassReport:
             waiting=self.found[Found.WAITS],
             lanes_retired=self.lanes_retired,
             generations_left=tuple(sorted(self.left)),
-            waits_for_all=self.waits_for_all,
-            oldest_owed_us=self.oldest_owed_us,
+            owed_us=self.owed_us,
+            waits_for_all_us=self.waits_for_all_us,
             problems=tuple(self.problems),
         )

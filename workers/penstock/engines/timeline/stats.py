@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from penstock.engines.contract import LaneStats, Stats
 from penstock.engines.host import Host
+from penstock.engines.rows import BookTerms
 from penstock.engines.settled import Facts
 from penstock.engines.timeline.layout import LATER_SUBS_FROM
 from penstock.engines.timeline.looking import (
@@ -52,6 +53,7 @@ class _Lane:
     view: LaneView
     position: int
     hidden: int = 0
+    settled: int = 0
     oldest_us: int | None = None
 
     @property
@@ -85,14 +87,15 @@ async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
     lanes: list[LaneStats] = []
     for generation in settings.generations:
         of_it = [view for view in views if view.generation == generation.number]
-        lanes += [_lane_stats(_Lane(view, view.position)) for view in of_it if view.state.is_retired]
+        retired = [_Lane(view, view.position) for view in of_it if view.state.is_retired]
+        lanes += [_lane_stats(lane, settings, now_us) for lane in retired]
         counted = _Generation(host, settings, [view for view in of_it if not view.state.is_retired], now_us)
         if counted.lanes:
             await counted.count()
             live += sum(part.live for part in counted.parts)
             delayed += counted.delayed
             complete &= counted.complete
-            lanes += [_lane_stats(lane) for lane in counted.lanes]
+            lanes += [_lane_stats(lane, settings, now_us) for lane in counted.lanes]
             in_flight += sum(_in_flight(lane, now_us) for lane in counted.lanes)
             ready_here += sum(_waiting(lane.view, now_us) for lane in counted.lanes)
             all_at_head &= all(lane.is_at_head for lane in counted.lanes)
@@ -114,8 +117,12 @@ def _waiting(view: LaneView, now_us: int) -> int:
     return max(0, books.unsettled - books.in_flight - books.hidden_at(now_us))
 
 
-def _lane_stats(lane: _Lane) -> LaneStats:
+def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneStats:
     view, state, mine = lane.view, lane.view.state, lane.view.mine
+    lease_left_us = None
+    if state.lock is not None:
+        lease_left_us = max(0, state.touched_us + settings.lease.ttl_s * 1_000_000 - now_us)
+    settled_above = lane.settled if mine is None else mine.books.holes
     return LaneStats(
         generation=view.generation,
         shard=view.shard,
@@ -126,12 +133,16 @@ def _lane_stats(lane: _Lane) -> LaneStats:
         touched_us=state.touched_us,
         oldest_due_us=lane.oldest_us,
         is_mine=mine is not None,
-        is_held=mine is not None and mine.books.is_held(),
+        is_held=settled_above > BookTerms.holes_max if mine is None else mine.books.is_held(),
         is_stopped=state.epoch > 0 and state.stop >= state.epoch,
         is_lent=state.lent is not None,
         is_retired=state.is_retired,
         waiting=None if mine is None else mine.books.unsettled - mine.books.in_flight,
         in_flight=None if mine is None else mine.books.in_flight,
+        lease_left_us=lease_left_us,
+        progress=state.progress,
+        hidden=lane.hidden if mine is None else mine.books.hidden_at(now_us),
+        settled_above=settled_above,
     )
 
 
@@ -191,7 +202,9 @@ class _Generation:
         part.passed += sum(row.messages or 0 for row in pieces)
         lane.position = max(lane.position, *(order_of(row.up_to) for row in pieces), lane.position)
         facts = await read_facts(self._host, self._settings, lane.view.generation, lane.view.shard, part.number)
-        part.settled += _settled_above(facts, lane.position)
+        settled = _settled_above(facts, lane.position)
+        part.settled += settled
+        lane.settled += settled
         lane.hidden += _hidden_above(facts, lane.position, self._now_us)
 
     # ---- what is due later

@@ -1,0 +1,139 @@
+"""What passes of repair and of the collector came to, as the operator reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from penstock.cli import collect, repair
+from penstock.cli.passes import noted
+from penstock.engines.summary.rows import slice_of
+from penstock.engines.summary.standing import (
+    Failure,
+    PassStanding,
+    RepairResult,
+    read_standing,
+    read_standing_of,
+    write_standing,
+)
+from penstock.errors import PenstockError, Unavailable
+from penstock.store.simulated import Cluster, SimulatedStore
+from penstock.testing.world import World
+from tests.simulation.sdk_world import Program, Shop, counter_text, queue_text
+
+T = TypeVar("T")
+
+
+def simulate(scenario: Callable[[Shop], Coroutine[Any, Any, T]], seed: int = 1) -> T:
+    """Run a scenario in a world of its own."""
+    with World(seed) as world:
+        return world.run(scenario(Shop(world, Cluster(world))))
+
+
+async def standing_of(program: Program, id_: UUID) -> PassStanding | None:
+    """As the operator reads it: by slices."""
+    return (await program.process.start(read_standing(program.store, slice_of(id_)))).get(id_)
+
+
+def test_a_pass_of_repair_is_told_with_its_moment_and_what_is_owed() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(queue_text())
+        assert made.entry is not None
+        program = shop.program("job")
+        await program.process.start(program.connection.open())
+        assert await standing_of(program, made.entry.id) is None
+        began_us = program.process.clock.wall_us()
+        assert await program.process.start(repair._repair(program.connection, "shop/emails"))
+        told = await standing_of(program, made.entry.id)
+        assert told is not None
+        assert began_us < told.ended_us <= program.process.clock.wall_us()
+        assert (0, None, None, "") == (told.problems, told.owed_us, told.waits_for_all_us, told.refused)
+        assert told.says.startswith("looked at 0 parts")
+
+    simulate(scenario)
+
+
+def test_a_pass_of_the_collector_tells_what_it_walked_over() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(counter_text())
+        assert made.entry is not None
+        program = shop.program("job")
+        await program.process.start(program.connection.open())
+        views = await program.process.start(program.connection.counter("shop/page-views"))
+        for key in ("a", "b", "c"):
+            await program.process.start(views.add(key, 1))
+        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        told = await standing_of(program, made.entry.id)
+        assert told is not None
+        assert (3, 3, 0) == (told.keys, told.shards, told.expired)
+        assert told.full_us is not None
+
+    simulate(scenario)
+
+
+def test_where_gc_after_is_too_short_the_refusal_is_told_until_a_pass_is_made() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(counter_text())
+        assert made.entry is not None
+        program = shop.program("job")
+        await program.process.start(program.connection.open())
+        program.hints.window_us = 48 * 3_600_000_000
+        assert not await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        told = await standing_of(program, made.entry.id)
+        assert told is not None
+        assert 1 == told.problems
+        assert "gc.after" in told.refused
+        program.hints.window_us = 3 * 3_600_000_000
+        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        told = await standing_of(program, made.entry.id)
+        assert told is not None
+        assert (0, "") == (told.problems, told.refused)
+
+    simulate(scenario)
+
+
+def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(queue_text())
+        assert made.entry is not None
+        entry = made.entry
+        program = shop.program("job")
+        await program.process.start(program.connection.open())
+        store = program.store
+        earlier = RepairResult(program.process.clock.wall_us(), "looked", owed_us=17)
+        await program.process.start(write_standing(store, entry.id, earlier))
+        await shop.world.sleep(1)
+
+        async def fails() -> bool:
+            raise Unavailable("no lane can be read")
+
+        async def run() -> bool:
+            return await noted(program.connection, entry, fails)
+
+        with pytest.raises(PenstockError, match="no lane"):
+            await program.process.start(run())
+        told = await standing_of(program, entry.id)
+        assert told is not None
+        assert ("no lane can be read", 1, 17) == (told.says, told.problems, told.owed_us)
+        assert told.ended_us > earlier.ended_us
+
+    simulate(scenario)
+
+
+def test_results_of_one_slice_come_by_one_read_and_those_of_others_do_not() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        process = shop.world.process("job")
+        store = SimulatedStore(shop.cluster, process)
+        ids = [UUID(int=number) for number in (3, 19, 4)]
+        for id_ in ids:
+            await process.start(write_standing(store, id_, Failure(7, str(id_.int))))
+        assert set(ids[:2]) == set(await process.start(read_standing(store, 3)))
+        one = await process.start(read_standing_of(store, ids[2]))
+        assert one is not None
+        assert ("4", None) == (one.says, one.full_us)
+
+    simulate(scenario)

@@ -1,0 +1,47 @@
+"""Which resources a CronJob looks after, of several with one schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.cli.passes import Group
+from penstock.store.catalogue_entry import Entry, Name, Place, State
+from penstock.store.decide_generation import first
+
+NAMES_NONE: dict[str, Any] = {}
+OWN_SECRET: dict[str, Any] = {"storage": {"connectionSecret": "other-cassandra"}}
+OWN_IMAGE: dict[str, Any] = {"gc": {"image": "shop/types:3"}}
+OURS = {"PENSTOCK_CONNECTION": "penstock-connection", "PENSTOCK_IMAGE": "penstock:1"}
+
+
+def entry(spec: dict[str, Any]) -> Entry:
+    """A counter with this spec."""
+    name = Name("Counter", "shop", "views")
+    place = Place("dc1", "penstock", "shared")
+    return Entry(name, UUID(int=1), "operator/c/u", State.ACTIVE, 1, {"spec": spec}, place, first(1), 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "spec", "expected"),
+    [
+        ({}, NAMES_NONE, True),
+        ({}, OWN_SECRET, True),
+        ({}, OWN_IMAGE, True),
+        (OURS, NAMES_NONE, True),
+        (OURS, OWN_SECRET, False),
+        (OURS, OWN_IMAGE, False),
+        ({**OURS, "PENSTOCK_CONNECTION": "other-cassandra"}, OWN_SECRET, True),
+        ({**OURS, "PENSTOCK_CONNECTION": "other-cassandra"}, NAMES_NONE, False),
+        ({**OURS, "PENSTOCK_IMAGE": "shop/types:3"}, OWN_IMAGE, True),
+        ({**OURS, "PENSTOCK_IMAGE": "shop/types:3", "PENSTOCK_DEFAULT_IMAGE": "penstock:1"}, NAMES_NONE, False),
+        ({**OURS, "PENSTOCK_DEFAULT_IMAGE": "penstock:1"}, NAMES_NONE, True),
+        ({**OURS, "PENSTOCK_IMAGE": ""}, OWN_IMAGE, True),
+    ],
+)
+def test_a_group_has_those_that_name_its_secret_and_image_and_in_doubt_one_more(
+    environment: dict[str, str], spec: dict[str, Any], expected: bool
+) -> None:
+    assert expected == Group.of(environment).has(entry(spec), "gc")
