@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import Surroundings
-from penstock.testing.cache import cache_root, cached
+from penstock.testing.cache import cache_root, cached, is_cached
 from penstock.testing.processes import require_program
 
 HERE = Path(__file__).parent
@@ -93,6 +93,22 @@ def build(program: Program) -> Path:
                 _compile_published(program, directory, environment)
 
     return cached(program.name, entry_version(program), make, needs_mb=program.needs_mb)
+
+
+def sources(program: Published) -> Path:
+    """The directory with what a program keeps of its sources, such as manifests, without building it."""
+
+    def make(directory: Path) -> None:
+        with _go_caches() as environment:
+            fetched = _fetch(program, environment)
+            for kept in program.keep:
+                shutil.copytree(fetched / kept, directory / kept)
+
+    name, version = f"{program.name}-sources", entry_version(program)
+    if not is_cached(name, version):
+        cached(name, version, make, needs_mb=200)
+        delete_go_caches()
+    return cached(name, version, make)
 
 
 def _compile_published(program: Published, directory: Path, environment: Mapping[str, str]) -> None:

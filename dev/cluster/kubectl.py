@@ -129,7 +129,7 @@ def has_condition(kind: str, status: str = "True") -> Callable[[Object], bool]:
 
 def condition_of(seen: Object, kind: str) -> str | None:
     """A condition's status, if the object has it."""
-    conditions: Iterable[Object] = seen.get("status", {}).get("conditions", ())
+    conditions: Iterable[Object] = seen.get("status", {}).get("conditions") or ()
     return next((each["status"] for each in conditions if each["type"] == kind), None)
 
 
