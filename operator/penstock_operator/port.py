@@ -90,6 +90,16 @@ class Denied:
         return self.denial in (Denial.MALFORMED, Denial.FORBIDDEN, Denial.INVALID, Denial.UNAUTHORIZED)
 
     @property
+    def is_of_another(self) -> bool:
+        """Whether the uid that was named is not that of the object there, or none is there.
+
+        An apply says it in two ways: 409 where nothing is there, 422 on `metadata.uid` where another is.
+        """
+        if self.denial is Denial.CONFLICT:
+            return "uid mismatch" in self.message or "UID in" in self.message
+        return self.denial is Denial.INVALID and any(cause.field == "metadata.uid" for cause in self.causes)
+
+    @property
     def namespace_terminates(self) -> bool:
         """Whether it was refused since its namespace is being deleted."""
         return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
@@ -214,7 +224,8 @@ class ClusterPort(Protocol):
     ) -> Applied | Denied:
         """Server-side apply: what the document says is so, and what this manager said before and leaves out now goes.
 
-        With `metadata.uid` it never makes an object: one that is gone, or another of its name, is a CONFLICT.
+        With `metadata.uid` it never makes an object, and never changes another of its name: `Denied.is_of_another`.
+        On `status` the server heeds no uid, only a `metadata.resourceVersion`.
         """
 
     async def create(self, document: Document, *, manager: str, within_s: float = CALL_WITHIN_S) -> Applied | Denied:

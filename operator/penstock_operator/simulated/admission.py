@@ -17,9 +17,11 @@ from penstock.api.crd import build_structural_schema
 from penstock.api.parse import check_resource
 from penstock.api.queues import Queue
 from penstock.api.rules import rules_of
-from penstock_operator.kinds import COUNTER, QUEUE, Kind
+from penstock_operator.kinds import COUNTER, QUEUE, SPARK_APPLICATION, Kind
 from penstock_operator.port import Cause
+from penstock_operator.simulated.fields import without_empty
 from penstock_operator.simulated.quantity import canonical
+from penstock_operator.simulated.shapes import shape_of
 
 Json = Any
 Object = Mapping[str, Any]
@@ -33,7 +35,8 @@ def with_defaults(kind: Kind, document: Object) -> Object:
         filled = _fill(_schema(kind), document)
         return filled if isinstance(filled, Mapping) else document
     fill = _FILLERS.get(kind.kind)
-    return fill(document) if fill else document
+    filled = fill(document) if fill else document
+    return filled if kind is SPARK_APPLICATION else without_empty(shape_of(kind), filled)
 
 
 def faults_of(kind: Kind, document: Object, old: Object | None) -> list[Cause]:
@@ -257,7 +260,7 @@ def _job_spec(spec: Object) -> Object:
 
 
 def _cron_spec(spec: Object) -> Object:
-    filled = {
+    filled: Object = {
         "concurrencyPolicy": "Allow",
         "suspend": False,
         "successfulJobsHistoryLimit": 3,

@@ -96,6 +96,7 @@ class SimulatedApi:
         """Its time is over, or nobody listens any more."""
         watcher, _ = self._watchers.pop(number, (None, ""))
         if watcher is not None:
+            watcher.bookmark()
             watcher.tell(None)
 
     def hang_watches(self, source: str | None = None) -> None:

@@ -122,7 +122,5 @@ def _owner_uids(metadata: Object) -> set[str]:
 
 
 def _blocks(child: Object, owner: str) -> bool:
-    return any(
-        one["uid"] == owner and one.get("blockOwnerDeletion")
-        for one in child["metadata"].get("ownerReferences") or ()
-    )
+    owners = child["metadata"].get("ownerReferences") or ()
+    return any(one["uid"] == owner and one.get("blockOwnerDeletion") for one in owners)

@@ -259,3 +259,19 @@ def _read(tree: Mapping[str, Any], at: Path) -> Iterator[Path]:
             yield here
         else:
             yield from _read(below, here)
+
+
+def without_empty(shape: Shape, value: Any) -> Any:
+    """The value without empty maps and lists: Go leaves them out of what it writes. Empty structs stay."""
+    if not isinstance(value, Mapping):
+        return value
+    kept = {}
+    for name, child in value.items():
+        below = shape.of_field(name)
+        if child == [] or (child == {} and below.form == "map"):
+            continue
+        if isinstance(child, list) and below.form == "list":
+            kept[name] = [without_empty(below.item or below, item) for item in child]
+        else:
+            kept[name] = without_empty(below, child) if below.form == "struct" else child
+    return kept

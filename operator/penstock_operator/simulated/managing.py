@@ -77,7 +77,8 @@ class Clash:
     def says(self) -> str:
         """Whom it clashes with."""
         where = f' with subresource "{self.manager.subresource}"' if self.manager.subresource else ""
-        return f'conflict with "{self.manager.name}"{where} using {self.manager.api_version}'
+        using = f" using {self.manager.api_version}" if self.manager.operation == "Update" else ""
+        return f'conflict with "{self.manager.name}"{where}{using}'
 
 
 def read_managed(document: Object) -> tuple[Managed, ...]:

@@ -201,7 +201,11 @@ class ApiServer:
         body = request.body or {}
         writing.check_preconditions(kind, live, body.get("preconditions") or {})
         marked = writing.mark_deleted(
-            kind, live, propagation=body.get("propagationPolicy", "Background"), now=self.moment()
+            kind,
+            live,
+            propagation=body.get("propagationPolicy", "Background"),
+            now=self.moment(),
+            grace_s=writing.grace_s(kind, live, body),
         )
         if writing.is_over(marked):
             self._drop(kind, live)

@@ -321,7 +321,7 @@ def shown(write: Write, document: Object) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
-        "spec": {"replicas": document["spec"][SCALED[write.kind]]},
+        "spec": {"replicas": replicas} if (replicas := document["spec"][SCALED[write.kind]]) else {},
         "status": scale,
     }
 
@@ -337,7 +337,7 @@ def check_preconditions(kind: Kind, live: Object, wanted: Object) -> None:
             raise refusals.precondition(kind, metadata["name"], what, wanted[name], metadata[name])
 
 
-def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str) -> Object:
+def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str, grace_s: int = 0) -> Object:
     """The object on its way out: gone where nothing holds it (`is_over`)."""
     metadata = dict(live["metadata"])
     finalizers = [one for one in metadata.get("finalizers", []) if one not in (FOREGROUND, ORPHAN)]
@@ -348,9 +348,11 @@ def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str
     elif propagation == "Orphan":
         finalizers = [*finalizers, ORPHAN]
     if "deletionTimestamp" not in metadata:
-        metadata |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+        metadata |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": grace_s}
         if metadata.get("generation"):
             metadata["generation"] += 1
+    elif grace_s < metadata.get("deletionGracePeriodSeconds", 0):
+        metadata["deletionGracePeriodSeconds"] = grace_s
     metadata.pop("finalizers", None)
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -358,6 +360,13 @@ def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str
     if kind is NAMESPACE:
         marked["status"] = {**live.get("status", {}), "phase": "Terminating"}
     return marked
+
+
+def grace_s(kind: Kind, live: Object, options: Object) -> int:
+    """How long a pod that runs may take to end; everything else is gone at once."""
+    if kind is not POD or (live.get("status") or {}).get("phase") != "Running":
+        return 0
+    return int(options.get("gracePeriodSeconds", live["spec"].get("terminationGracePeriodSeconds", 30)))
 
 
 def is_over(document: Object) -> bool:

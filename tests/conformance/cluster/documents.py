@@ -1,0 +1,78 @@
+"""Documents that the cases write: as small as their kinds allow, in the namespace of the case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_operator.kinds import QUEUE, Address
+from tests.conformance.cluster.grounds import Ground
+
+Document = dict[str, Any]
+
+
+def queue(
+    ground: Ground, name: str = "emails", /, spec: Mapping[str, Any] | None = None, **metadata: Any
+) -> Document:
+    """A Queue."""
+    return {
+        "apiVersion": "penstock.io/v1beta1",
+        "kind": "Queue",
+        "metadata": {"namespace": ground.namespace, "name": name, **metadata},
+        "spec": dict(spec or {}),
+    }
+
+
+def status_of(ground: Ground, status: Mapping[str, Any], name: str = "emails", **metadata: Any) -> Document:
+    """What is applied on a Queue's /status."""
+    made = queue(ground, name, **metadata)
+    del made["spec"]
+    return {**made, "status": dict(status)}
+
+
+def queue_at(ground: Ground, name: str = "emails") -> Address:
+    """Where a Queue is."""
+    return Address(QUEUE, ground.namespace, name)
+
+
+def config(
+    ground: Ground, name: str = "settings", /, data: Mapping[str, str] | None = None, **metadata: Any
+) -> Document:
+    """A ConfigMap: a kind that no controller minds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": ground.namespace, "name": name, **metadata},
+        **({"data": dict(data)} if data is not None else {}),
+    }
+
+
+def deployment(ground: Ground, spec: Mapping[str, Any] | None = None, **container: Any) -> Document:
+    """A Deployment of one container, with no pods unless its spec says else."""
+    labels = {"penstock.io/queue": "emails"}
+    made = {"name": "worker", "image": "registry.example/worker:1", **container}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"namespace": ground.namespace, "name": "mailer", "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [made]}},
+            **(spec or {}),
+        },
+    }
+
+
+def owned_by(*owners: Mapping[str, Any], blocks: bool = True) -> list[Document]:
+    """References to these objects as owners."""
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": blocks,
+        }
+        for owner in owners
+    ]

@@ -1,0 +1,266 @@
+"""What a case of the contract runs on: a port, a namespace of its own, and the ways to make things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import yaml
+
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.world import World
+from penstock_operator.cluster import Cluster
+from penstock_operator.kinds import NAMESPACE, Address
+from penstock_operator.port import Applied, ClusterPort, Deleted, Denied, Page
+from penstock_operator.simulated.api import SimulatedApi
+from penstock_operator.simulated.client import SimulatedCluster
+from penstock_operator.simulated.faults import Fault, Wrong
+
+T = TypeVar("T")
+
+JAILED = "penstock-contract-jailed"
+JAIL = [
+    {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": JAILED},
+        "spec": {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 0,
+                "lendablePercent": 0,
+                "borrowingLimitPercent": 0,
+                "limitResponse": {"type": "Reject"},
+            },
+        },
+    },
+    {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": JAILED},
+        "spec": {
+            "matchingPrecedence": 2,
+            "priorityLevelConfiguration": {"name": JAILED},
+            "rules": [
+                {
+                    "subjects": [{"kind": "User", "user": {"name": JAILED}}],
+                    "resourceRules": [
+                        {
+                            "verbs": ["*"],
+                            "apiGroups": ["*"],
+                            "resources": ["*"],
+                            "clusterScope": True,
+                            "namespaces": ["*"],
+                        }
+                    ],
+                }
+            ],
+        },
+    },
+]
+"""A user for whom the server has no seat: it serves one request of his at a time, and refuses all beside it."""
+
+
+class Ground(ABC):
+    """Where a case runs."""
+
+    port: ClusterPort
+    namespace: str
+
+    @abstractmethod
+    def run(self, case: Coroutine[Any, Any, T]) -> T:
+        """Run a case to its end."""
+
+    @abstractmethod
+    def unanswered(self) -> AbstractAsyncContextManager[ClusterPort]:
+        """A port whose requests arrive, and whose answers do not."""
+
+    @abstractmethod
+    def throttled(self) -> AbstractAsyncContextManager[ClusterPort]:
+        """A port of somebody who may do nothing, and is answered with 429 where he asks for much at once."""
+
+    async def until(self, ask: Callable[[], Awaitable[T | None]], within_s: float = 30) -> T:
+        """What it answers, once it is something."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within_s
+        while True:
+            found = await ask()
+            if found is not None:
+                return found
+            assert loop.time() < end, "it never came"
+            await asyncio.sleep(0.05)
+
+    async def gone(self, at: Address) -> bool:
+        """True once an object is not there."""
+
+        async def ask() -> bool | None:
+            return True if isinstance(await self.port.get(at), Denied) else None
+
+        return await self.until(ask)
+
+    async def make_namespace(self, name: str) -> Applied:
+        """A namespace."""
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        return applied(await self.port.apply(document, manager="contract"))
+
+
+class SimulatedGround(Ground):
+    """The simulation, one for each case."""
+
+    namespace = "contract"
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.api = SimulatedApi(self.world)
+        self.process = self.world.process("client")
+        self.port = SimulatedCluster(self.api, self.process)
+
+    def run(self, case: Coroutine[Any, Any, T]) -> T:
+        """In virtual time."""
+
+        async def whole() -> T:
+            await self.make_namespace(self.namespace)
+            return await case
+
+        return self.world.run(whole())
+
+    @asynccontextmanager
+    async def unanswered(self) -> AsyncIterator[ClusterPort]:
+        """Each answer is lost."""
+        process = self.world.process("unheard")
+        self.api.faults.order(Fault(Wrong.UNANSWERED, source="unheard", left=1_000))
+        yield SimulatedCluster(self.api, process)
+
+    @asynccontextmanager
+    async def throttled(self) -> AsyncIterator[ClusterPort]:
+        """Each request is refused."""
+        process = self.world.process("jailed")
+        self.api.faults.order(Fault(Wrong.THROTTLED, source="jailed", left=1_000))
+        yield SimulatedCluster(self.api, process)
+
+
+class RealGround(Ground):
+    """A real API server; each case in a namespace of its own."""
+
+    def __init__(self, runner: asyncio.Runner, kubectl: Kubectl) -> None:
+        self._runner = runner
+        self._kubectl = kubectl
+        self.port = runner.run(self._connect(kubectl.kubeconfig))
+
+    async def _connect(self, kubeconfig: str) -> Cluster:
+        return await Cluster.connect(kubeconfig=kubeconfig, context=self._kubectl.context)
+
+    def run(self, case: Coroutine[Any, Any, T]) -> T:
+        """In a namespace that goes afterwards."""
+
+        async def whole() -> T:
+            await self.make_namespace(self.namespace)
+            try:
+                return await case
+            finally:
+                await self.port.delete(Address(NAMESPACE, None, self.namespace))
+
+        return self._runner.run(whole())
+
+    @asynccontextmanager
+    async def unanswered(self) -> AsyncIterator[ClusterPort]:
+        """Through a relay that carries requests, and of the answers only the handshake's."""
+        relay = _Relay(self._kubectl.kubeconfig)
+        async with relay.open() as kubeconfig:
+            port = await self._connect(kubeconfig)
+            applied(await port.get(Address(NAMESPACE, None, "default")))  # the connection is kept and used again
+            relay.is_mute = True
+            yield port
+            await port.close()
+
+    @asynccontextmanager
+    async def throttled(self) -> AsyncIterator[ClusterPort]:
+        """As a user for whom there is no seat, and who has no rights either."""
+        self._kubectl.apply(*JAIL)
+        port = await self._connect(self._kubectl.kubeconfig)
+        port._api.set_default_header("Impersonate-User", JAILED)
+
+        try:
+            yield port
+        finally:
+            await port.close()
+            for one in reversed(JAIL):
+                self._kubectl.delete(str(one["kind"]), JAILED)
+
+    async def close(self) -> None:
+        """End it."""
+        await self.port.close()
+
+
+class _Relay:
+    """Carries bytes to the API server and back, until it is mute: then what comes back is swallowed."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        with open(kubeconfig, encoding="utf-8") as file:  # noqa: PTH123 - once, before the loop serves anything
+            self._settings = yaml.safe_load(file)
+        self.is_mute = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        import tempfile
+
+        cluster = self._settings["clusters"][0]["cluster"]
+        host, _, port = cluster["server"].removeprefix("https://").partition(":")
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            answers, requests = await asyncio.open_connection(host, int(port))
+            self._tasks |= {
+                asyncio.create_task(self._carry(reader, requests, mutes=False)),
+                asyncio.create_task(self._carry(answers, writer, mutes=True)),
+            }
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        cluster["server"] = f"https://{host}:{server.sockets[0].getsockname()[1]}"
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump(self._settings, file)
+            file.flush()
+            yield file.name
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, mutes: bool) -> None:
+        try:
+            while piece := await source.read(65_536):
+                if not (mutes and self.is_mute):
+                    target.write(piece)
+                    await target.drain()
+        finally:
+            target.close()
+
+
+# ---- answers, as a case expects them
+
+
+def applied(answer: Applied | Denied) -> Applied:
+    """It was done."""
+    assert isinstance(answer, Applied), str(answer)
+    return answer
+
+
+def denied(answer: object) -> Denied:
+    """It was not done."""
+    assert isinstance(answer, Denied), str(answer)
+    return answer
+
+
+def deleted(answer: Deleted | Denied) -> Deleted:
+    """It was ordered."""
+    assert isinstance(answer, Deleted), str(answer)
+    return answer
+
+
+def page(answer: Page | Denied) -> Page:
+    """A list."""
+    assert isinstance(answer, Page), str(answer)
+    return answer

@@ -1,0 +1,79 @@
+"""Lists under server-side apply: maps by a key, pieces, sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.cluster.documents import config, deployment, queue
+from tests.conformance.cluster.grounds import Ground, applied, denied
+
+
+def names(items: Any) -> list[str]:
+    return [item["name"] for item in items]
+
+
+async def test_09_items_of_a_map_by_name_merge(ground: Ground) -> None:
+    for name in ("billing", "search"):
+        spec = {"engine": "extent", "consumers": [{"name": name, "handler": "a:b"}]}
+        both = applied(await ground.port.apply(queue(ground, spec=spec), manager=name))
+    assert names(both.document["spec"]["consumers"]) == ["billing", "search"]
+
+
+async def test_09_an_item_that_its_manager_leaves_out_goes_with_all_of_its_fields(ground: Ground) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    await ground.port.apply(deployment(ground, env=env), manager="one")
+    left = applied(await ground.port.apply(deployment(ground, env=env[1:]), manager="one"))
+    assert left.document["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "B", "value": "2"}]
+
+
+async def test_09_ports_are_told_apart_by_number_and_protocol(ground: Ground) -> None:
+    await ground.port.apply(deployment(ground, ports=[{"containerPort": 80}]), manager="one")
+    udp = [{"containerPort": 80, "protocol": "UDP"}]
+    both = applied(await ground.port.apply(deployment(ground, ports=udp), manager="two", force=True))
+    ports = both.document["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert ports == [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+
+
+async def test_10_an_atomic_list_is_replaced(ground: Ground) -> None:
+    await ground.port.apply(deployment(ground, args=["a", "b"]), manager="one")
+    replaced = applied(await ground.port.apply(deployment(ground, args=["c"]), manager="one"))
+    assert replaced.document["spec"]["template"]["spec"]["containers"][0]["args"] == ["c"]
+
+
+async def test_11_a_set_takes_members_of_both(ground: Ground) -> None:
+    await ground.port.apply(config(ground, finalizers=["a.io/one"]), manager="one")
+    both = applied(await ground.port.apply(config(ground, finalizers=["a.io/two"]), manager="two"))
+    assert sorted(both.document["metadata"]["finalizers"]) == ["a.io/one", "a.io/two"]
+    left = applied(await ground.port.apply(config(ground), manager="one"))
+    assert left.document["metadata"]["finalizers"] == ["a.io/two"]
+    await ground.port.apply(config(ground), manager="two")
+
+
+async def test_11_an_empty_map_is_owned_and_not_kept(ground: Ground) -> None:
+    made = applied(await ground.port.apply(config(ground, data={}), manager="one"))
+    assert "data" not in made.document
+    refused = denied(await ground.port.apply(config(ground, data={}), manager="two"))
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "one": .data'
+
+
+async def test_12_the_order_applied_is_kept(ground: Ground) -> None:
+    names_applied = ["c", "a", "b"]
+    env = [{"name": name, "value": "1"} for name in names_applied]
+    made = applied(await ground.port.apply(deployment(ground, env=env), manager="one"))
+    assert names(made.document["spec"]["template"]["spec"]["containers"][0]["env"]) == names_applied
+
+
+async def test_12_another_order_applied_is_taken(ground: Ground) -> None:
+    for order in (["a", "b", "c"], ["c", "d", "a", "b"]):
+        env = [{"name": name, "value": "1"} for name in order]
+        made = applied(await ground.port.apply(deployment(ground, env=env), manager="one"))
+    assert names(made.document["spec"]["template"]["spec"]["containers"][0]["env"]) == ["c", "d", "a", "b"]
+
+
+async def test_12_items_of_others_keep_their_place_before_those_that_follow(ground: Ground) -> None:
+    def env(*order: str) -> list[dict[str, str]]:
+        return [{"name": name, "value": "1"} for name in order]
+
+    await ground.port.apply(deployment(ground, env=env("x", "a", "y", "b")), manager="one")
+    both = applied(await ground.port.apply(deployment(ground, env=env("n", "b", "m", "a")), manager="two"))
+    assert names(both.document["spec"]["template"]["spec"]["containers"][0]["env"]) == ["x", "y", "n", "b", "m", "a"]

@@ -1,0 +1,126 @@
+"""Watches: from where, in which order, until when."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from penstock_operator.kinds import CONFIG_MAP, QUEUE, Address, Kind
+from penstock_operator.port import Change, Denial, Denied
+from tests.conformance.cluster.documents import config, queue, queue_at
+from tests.conformance.cluster.grounds import Ground, applied, deleted, denied, page
+
+NOBODYS = Kind("nobody.example", "v1", "things", "Thing")
+
+
+async def heard(changes: AsyncIterator[Change | Denied], count: int) -> list[Change]:
+    """The first so many changes, bookmarks aside."""
+    found: list[Change] = []
+    async for change in changes:
+        assert isinstance(change, Change), str(change)
+        if change.type != "BOOKMARK":
+            found.append(change)
+        if len(found) == count:
+            break
+    return found
+
+
+def told(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.type, change.document["metadata"]["name"]) for change in changes]
+
+
+async def test_37_a_watch_goes_on_from_the_version_of_a_list(ground: Ground) -> None:
+    await ground.port.apply(queue(ground, "before"), manager="one")
+    listed = page(await ground.port.list(QUEUE, ground.namespace))
+    await ground.port.apply(queue(ground, "after"), manager="one")
+    changes = await heard(ground.port.watch(QUEUE, ground.namespace, version=listed.version, within_s=20), 1)
+    assert told(changes) == [("ADDED", "after")]
+
+
+async def test_37_a_watch_without_a_version_begins_with_all_there_is(ground: Ground) -> None:
+    for name in ("a", "b"):
+        await ground.port.apply(queue(ground, name), manager="one")
+    changes = await heard(ground.port.watch(QUEUE, ground.namespace, within_s=20), 2)
+    assert sorted(told(changes)) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_38_a_bookmark_tells_how_far_a_quiet_watch_is(ground: Ground) -> None:
+    """At the end of its time, if not before: a real server sends one a minute, and one when it ends."""
+    made = applied(await ground.port.apply(queue(ground), manager="one"))
+    marks = []
+    async for change in ground.port.watch(QUEUE, ground.namespace, version=made.version, within_s=3):
+        assert isinstance(change, Change)
+        marks.append(change)
+    assert {mark.type for mark in marks} == {"BOOKMARK"}
+    assert int(marks[-1].version) >= int(made.version)
+    assert marks[-1].document["kind"] == "Queue"
+
+
+async def test_39_a_version_that_is_compacted_is_gone(ground: Ground) -> None:
+    await ground.port.apply(queue(ground), manager="one")
+    answers = [change async for change in ground.port.watch(QUEUE, ground.namespace, version="1", within_s=20)]
+    gone = denied(answers[0])
+    assert (gone.denial, gone.status, gone.reason, len(answers)) == (Denial.GONE, 410, "Expired", 1)
+    assert gone.message.startswith("too old resource version: 1")
+
+
+async def test_40_events_come_in_the_order_of_the_writes(ground: Ground) -> None:
+    listed = page(await ground.port.list(CONFIG_MAP, ground.namespace))
+    written = []
+    for number in range(4):
+        for name in ("a", "b"):
+            made = applied(await ground.port.apply(config(ground, name, data={"n": str(number)}), manager="one"))
+            written.append((name, made.version))
+    watch = ground.port.watch(CONFIG_MAP, ground.namespace, version=listed.version, within_s=20)
+    changes = [one for one in await heard(watch, 8) if one.document["metadata"]["name"] in ("a", "b")]
+    assert [(one.document["metadata"]["name"], one.version) for one in changes] == written[: len(changes)]
+    assert [one.type for one in changes[:2]] == ["ADDED", "ADDED"]
+    assert {one.type for one in changes[2:]} == {"MODIFIED"}
+
+
+async def test_41_a_deletion_carries_the_last_state(ground: Ground) -> None:
+    made = applied(await ground.port.apply(queue(ground, spec={"shards": 9}), manager="one"))
+    deleted(await ground.port.delete(queue_at(ground)))
+    changes = await heard(ground.port.watch(QUEUE, ground.namespace, version=made.version, within_s=20), 1)
+    (last,) = changes
+    assert (last.type, last.document["spec"]["shards"]) == ("DELETED", 9)
+    assert int(last.version) > int(made.version)
+
+
+async def test_41_a_deletion_held_by_a_finalizer_is_first_a_change(ground: Ground) -> None:
+    made = applied(await ground.port.apply(queue(ground, finalizers=["a.io/b"]), manager="one"))
+    deleted(await ground.port.delete(queue_at(ground)))
+    await ground.port.patch(queue_at(ground), {"metadata": {"finalizers": None}}, manager="one")
+    changes = await heard(ground.port.watch(QUEUE, ground.namespace, version=made.version, within_s=20), 2)
+    assert [change.type for change in changes] == ["MODIFIED", "DELETED"]
+    assert changes[0].document["metadata"]["deletionTimestamp"]
+
+
+async def test_42_what_loses_the_label_is_deleted_for_the_selector(ground: Ground) -> None:
+    ours = {"app.kubernetes.io/managed-by": "penstock"}
+    made = applied(await ground.port.apply(config(ground, labels=ours), manager="one"))
+    await ground.port.apply(config(ground, data={"a": "1"}), manager="one")
+    await ground.port.apply(config(ground, labels=ours), manager="one")
+    await ground.port.apply(config(ground, "another"), manager="one")
+    watch = ground.port.watch(
+        CONFIG_MAP,
+        ground.namespace,
+        version=made.version,
+        labels="app.kubernetes.io/managed-by=penstock",
+        within_s=20,
+    )
+    changes = await heard(watch, 2)
+    assert told(changes) == [("DELETED", "settings"), ("ADDED", "settings")]
+    assert changes[0].document["metadata"]["labels"] == ours
+
+
+async def test_42_a_watch_of_a_kind_that_is_not_installed_says_so(ground: Ground) -> None:
+    answers = [change async for change in ground.port.watch(NOBODYS, within_s=5)]
+    assert [denied(answer).denial for answer in answers] == [Denial.NOT_FOUND]
+
+
+async def test_42_a_watch_ends_quietly_after_its_time(ground: Ground) -> None:
+    made = applied(await ground.port.apply(config(ground), manager="one"))
+    at = Address(CONFIG_MAP, ground.namespace, "settings")
+    assert applied(await ground.port.get(at)).version == made.version
+    async for change in ground.port.watch(CONFIG_MAP, ground.namespace, version=made.version, within_s=2):
+        assert isinstance(change, Change)
