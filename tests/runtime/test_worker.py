@@ -362,6 +362,27 @@ def test_a_rate_bounds_what_is_taken() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_shared_rate_is_divided_among_those_who_share_the_lanes_as_they_come_and_go() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        taken_s: list[float] = []
+
+        async def work(payload: bytes) -> None:
+            taken_s.append(loop.time() - began_s)
+            bench.queue.sharers = 4 if len(taken_s) < 100 else 1
+
+        bench = bench_of(work, terms=WorkerTerms(rate_per_s=20, rate_is_shared=True))
+        bench.queue.sharers = 4
+        for _ in range(200):
+            bench.queue.put_now(b"")
+        began_s = loop.time()
+        await worked(bench)
+        assert 17 <= taken_s[99] <= 21, "5 a second, while there are four"
+        assert 3.5 <= taken_s[-1] - taken_s[99] <= 6.5, "20 a second, alone"
+
+    in_virtual_time(scenario)
+
+
 def test_receives_that_fail_are_tried_again_and_what_makes_it_impossible_ends_the_worker() -> None:
     async def scenario() -> None:
         async def work(payload: bytes) -> None:

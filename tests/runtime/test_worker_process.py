@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from penstock.runtime.drain import drain
+from penstock.runtime.drain_files import DEFAULT, DrainFiles
 from penstock.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +53,12 @@ class Told:
 
 
 @contextmanager
-def worker(handler: str, *arguments: object) -> Iterator[Told]:
+def worker(handler: str, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Told]:
     """A worker process; killed at the end if it still runs."""
     command = [sys.executable, "-m", "tests.runtime.worker_program", f"tests.runtime.killers:{handler}"]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}"}
+    told = {**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment}
     with subprocess.Popen(
-        [*command, *map(str, arguments)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        [*command, *map(str, arguments)], cwd=ROOT, env=told, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             yield Told(process)
@@ -109,12 +112,98 @@ def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_says_w
         assert 128 + signal.SIGTERM == told.process.returncode
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The preStop hook, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.runtime.drain"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workers"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_hook_returns_once_all_is_given_back_and_the_signal_after_it_ends_the_worker_well(tmp_path: Path) -> None:
+    environment = {"PENSTOCK_DRAIN": str(tmp_path / "drain")}
+    with worker("slow", 10, "1.5", 20, environment=environment) as told:
+        told.until("open")
+        done = hook(environment)
+        assert (0, "") == (done.returncode, done.stderr)
+        told.until("closed")
+        assert (2, 2) == (told.count("ack"), told.count("nack"))
+        assert told.process.poll() is None, "its container ends after the hook"
+        told.process.send_signal(signal.SIGTERM)
+        told.rest()
+        assert 0 == told.process.returncode
+
+
+def test_what_was_left_of_another_worker_tells_a_new_one_nothing(tmp_path: Path) -> None:
+    environment = {"PENSTOCK_DRAIN": str(tmp_path / "drain")}
+    for name in ("drain", "drain.done"):
+        (tmp_path / name).touch()
+    with worker("slow", 1, "0.3", 20, environment=environment) as told:
+        told.until("ack")
+        assert {"drain.worker"} == {each.name for each in tmp_path.iterdir()}
+
+
+def test_the_hook_returns_at_once_where_no_worker_runs(tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert 0 == hook({"PENSTOCK_DRAIN": str(tmp_path / "drain")}).returncode
+    (tmp_path / "drain.worker").write_text(json.dumps({"pid": gone.pid, "grace_s": 60}))
+    assert 0 == hook({"PENSTOCK_DRAIN": str(tmp_path / "drain")}).returncode
+    assert 0 == hook({}).returncode
+    assert time.monotonic() - began_s < 30
+
+
+def test_the_hook_ends_with_the_grace_and_says_that_the_worker_has_not(tmp_path: Path) -> None:
+    files = DrainFiles(tmp_path / "drain")
+    files.begin(grace_s=20)
+    clock = Ticking()
+    assert not drain({"PENSTOCK_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
+    assert 23 <= clock.at_s < 24
+    assert files.is_asked()
+    files.finish()
+    assert drain({"PENSTOCK_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
+
+
+class Ticking:
+    """A clock that goes on while somebody waits."""
+
+    at_s = 0.0
+
+    def now_s(self) -> float:
+        """Now."""
+        return self.at_s
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self.at_s += seconds
+
+
+def test_only_under_an_operator_or_where_it_is_told_is_a_file_looked_for() -> None:
+    assert DrainFiles.of({}) is None
+    assert DrainFiles(Path(DEFAULT)) == DrainFiles.of({"PENSTOCK_OPERATOR_VERSION": "1.0.0"})
+    told = {"PENSTOCK_OPERATOR_VERSION": "1.0.0", "PENSTOCK_DRAIN": "/run/x"}
+    assert DrainFiles(Path("/run/x")) == DrainFiles.of(told)
+
+
+def test_a_worker_that_is_newer_than_its_operator_says_so_in_one_line() -> None:
+    ran = command("--queue", "a/b", "--handler", "tests.runtime.killers:slow", PENSTOCK_OPERATOR_VERSION="0.0.9")
+    assert 2 == ran.returncode
+    assert 1 == len(ran.stderr.splitlines()), ran.stderr
+    assert "upgrade the operator first" in ran.stderr
+    assert "operator=0.0.9" in ran.stderr
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`penstock worker`, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "worker", *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -137,6 +226,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http is the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health is"),
+        (["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-shared", "5/s"], "a worker has one rate"),
     ],
 )
 def test_a_mistake_is_one_clear_line_before_anything_is_connected(arguments: list[str], said: str) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 
 from penstock.engines.contract import Settle, Settled
+from penstock.runtime.drain_files import DrainFiles
 from penstock.runtime.process import WorkerOptions, run_worker
 from penstock.runtime.worker import WorkerTerms
 from penstock.testing.memory_queue import MemoryQueue
@@ -52,6 +54,7 @@ def main() -> None:
         handler=handler,
         terms=WorkerTerms(concurrency=2, prefetch=2, grace_s=float(grace_s)),
         health=None if port is None else ("127.0.0.1", port),
+        drain=DrainFiles.of(os.environ),
         log_level="warning",
     )
     run_worker(options, open_queue)

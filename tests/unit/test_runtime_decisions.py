@@ -32,6 +32,7 @@ from penstock.runtime.decide_retry import (
     delay_after,
     judge_failure,
 )
+from penstock.runtime.decide_version import why_version_refused
 
 SECOND = 1_000_000
 
@@ -187,6 +188,37 @@ def test_who_waited_long_for_what_he_may_take_takes_no_more_than_a_second_brings
     assert 1 == bucket.take(9, 11.1)
 
 
+# ---- the version
+
+UPGRADE = "upgrade the operator first, or build the image with the operator's version"
+REBUILD = "build the image anew, with the operator's version"
+
+
+@pytest.mark.parametrize(
+    ("own", "operators", "expected"),
+    [
+        ("1.4.0", "1.4.2", None),
+        ("1.4.2", "1.4.0", None),
+        ("1.2.9", "1.4.0", None),
+        ("1.1.9", "1.4.0", REBUILD),
+        ("1.5.0", "1.4.9", UPGRADE),
+        ("0.9.0", "1.0.0", REBUILD),
+        ("2.0.0", "1.9.0", UPGRADE),
+        ("0.1.0.dev3+g1", "0.1.0", None),
+        ("v1.4", "1.4.0-rc1", None),
+    ],
+)
+def test_a_worker_is_at_most_two_minors_older_than_its_operator_and_never_newer(
+    own: str, operators: str, expected: str | None
+) -> None:
+    assert expected == why_version_refused(own, operators)
+
+
+@pytest.mark.parametrize(("own", "operators"), [("unknown", "1.0.0"), ("1.0.0", "latest"), ("1", "1.0")])
+def test_what_is_no_version_fits_nothing(own: str, operators: str) -> None:
+    assert "is no version" in (why_version_refused(own, operators) or "")
+
+
 # ---- the pace while everything fails
 
 
@@ -257,7 +289,9 @@ def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
     still = Seen(turned_ago_s=31, slots=4, stuck=0, is_receiving=True, is_ending=False)
     assert "the receiving loop has not turned for 31 s" == why_not_alive(still) == why_not_ready(still)
     stopped = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, stops=1)
-    assert "a lane had to be taken from it: its loop hung, or the lane was another's (1 times)" == why_not_alive(stopped)
+    assert "a lane had to be taken from it: its loop hung, or the lane was another's (1 times)" == why_not_alive(
+        stopped
+    )
     ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
     assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
     early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,6 +37,26 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
     if found is None:
         raise click.BadParameter(f"{value!r} is not a rate such as 50/s, 600/m or 1000/h")
     return int(found[1]) / _SECONDS[found[2]]
+
+
+class VersionTooFar(SpecError):
+    """This worker's version does not fit the operator's, which started it."""
+
+
+def _require_version() -> None:
+    """Where an operator started it."""
+    from penstock.runtime.decide_version import why_version_refused
+
+    operators = os.environ.get("PENSTOCK_OPERATOR_VERSION")
+    if not operators:
+        return
+    try:
+        own = version("penstock")
+    except PackageNotFoundError:
+        own = "unknown"
+    why = why_version_refused(own, operators)
+    if why is not None:
+        raise VersionTooFar(worker=own, operator=operators, remedy=why)
 
 
 def _require_extra() -> None:
@@ -72,6 +94,12 @@ def _require_extra() -> None:
     callback=_rate,
     metavar="RATE",
     help="The most messages this worker takes, as 50/s or 600/m. Unset: no limit.",
+)
+@click.option(
+    "--rate-shared",
+    callback=_rate,
+    metavar="RATE",
+    help="The most messages that all workers of the queue take together, each an equal part.",
 )
 @click.option(
     "--timeout",
@@ -127,15 +155,19 @@ def command(**options: Any) -> None:
     The handler is either a Python function or whatever answers at a URL. SIGTERM drains: what was begun may end, the
     rest goes back. A second SIGTERM ends at once.
     """
+    _require_version()
     _require_extra()
     from penstock.runtime.decide_retry import Backoff
     from penstock.runtime.doors import read_address
+    from penstock.runtime.drain_files import DrainFiles
     from penstock.runtime.process import WorkerOptions, opening_by_client, run_worker
     from penstock.runtime.worker import WorkerTerms
     from penstock.telemetry.graphite import read_graphite
 
     if (options["handler"] is None) == (options["http"] is None):
         raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
+    if options["rate"] is not None and options["rate_shared"] is not None:
+        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-shared")
     timeout_s = options["timeout"]
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
@@ -148,13 +180,15 @@ def command(**options: Any) -> None:
             concurrency=options["concurrency"],
             prefetch=options["prefetch"],
             batch_size=options["batch_size"],
-            rate_per_s=options["rate"],
+            rate_per_s=options["rate"] or options["rate_shared"],
+            rate_is_shared=options["rate_shared"] is not None,
             timeout_s=timeout_s or None,
             grace_s=options["grace"],
             backoff=Backoff(first_s=options["backoff"], cap_s=max(options["backoff_max"], options["backoff"])),
         ),
         health=read_address(options["health"]),
         graphite=read_graphite(environment),
+        drain=DrainFiles.of(os.environ),
         log_form=options["log_form"],
         log_level=options["log_level"],
     )

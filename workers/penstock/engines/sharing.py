@@ -2,8 +2,8 @@
 docs/protocols/balance.md.
 
 It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
-which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine. That two members see different lists
-for a while costs time and nothing else: lanes are owned by lease.
+which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine.
+That two members see different lists for a while costs time and nothing else: lanes are owned by lease.
 
 Each generation is shared by itself, all its lanes, be they retired or not: so nobody has to know what others know.
 """
@@ -105,6 +105,11 @@ class Sharing:
     def mine(self, lanes: Collection[LaneName]) -> set[LaneName]:
         """Those of this process's share; none before it knows the other members. `lanes` are all there are."""
         return {lane for lane, member in self._share(lanes).items() if member == self.me}
+
+    @property
+    def sharers(self) -> int:
+        """How many members have a share of the lanes, as known now; at least one."""
+        return max(1, len(set(self._shared[2].values())))
 
     def to_give_back(self, held: Collection[LaneName], lanes: Collection[LaneName]) -> Collection[LaneName]:
         """Of those held, the ones that have been another's for long enough."""

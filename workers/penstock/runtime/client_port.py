@@ -42,6 +42,12 @@ class ClientQueue:
         """Lanes that others had stopped here."""
         return self._queue.engine.lanes.stops
 
+    @property
+    def sharers(self) -> int:
+        """Members with a share of the lanes."""
+        sharing = self._queue.engine.lanes.sharing
+        return 1 if sharing is None else sharing.sharers
+
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From the lanes held here."""
         return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)

@@ -40,6 +40,11 @@ class WorkerQueue(Protocol):
         """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
         ...
 
+    @property
+    def sharers(self) -> int:
+        """Among how many processes its lanes are shared, this one too; at least one."""
+        ...
+
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """As `Engine.receive`. It may be told that suspects run apart, beside the others."""
         ...

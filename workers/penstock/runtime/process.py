@@ -2,7 +2,8 @@
 
 The handler is loaded before anything is connected, so that a mistake in it costs one line and no load. While the
 store can not be reached it is tried again, each time later; the probes answer meanwhile. The first SIGTERM or SIGINT
-drains; the second ends the process at once, also while the event loop is busy.
+drains; the second ends the process at once, also while the event loop is busy. A file may tell it to drain as well
+(drain_files.py): then it ends when the signal comes that follows, or soon after.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from penstock.errors import Unavailable
 from penstock.runtime.decide_health import Seen, why_not_alive, why_not_ready
 from penstock.runtime.decide_retry import Backoff
 from penstock.runtime.doors import Doors
+from penstock.runtime.drain_files import DrainFiles
 from penstock.runtime.handlers import Handler, load_handler
 from penstock.runtime.http_handler import HttpPerformer, checked_url
 from penstock.runtime.loop import run
@@ -41,6 +43,10 @@ log = logging.getLogger("penstock.worker")
 
 OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DRAIN_LOOK_S = 0.5
+SIGNAL_WITHIN_S = 10.0
+"""A worker that drained since a file told it stays so long, for the signal that follows: the hook that wrote the file
+would be killed with the container."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class WorkerOptions:
     terms: WorkerTerms = field(default_factory=WorkerTerms)
     health: tuple[str, int] | None = None
     graphite: GraphiteSettings | None = None
+    drain: DrainFiles | None = None
     log_form: str = "json"
     log_level: str = "info"
 
@@ -93,16 +100,21 @@ class WorkerProcess:
         self._queue: WorkerQueue | None = None
         self._told = 0
         self._ending = asyncio.Event()
+        self._signalled = asyncio.Event()
+        self._asked = False
 
     async def run(self) -> None:
         """Until it is told to end."""
-        self._ending = asyncio.Event()
+        self._ending, self._signalled = asyncio.Event(), asyncio.Event()
         self._take_signals()
         watch = LoopWatch()
         watch.start()
         doors = Doors(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(watch.stop)
+            if self.options.drain is not None:
+                looking = asyncio.get_running_loop().create_task(self._look_for_file(self.options.drain))
+                stack.callback(looking.cancel)
             if self.options.health is not None:
                 stack.push_async_callback(doors.close)
                 await doors.open(*self.options.health)
@@ -115,6 +127,7 @@ class WorkerProcess:
             if queue is not None:
                 stack.push_async_callback(queue.close)
                 await self._work(queue, doors.port)
+        await self._answer_file()
         log.info("worker has ended", extra={"queue": self.options.queue})
 
     async def _opened(self) -> WorkerQueue | None:
@@ -175,6 +188,9 @@ class WorkerProcess:
         reading = self.registry.reading
         name = "penstock_worker_"
 
+        def slow() -> Iterable[tuple[tuple[str, ...], float]]:
+            yield (queue.name,), float(self._worker is not None and self._worker.is_slow)
+
         def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:
             yield (queue.name,), float(self._worker.in_hand if self._worker else 0)
 
@@ -185,6 +201,12 @@ class WorkerProcess:
             yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
 
         reading(name + "in_flight", "Messages received and not settled.", ["queue"], in_flight)
+        reading(
+            name + "slowed",
+            "1 while everything fails, so that one message at a time is taken, with pauses.",
+            ["queue"],
+            slow,
+        )
         reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
         reading(
             name + "lease_age_seconds",
@@ -203,10 +225,36 @@ class WorkerProcess:
             self._told += 1
             if self._told > 1:
                 os._exit(128 + number)
-            loop.call_soon_threadsafe(self._end)
+            loop.call_soon_threadsafe(self._end_by_signal)
 
         for number in SIGNALS:
             signal.signal(number, on_signal)
+
+    def _end_by_signal(self) -> None:
+        self._signalled.set()
+        if not self._asked:
+            self._end()
+
+    async def _look_for_file(self, files: DrainFiles) -> None:
+        try:
+            files.begin(self.options.terms.grace_s)
+        except OSError as error:
+            log.warning("the file that may tell it to drain is not looked for", extra={"error": str(error)})
+            return
+        while not files.is_asked():  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(DRAIN_LOOK_S)
+        if not self._ending.is_set():
+            self._asked = True
+            self._end()
+
+    async def _answer_file(self) -> None:
+        """All is given back: tell whoever asked, and let him be done before this container ends."""
+        if self.options.drain is None:
+            return
+        self.options.drain.finish()
+        if self._asked:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), SIGNAL_WITHIN_S)
 
     def _end(self) -> None:
         log.warning("worker is told to end", extra={"queue": self.options.queue})

@@ -57,6 +57,8 @@ class WorkerTerms:
     """Messages in hand beyond those that are handled; None is as `decide_prefetch.py` says."""
     batch_size: int = 100
     rate_per_s: float | None = None
+    rate_is_shared: bool = False
+    """Whether the rate is of all workers of the queue together, each of which takes an equal part."""
     timeout_s: float | None = None
     grace_s: float = 30.0
     backoff: Backoff = field(default_factory=Backoff)
@@ -131,6 +133,11 @@ class Worker:
     def in_hand(self) -> int:
         """Messages received and not settled."""
         return len(self.hands) + self._settler.pending
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether everything fails, so that one message at a time is taken, with pauses."""
+        return self._pace.is_slow
 
     @property
     def stuck(self) -> int:
@@ -236,6 +243,8 @@ class Worker:
             if free <= 0:
                 await self._wait(WAIT_S)
                 continue
+            if self._bucket is not None and self.terms.rate_is_shared:
+                self._bucket.per_s = (self.terms.rate_per_s or 0.0) / self.queue.sharers
             allowed = free if self._bucket is None else self._bucket.take(free, loop.time())
             if allowed <= 0 and self._bucket is not None:
                 await self._until_told(min(self._bucket.wait_s(), WAIT_S))

@@ -63,6 +63,7 @@ class MemoryQueue:
     visibility_us: int = 30 * SECOND_US
     max_receives: int | None = 5
     stops: int = 0
+    sharers: int = 1
     epoch: int = 1
     dead: list[Dead] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
