@@ -22,6 +22,7 @@ from kubernetes.aio import client, config
 from kubernetes.aio.config.config_exception import ConfigException
 
 from penstock.errors import Surroundings
+from penstock_operator.access import Access
 from penstock_operator.asking import Answer, Client, Request, as_denied, no_answer
 from penstock_operator.kinds import LEASE
 from penstock_operator.pacing import Pace
@@ -120,6 +121,20 @@ class Cluster(Client):
         )
         response: aiohttp.ClientResponse = answered.response
         return response
+
+    def access(self) -> Access:
+        """The way in, for who else has to ask this server."""
+        settings = self._api.configuration
+        settings.get_api_key_with_prefix("BearerToken")  # has a token that was rotated read anew
+        token = (settings.api_key or {}).get("BearerToken") or (settings.api_key or {}).get("authorization") or ""
+        return Access(
+            server=settings.host,
+            authority=settings.ssl_ca_cert,
+            certificate=settings.cert_file,
+            private_key=settings.key_file,
+            token=token.removeprefix("Bearer ") or None,
+            is_insecure=not settings.verify_ssl,
+        )
 
     async def close(self) -> None:
         """End it."""

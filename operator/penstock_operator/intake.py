@@ -52,6 +52,10 @@ class Intake:
         """An answer showed that an object is not there."""
         self._seen.forget(uid)
 
+    def lost(self, uid: str) -> None:
+        """Somebody found that an object is not there, and no watch has told it."""
+        self._add(self._seen.forget(uid), Class.CHANGED)
+
     def _take(self, document: Document, *, listed: bool) -> None:
         news = self._seen.hear(document)
         self._add(news, urgency_of(document, listed=listed))

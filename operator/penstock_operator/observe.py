@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from uuid import UUID
 
-from penstock.api.counters import Counter
 from penstock.api.parse import Resource, check_resource
 from penstock.api.queues import Queue
 from penstock.api.rules import Fault
+from penstock_operator import grouping
 from penstock_operator.asking import read_time_us
 from penstock_operator.connections import Connections
 from penstock_operator.figures import FigureBoard
@@ -58,6 +59,7 @@ from penstock_operator.world import (
 
 PARSED_MAX: Final = 20_000
 SIBLINGS_MAX: Final = 100
+NOT_MADE_YET: Final = str(UUID(int=0))
 OF_NAMESPACE: Final = (SERVICE_ACCOUNT.kind, ROLE_BINDING.kind, CRON_JOB.kind)
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
@@ -101,9 +103,11 @@ class Observer:
 
     # ---- a resource
 
-    async def resource(self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer]) -> World:
-        """Everything about a Queue or a Counter."""
-        present = self.present(key)
+    async def resource(
+        self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer], instead: Document | None = None
+    ) -> World:
+        """Everything about a Queue or a Counter; with another document of it, if that is told."""
+        present = self.present(key) if instead is None else self._imagined(key, instead)
         connection = await self._from.connections.of(key, None if present is None else _valid(present))
         store = await self._store(key, present, connection)
         now_us = self._now_us()
@@ -144,6 +148,17 @@ class Observer:
             annotations=metadata.get("annotations") or {},
         )
         return Present(document, meta, self._parse(document, meta))
+
+    def _imagined(self, key: Key, document: Document) -> Present:
+        """As it would be, if this document were applied."""
+        found = check_resource({name: part for name, part in document.items() if name != "status"})
+        parsed = tuple(found) if isinstance(found, list) else found
+        known = self.present(key)
+        if known is None:
+            meta = Meta(uid=NOT_MADE_YET, generation=1, created_us=self._now_us())
+            return Present({**document, "metadata": {**document["metadata"], "uid": meta.uid}}, meta, parsed)
+        meta = replace(known.meta, generation=known.meta.generation + 1)
+        return Present({**document, "metadata": known.document["metadata"]}, meta, parsed)
 
     def _parse(self, document: Document, meta: Meta) -> Resource | tuple[Fault, ...]:
         """Once for each generation: it takes a millisecond."""
@@ -274,12 +289,8 @@ class Observer:
 
     def group_of(self, present: Present) -> JobGroup | None:
         """The CronJob by which a resource is looked after."""
-        resource, secret = present.parsed, _secret_of(present) or CONNECTION_COPY
-        if isinstance(resource, Queue):
-            return JobGroup("repair", resource.spec.repair.schedule, secret, self.settings.image)
-        if isinstance(resource, Counter):
-            return JobGroup("gc", resource.spec.gc.schedule, secret, resource.spec.gc.image or self.settings.image)
-        return None
+        resource = _valid(present)
+        return None if resource is None else grouping.group_of(resource, self.settings)
 
     def _keys_in(self, namespace: str) -> list[Key]:
         seen = self._from.seen
@@ -289,11 +300,8 @@ class Observer:
         ]
 
     def _is_carried(self, present: Present) -> bool:
-        resource = present.parsed
-        if isinstance(resource, tuple):
-            return False
-        engine = resource.spec.engine if isinstance(resource, Queue) else "counter"
-        return engine in self.settings.carried
+        resource = _valid(present)
+        return resource is not None and grouping.is_carried(resource, self.settings)
 
     def _is_active(self, present: Present) -> bool:
         """Its tables are there: by what the store said last, or by what was written of it before we started."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.store.catalogue import RECEIPT_KEY_BYTES
@@ -46,7 +47,7 @@ from penstock_operator.passes import PassBoard
 from penstock_operator.perform import Hands, Performer
 from penstock_operator.port import ClusterPort
 from penstock_operator.reconciling import Deciders, Reconciler
-from penstock_operator.ring import Ring
+from penstock_operator.ring import Ring, effect_words, plain
 from penstock_operator.secrets_read import Secrets
 from penstock_operator.seen import Seen
 from penstock_operator.sessions import Open, Sessions
@@ -62,6 +63,7 @@ RESYNC_S: Final = 600.0
 SCHEMA_LOOK_S: Final = 10.0
 SECRETS_S: Final = 20.0
 SECRETS_AT_A_TIME: Final = 20
+FINISH_S: Final = 10.0
 SETTLE_S: Final = 0.3
 SETTLE_S_MAX: Final = 30.0
 OURS: Final = "app.kubernetes.io/managed-by=penstock"
@@ -148,14 +150,20 @@ class Operator:
             watch = Watch(self._ports.port, kind, self.intake, chance=self._ports.chance, labels=labels)
             self.watches.append(watch)
 
-    async def run(self, *, others_listed: Sequence[asyncio.Event] = ()) -> None:
-        """Watch, and once all is listed work; for ever. `others_listed`: of kinds that somebody else watches."""
+    async def list_once(self, kinds: Sequence[Kind]) -> None:
+        """Know all objects of these kinds that there are now: of kinds that somebody else follows."""
+        for kind in kinds:
+            labels = "" if kind in RESOURCES else OURS
+            await Watch(self._ports.port, kind, self.intake, chance=self._ports.chance, labels=labels).list_once()
+
+    async def run(self) -> None:
+        """Watch, and once all is listed work; for ever."""
         try:
             async with asyncio.TaskGroup() as group:
                 for watch in self.watches:
                     group.create_task(watch.run(), name=f"watch {watch.kind.plural}")
-                for event in (*(watch.has_listed for watch in self.watches), *others_listed):
-                    await event.wait()
+                for watch in self.watches:
+                    await watch.has_listed.wait()
                 await self._settle()
                 self.queue.release()
                 self.listed.set()
@@ -166,6 +174,25 @@ class Operator:
                     group.create_task(work)
         finally:
             await self.board.stop()
+
+    async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """What would be done now, or if this document were applied; nothing is."""
+        world, planned = await self.reconciler.plan(key, document)
+        settled = "nothing is to be done" if planned.is_settled else ""
+        return {
+            "key": key.path,
+            "effects": [plain(effect) for effect in planned.effects],
+            "words": [effect_words(effect) for effect in planned.effects],
+            "asks": sorted(f"{child.kind} {child.name}" for child in planned.ask),
+            "trail": list(planned.trail),
+            "settled": settled,
+            "uid": world.uid if isinstance(world, World) else "",
+        }
+
+    async def finish(self, within_s: float = FINISH_S) -> None:
+        """Wait until no key is worked, where nothing new may begin."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.queue.until_none_is_worked(), within_s)
 
     async def close(self) -> None:
         """End sessions."""

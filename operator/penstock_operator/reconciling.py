@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
@@ -133,9 +133,14 @@ class Reconciler:
         self._after(key, at)
         return at.plan
 
-    async def plan(self, key: Key) -> tuple[World | NamespaceWorld, Plan]:
-        """What would be done now; nothing is, and nothing is remembered."""
-        return await self._decide(key, Looked(), self._kept.get(key, Kept()))
+    async def plan(self, key: Key, document: Mapping[str, Any] | None = None) -> tuple[World | NamespaceWorld, Plan]:
+        """What would be done now, or if this document were applied; nothing is, and nothing is remembered."""
+        looked, kept = Looked(), self._kept.get(key, Kept())
+        world, plan = await self._decide(key, looked, kept, document)
+        if plan.ask:
+            await self._observer.ask(key, plan.ask, looked)
+            world, plan = await self._decide(key, looked, kept, document)
+        return world, plan
 
     # ---- rounds
 
@@ -154,12 +159,14 @@ class Reconciler:
             at.waits_for_place = not plan.effects and known == before and bool(at.looked.waits & plan.ask)
             at.looked.waits.clear()
 
-    async def _decide(self, key: Key, looked: Looked, kept: Kept) -> tuple[World | NamespaceWorld, Plan]:
+    async def _decide(
+        self, key: Key, looked: Looked, kept: Kept, document: Mapping[str, Any] | None = None
+    ) -> tuple[World | NamespaceWorld, Plan]:
         memory = self._memories.get(key, Memory())
         if key.kind == "Namespace":
             namespace = await self._observer.namespace(key, looked, kept.answers)
             return namespace, self._deciders.namespace(namespace, memory, self._now_us())
-        world = await self._observer.resource(key, looked, kept.answers)
+        world = await self._observer.resource(key, looked, kept.answers, document)
         world = replace(world, step_trouble=kept.step_trouble)
         return world, self._deciders.resource(world, memory, self._now_us())
 

@@ -92,10 +92,14 @@ def _about(effect: object) -> str:
     document = getattr(effect, "document", None)
     if isinstance(document, Mapping) and "metadata" in document:
         return f"{document['kind']} {document['metadata']['name']}"
-    for name in ("name", "cql", "number", "lane", "reason", "key"):
+    for name in ("table", "keyspace"):
+        found = getattr(effect, name, None)
+        if found is not None and hasattr(found, "name"):
+            return str(found.name)
+    for name in ("name", "names", "number", "lane", "reason", "key"):
         found = getattr(effect, name, None)
         if found is not None:
-            return str(found)[:200]
+            return ", ".join(found) if isinstance(found, tuple) else str(found)
     return ""
 
 

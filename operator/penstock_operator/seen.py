@@ -302,6 +302,8 @@ def _lean(document: Document) -> dict[str, Any]:
         metadata["annotations"] = annotations
     else:
         metadata.pop("annotations", None)
+    if document["kind"] == CRD.kind:  # that it is there is all that matters, and it is large
+        return {"apiVersion": document.get("apiVersion"), "kind": CRD.kind, "metadata": metadata}
     return {**document, "metadata": metadata}
 
 

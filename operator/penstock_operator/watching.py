@@ -1,7 +1,9 @@
-"""Watches of our own, for what carries our label: listed, followed, listed again when the server has forgotten.
+"""Watches of our own, for children and whatever else carries our label: listed, followed, listed again when the
+server has forgotten.
 
-kopf can select by labels only after it was sent every object of a kind, of the whole cluster: of Deployments that
-may be tens of thousands. Here the server selects. It decides nothing: whatever it hears goes to whoever listens.
+Resources come in by kopf (handlers.py). Their children are many times as many, and kopf keeps several KiB for each
+object that it watches, beside what is kept here; and these watches are what the simulation runs. It decides nothing:
+whatever it hears goes to whoever listens.
 
 Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
 within `QUIET_S_MAX`), a server that is away (a pause that doubles).
@@ -65,6 +67,14 @@ class Watch:
                 version = await self._follow(version)
             await asyncio.sleep(self._pause_s * self._chance.uniform(0.8, 1.2))
             self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+
+    async def list_once(self) -> None:
+        """Tell all that there are now, and no more: where somebody else follows the kind."""
+        while True:
+            await self._list()
+            if self.has_listed.is_set():
+                return
+            await asyncio.sleep(self._pause_s)
 
     async def _list(self) -> str | None:
         found: list[Document] = []

@@ -79,6 +79,7 @@ class WorkQueue:
         self._takes = 0
         self._getters: list[tuple[bool, asyncio.Future[None]]] = []
         self._held = settle
+        self._ended = asyncio.Event()
         self.resync_owed = False
         """A key was turned away since the queue was full: everything has to be looked at once there is room."""
         self._metrics = _Metrics(registry or Registry(), self)
@@ -162,9 +163,16 @@ class WorkQueue:
     def done(self, key: Key) -> None:
         """It has been worked, well or not."""
         worked = self._worked.pop(key)
+        self._ended.set()
         self._metrics.work.observe(self._now_s() - worked.began_s)
         if worked.again is not None:
             self.add(key, worked.again)
+
+    async def until_none_is_worked(self) -> None:
+        """Wait until every key that was taken is done."""
+        while self._worked:
+            self._ended.clear()
+            await self._ended.wait()
 
     def class_of(self, key: Key) -> Class:
         """Of a key that is being worked: the class under which it was taken."""

@@ -86,6 +86,11 @@ class CassandraSchema:
         peers = await self._read("SELECT data_center FROM system.peers_v2")
         return sum(row.data_center == data_center for row in (*local, *peers))
 
+    async def version(self) -> str:
+        """Of the schema, as one node tells it: whether somebody changed it costs no more than this."""
+        rows = await self._read("SELECT schema_version FROM system.local")
+        return str(rows[0].schema_version)
+
     async def change(self, cql: str) -> None:
         """Sent again as long as the answer is lost: worded so that a second one does nothing."""
         loop = asyncio.get_running_loop()

@@ -1,0 +1,94 @@
+"""kopf, at the door: an `on.event` handler for each kind of resource, which puts the object into `Seen` and a key
+onto the work queue, and nothing more. The only file that names kopf.
+
+No peering, no timers, no daemons, no finalizers, no progress annotations: none of kopf's state is used, so nothing
+of it can be lost or be stale. Handlers are level-triggered: what they are told is how an object is now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+
+from penstock.errors import Unavailable
+from penstock_operator.access import Access
+from penstock_operator.intake import Intake
+from penstock_operator.kinds import Kind
+
+IDLE_S = 1.0
+"""A worker of kopf keeps its slot so long after the last event of an object."""
+
+
+class Doors:
+    """kopf's part of one process."""
+
+    def __init__(self, intake: Intake, access: Callable[[], Access]) -> None:
+        self._intake = intake
+        self._access = access
+        self._stop = asyncio.Event()
+        self.is_ready = asyncio.Event()
+
+    async def run(self, kinds: tuple[Kind, ...]) -> None:
+        """Watch these kinds until `stop`; raises if kopf ends by itself."""
+        quiet()
+        await kopf.operator(
+            registry=self._registry(kinds),
+            settings=_settings(),
+            standalone=True,
+            clusterwide=True,
+            ready_flag=self.is_ready,
+            stop_flag=self._stop,
+        )
+        if not self._stop.is_set():
+            raise Unavailable("kopf has ended by itself")
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+
+    def _registry(self, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        for kind in kinds:
+            kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=registry)(self._told)
+        kopf.on.login(id="login", registry=registry)(self._log_in)
+        return registry
+
+    async def _told(self, type: str | None, event: Any, **_: Any) -> None:  # noqa: A002 - kopf's word
+        """What is so of one object; no type: it was listed."""
+        document = event["object"]
+        if type == "DELETED":
+            self._intake.deleted(document)
+        else:
+            self._intake.changed(document, listed=type is None)
+
+    async def _log_in(self, **_: Any) -> kopf.ConnectionInfo:
+        """The same way in as our own client's; asked again when the server does not take it any more."""
+        access = self._access()
+        return kopf.ConnectionInfo(
+            server=access.server,
+            ca_path=access.authority,
+            insecure=access.is_insecure or None,
+            scheme="Bearer" if access.token else None,
+            token=access.token,
+            certificate_path=access.certificate,
+            private_key_path=access.private_key,
+        )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.queueing.idle_timeout = IDLE_S
+    settings.persistence.finalizer = "penstock.io/never-set"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.penstock.io")
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.penstock.io")
+    return settings
+
+
+def quiet() -> None:
+    """kopf tells at info of each event that it handled."""
+    logging.getLogger("kopf").setLevel(logging.WARNING)

@@ -1,0 +1,52 @@
+"""What the operator exports at a scrape beside its work queue: backlog and wakefulness of every queue, for HPA and
+KEDA, and how the operator itself stands. Figures are told by the leader alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from penstock.telemetry.metrics import Registry
+from penstock_operator.figures import Followed
+from penstock_operator.operating import Operator
+from penstock_operator.world import Figures
+
+Read = Callable[[Figures], float | None]
+LABELS = ("namespace", "queue")
+
+
+def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], bool]) -> None:
+    """Have all of it read when somebody asks."""
+
+    def of_queues(name: str, says: str, read: Read) -> None:
+        def values() -> Iterator[tuple[tuple[str, ...], float]]:
+            for followed in operator.board.all() if is_leading() else ():
+                value = None if followed.figures is None else read(followed.figures)
+                if value is not None:
+                    yield _labels(followed), value
+
+        registry.reading(f"penstock_queue_{name}", says, LABELS, values)
+
+    of_queues("backlog", "Messages that are due and not yet received.", _behind)
+    of_queues("awake", "1 while it has work, or work that nobody has looked at.", lambda found: float(found.awake))
+    of_queues("in_flight", "Messages received and not yet settled.", lambda found: float(found.in_flight))
+    of_queues("rate", "Messages settled a second.", lambda found: found.rate)
+
+    def of_operator(name: str, says: str, read: Callable[[], float]) -> None:
+        registry.reading(f"penstock_operator_{name}", says, (), lambda: [((), read())])
+
+    of_operator("leading", "1 while this process leads.", lambda: float(is_leading()))
+    of_operator("objects", "Objects of the cluster that are known.", lambda: float(len(operator.seen)))
+    of_operator("writes", "Changes that were asked of the API server.", lambda: float(operator.performer.writes))
+    of_operator("rounds", "Decisions that were made.", lambda: float(operator.reconciler.rounds))
+
+
+def _labels(followed: Followed) -> tuple[str, str]:
+    return followed.key.namespace, followed.key.name
+
+
+def _behind(figures: Figures) -> float | None:
+    behind = figures.backlog if figures.backlog is not None else figures.counted
+    if behind is None:
+        return None if figures.awake else 0.0
+    return float(behind)

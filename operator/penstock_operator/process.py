@@ -1,0 +1,305 @@
+"""`penstock-operator`: one process of the operator, leading or standing by.
+
+It wires up what the other files are: the cluster, the Lease, kopf, the port for probes, and the operator between
+them. What is wrong with the surroundings is one line and an exit code. On SIGTERM no new effect is begun, the one in
+hand is finished, and the Lease is given up, so that the other takes over at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+import click
+
+from penstock.client.ground import Ground, open_ground
+from penstock.engines.registry import CARRIED
+from penstock.errors import PenstockError, SpecError, Surroundings
+from penstock.runtime.doors import read_address
+from penstock.store.cassandra_settings import ConnectionSettings
+from penstock.telemetry.logs import FORMATS, LEVELS, log_to
+from penstock.telemetry.metrics import Registry
+from penstock_operator.alive import Alive, Watched
+from penstock_operator.cluster import Cluster
+from penstock_operator.handlers import Doors as KopfDoors
+from penstock_operator.http import Answers, Doors
+from penstock_operator.kinds import CRD, NAMESPACE, QUEUE, Address
+from penstock_operator.leading import Leading
+from penstock_operator.measures import measure
+from penstock_operator.operating import CHILDREN, OURS, RESOURCES, Operator, Ports
+from penstock_operator.port import Applied, ClusterPort, Denial
+from penstock_operator.reconciling import RECONCILERS
+from penstock_operator.sessions import SchemaOfCluster
+from penstock_operator.world import Settings
+
+log = logging.getLogger("penstock.operator")
+
+EXIT_SPEC: Final = 2
+EXIT_FAILED: Final = 1
+MAX_SKEW_US: Final = 500_000
+REACH_WITHIN_S: Final = 30.0
+REACH_AGAIN_S: Final = 1.0
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class CrdsMissing(Surroundings):
+    """The CRDs of Penstock are not installed in this cluster."""
+
+
+class NotReached(Surroundings):
+    """The API server can not be asked."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the arguments and the environment say."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+    secret: str
+    image: str
+    spark_image: str | None
+    address: tuple[str, int] | None
+    identity: str
+    qps: float
+
+
+@click.command("penstock-operator", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", envvar="KUBECONFIG", help="A kubeconfig; unset: this pod's account, else yours.")
+@click.option("--context", help="A context of it.")
+@click.option("--namespace", envvar="PENSTOCK_NAMESPACE", help="Its own namespace: of the Lease and the Secret.")
+@click.option(
+    "--connection-secret",
+    envvar="PENSTOCK_CONNECTION_SECRET",
+    default="penstock-connection",
+    show_default=True,
+    help="The Secret there with the connection to Cassandra.",
+)
+@click.option("--image", envvar="PENSTOCK_IMAGE", help="Of workers without an image of their own, repair and gc.")
+@click.option("--spark-image", envvar="PENSTOCK_SPARK_IMAGE", help="Of bulk jobs without an image of their own.")
+@click.option(
+    "--health", envvar="PENSTOCK_HEALTH", default="0.0.0.0:9091", show_default=True, help="Where probes are answered."
+)
+@click.option("--qps", type=float, default=100.0, show_default=True, help="Requests a second to the API server.")
+@click.option("--log-format", type=click.Choice(FORMATS), envvar="PENSTOCK_LOG_FORMAT", default="json")
+@click.option("--log-level", type=click.Choice(LEVELS), envvar="PENSTOCK_LOG_LEVEL", default="info")
+@click.version_option(prog_name="penstock-operator", package_name="penstock")
+def main(**options: Any) -> None:
+    """The operator: turns Queues and Counters into tables, workers and a status, and keeps them so."""
+    log_to(form=options.pop("log_format"), level=options.pop("log_level"))
+    logging.getLogger("kubernetes").setLevel(logging.ERROR)  # what it warns of is told as an error of ours
+    try:
+        asyncio.run(run(given_by(options)))
+    except PenstockError as error:
+        for line in str(error).splitlines():
+            click.echo(line, err=True)
+        sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+
+
+def given_by(options: dict[str, Any]) -> Given:
+    """Options, with what a pod can know by itself."""
+    own = NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.exists() else "penstock-system"
+    return Given(
+        kubeconfig=options["kubeconfig"],
+        context=options["context"],
+        namespace=options["namespace"] or own,
+        secret=options["connection_secret"],
+        image=options["image"] or f"penstock:{_version()}",
+        spark_image=options["spark_image"],
+        address=read_address(options["health"]),
+        identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
+        qps=options["qps"],
+    )
+
+
+async def run(given: Given) -> None:
+    """Until SIGTERM, or until another has the Lease."""
+    cluster = await Cluster.connect(kubeconfig=given.kubeconfig, context=given.context, qps=given.qps)
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-operator-") as folder:
+            await _Process(given, cluster, await _settings(given, cluster), Path(folder)).run()
+    finally:
+        await cluster.close()
+
+
+class _Process:
+    """Everything that runs."""
+
+    def __init__(self, given: Given, cluster: Cluster, settings: Settings, folder: Path) -> None:
+        chance = SystemRandom()
+        wall = _Wall()
+        self._given = given
+        self._cluster = cluster
+        self._registry = Registry()
+        self._stopping = asyncio.Event()
+        self._leading = Leading(
+            cluster,
+            namespace=given.namespace,
+            identity=given.identity,
+            boot_s=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+            wall_us=wall.now_us,
+            chance=chance,
+        )
+        ports = Ports(
+            cluster,
+            open_session,
+            now_us=wall.now_us,
+            chance=chance,
+            may_act=lambda: self._leading.may_act() and not self._stopping.is_set(),
+            folder=folder,
+            registry=self._registry,
+            instance=given.identity,
+        )
+        self._operator = Operator(settings, ports)
+        self._operator.watch(CHILDREN)
+        self._kopf = KopfDoors(self._operator.intake, cluster.access)
+        watched = [*(Watched(kind) for kind in RESOURCES), *(Watched(kind, OURS) for kind in CHILDREN)]
+        self._alive = Alive(
+            cluster,
+            self._operator.seen,
+            self._operator.intake,
+            self._operator.queue,
+            watched,
+            reconcilers=RECONCILERS,
+        )
+        measure(self._registry, self._operator, is_leading=self._leading.may_act)
+
+    async def run(self) -> None:
+        """The whole life."""
+        doors = await self._open_doors()
+        self._on_signals()
+        keeping = asyncio.create_task(self._leading.keep(), name="lease")
+        working = asyncio.create_task(self._lead(), name="leading")
+        stopped = asyncio.create_task(self._stopping.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait({keeping, working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()  # raises what ended it
+            if keeping in done and not self._stopping.is_set():
+                raise Surroundings("another process leads now; this one begins again as a standby")
+            await self._operator.finish()
+        finally:
+            self._kopf.stop()
+            for task in (keeping, stopped, working):
+                task.cancel()
+            await asyncio.gather(keeping, stopped, working, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leading.give_up(), 5)
+            await self._operator.close()
+            if doors is not None:
+                await doors.close()
+
+    async def _lead(self) -> None:
+        """Stand by until the Lease is ours; then watch and work."""
+        await self._leading.taken.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kopf.run(RESOURCES), name="kopf")
+            await self._kopf.is_ready.wait()
+            self._on_signals()  # kopf has put its own in their place
+            await self._operator.list_once(RESOURCES)
+            group.create_task(self._operator.run(), name="operator")
+            group.create_task(self._alive.run(), name="audits")
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+
+    async def _open_doors(self) -> Doors | None:
+        if self._given.address is None:
+            return None
+        operator = self._operator
+        answers = Answers(
+            registry=self._registry,
+            why_not_alive=self._alive.why_not_alive,
+            why_not_ready=self._why_not_ready,
+            why=operator.ring.of,
+            plan=operator.plan,
+            leader=self._leading.holder,
+        )
+        doors = Doors(answers)
+        await doors.open(*self._given.address)
+        log.info("probes and metrics", extra={"port": doors.port})
+        return doors
+
+    def _why_not_ready(self) -> str | None:
+        if self._leading.may_act():
+            return None if self._operator.listed.is_set() else "it leads, and has not read all lists yet"
+        return None if self._leading.looked.is_set() else "it has not reached the cluster yet"
+
+
+class _Wall:
+    """The wall clock, which never goes back here."""
+
+    def __init__(self) -> None:
+        self._given_us = 0
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        self._given_us = max(self._given_us, time.time_ns() // 1000)
+        return self._given_us
+
+
+async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
+    """A real Cassandra."""
+    from penstock.store.cassandra import CassandraStore
+    from penstock.store.cassandra_schema import CassandraSchema
+
+    ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US)
+    store = ground.store_in(ground.keyspace)
+    if not isinstance(store, CassandraStore):
+        raise SpecError("a session that is none")
+    return ground, CassandraSchema(store)
+
+
+async def _settings(given: Given, port: ClusterPort) -> Settings:
+    """With what only the cluster knows; one line if it can not be asked, or lacks our CRDs."""
+    system = await _must(lambda: port.get(Address(NAMESPACE, None, "kube-system"), metadata_only=True))
+    found = await port.get(Address(CRD, None, f"{QUEUE.plural}.{QUEUE.group}"), metadata_only=True)
+    if not isinstance(found, Applied) and found.denial is Denial.NOT_FOUND:
+        raise CrdsMissing(remedy="kubectl apply --server-side -f crds/, then start it again")
+    return Settings(
+        cluster=system.uid,
+        version=_version(),
+        image=given.image,
+        spark_image=given.spark_image,
+        namespace=given.namespace,
+        connection_secret=given.secret,
+        carried=frozenset(CARRIED),
+    )
+
+
+async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Applied:
+    deadline_s = asyncio.get_running_loop().time() + REACH_WITHIN_S
+    while True:
+        answer = await ask()
+        if isinstance(answer, Applied):
+            return answer
+        if answer.is_permanent or asyncio.get_running_loop().time() > deadline_s:
+            raise NotReached(said=str(answer), remedy="see --kubeconfig and --context, and the rights of its account")
+        await asyncio.sleep(REACH_AGAIN_S)
+
+
+def _version() -> str:
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return "0.0.0"
+
+
+if __name__ == "__main__":
+    main()
