@@ -153,9 +153,10 @@ def _with_store(
 def _without_store(
     world: World, present: Present, resource: Resource, connection: Connection, verdict: Verdict, now_us: int
 ) -> Verdict:
-    """Cassandra is away: what was made once is kept as it is, and nothing new is made."""
-    shards = status_of(present).get("replicas")
-    if shards is None:
+    """Cassandra is away: what was made is kept as it was; what was changed meanwhile waits for the store."""
+    status = status_of(present)
+    shards = status.get("replicas")
+    if shards is None or status.get("observedGeneration") != present.meta.generation:
         return verdict
     return _served(world, resource, connection, verdict, now_us, shards=int(shards), lanes=None)
 

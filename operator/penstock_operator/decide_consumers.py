@@ -69,12 +69,12 @@ def _waits(world: World, stand: ConsumerStand) -> str:
     """For what it is waited, as far as it counts; nothing where all runs."""
     live = world.live.get(ChildName("Deployment", stand.deployment))
     if live is None:
-        return "its Deployment is being made"
+        return "its Deployment is not there yet"
     status = live.get("status") or {}
     if stand.ready < stand.required:
         return f"{stand.ready} of {stand.required} workers are ready"
     if not _is_seen(live):
-        return "" if _ran(world) else "its Deployment was not seen by its controller yet"
+        return "" if _ran(world) else "its Deployment was not looked at by its controller yet"
     old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
     return f"{old} workers run from what was before" if old > 0 else ""
 

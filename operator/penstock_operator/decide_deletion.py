@@ -1,9 +1,9 @@
 """What is done about a resource that is being deleted, or is away.
 
 Under Retain nothing has to happen before it goes, so nothing can hold it. Data are dropped only while a resource is
-in hand that has a deletionTimestamp, our finalizer and `deletionPolicy: Delete`. Nothing is ever stuck: while Cassandra
-is away it waits and says why, the policy may be changed meanwhile, and a namespace that terminates is let go after
-one try of ten seconds.
+in hand that has a deletionTimestamp, our finalizer and `deletionPolicy: Delete`. Nothing is ever stuck: while
+Cassandra is away it waits and says why, the policy may be changed meanwhile, and a namespace that terminates is let
+go after one try of ten seconds.
 
 Pure. It says what is to be dropped by the steps of `decide_removal`.
 """
@@ -22,10 +22,11 @@ from penstock.store.catalogue_entry import Entry, State
 from penstock_operator.decide_children import all_removed
 from penstock_operator.decide_ownership import is_ours
 from penstock_operator.decide_passes import moment
+from penstock_operator.decide_store import TYPE as TABLES
 from penstock_operator.decide_store import connected, found_of, seen, told
 from penstock_operator.effects import ApplyObject, DeleteObject, Effect, Plan, StoreStep
 from penstock_operator.names import FINALIZER, owner_parts
-from penstock_operator.verdict import Verdict, earliest, stopped
+from penstock_operator.verdict import Finding, Verdict, earliest, stopped
 from penstock_operator.world import Connection, Memory, Nothing, Present, StoreView, World
 
 LET_GO_AFTER_US: Final = 10 * SECOND_US
@@ -94,7 +95,8 @@ def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Ver
         if tried:
             what = f"{world.key} goes with its namespace, and its data are left behind"
             return replace(_let_go(present, verdict.memory, what), figures={LEFT_BEHIND: 1})
-        return _waits(verdict, "its namespace terminates; one try to reach Cassandra", since_us + LET_GO_AFTER_US)
+        waiting = replace(verdict, stop=None, blind="")
+        return _waits(waiting, "its namespace terminates; one try to reach Cassandra", since_us + LET_GO_AFTER_US)
     if connection is None or store is None:
         return _waiting_for_store(world, verdict, now_us)
     if not is_ours(world, store.entry) or store.entry is None:
@@ -110,7 +112,8 @@ def _removed(
     steps = tuple(StoreStep(step, entry.owner, connection) for step in decided.steps)
     trail = tuple(told(step) for step in decided.steps)
     if world.step_trouble is not None and steps:
-        return _waits(Verdict(memory, effects=steps, trail=trail), world.step_trouble.says, None)
+        refused = Verdict(memory, effects=steps, trail=trail, is_refused=True)
+        return _waits(refused, world.step_trouble.says, None)
     if entry.state is not State.DELETING:
         return _waits(Verdict(memory, effects=steps, trail=trail), "nothing is put or received any more", None)
     ended = _without_workers(world, memory, now_us)
@@ -118,7 +121,9 @@ def _removed(
         return ended
     if not steps:
         return _waits(Verdict(memory), "everybody has to hear that it is deleted", decided.again_at_us)
-    return _waits(Verdict(memory, effects=steps, trail=trail), "its tables are being dropped", decided.again_at_us)
+    says = "its tables are being dropped"
+    found = (Finding(TABLES, "False", Reason.TABLES_MISSING, says),)
+    return _waits(Verdict(memory, effects=steps, findings=found, trail=trail), says, decided.again_at_us)
 
 
 def _without_workers(world: World, memory: Memory, now_us: int) -> Verdict | None:

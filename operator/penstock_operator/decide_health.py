@@ -20,6 +20,7 @@ from penstock_operator.verdict import Finding, Verdict, listed
 from penstock_operator.world import Connection, Lanes, LaneTrouble, Memory, World
 
 TYPE: Final = "LanesHealthy"
+LANES_TOLD: Final = 3
 LOOK_HOLDS_US: Final = 60 * SECOND_US
 EXTRA_US: Final = 5 * 60 * SECOND_US
 """The extra worker stays so long after the last lane was found that nobody works."""
@@ -42,13 +43,13 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
 
 def _finding(lanes: Lanes) -> Finding:
     if lanes.suspicious:
-        return _bad(
-            Reason.LANES_SUSPICIOUS, lanes.suspicious, "has an owner that does not get on; it was told to stop"
-        )
+        return _bad(Reason.LANES_SUSPICIOUS, lanes.suspicious, "an owner does not get on, and was told to stop")
     if lanes.unprocessed:
-        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "has work due and no owner")
+        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
     if lanes.held:
-        return _bad(Reason.LANE_HELD, lanes.held, "hands out nothing new: too much is settled above one message")
+        return _bad(
+            Reason.LANE_HELD, lanes.held, "nothing new is handed out, since too much is settled above one message"
+        )
     return Finding(TYPE, "True", Reason.LANES_SERVED)
 
 
@@ -58,7 +59,7 @@ def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:
     if figures is None:
         return Verdict(memory)
     if figures.held:
-        says = f"{figures.held} lanes hand out nothing new: too much is settled above one message"
+        says = f"nothing new is handed out, since too much is settled above one message: {figures.held} lanes"
         return Verdict(memory, findings=(Finding(TYPE, "False", Reason.LANE_HELD, says),))
     return Verdict(memory, findings=(Finding(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ())
 
@@ -89,8 +90,9 @@ def _stops(
 
 
 def _bad(reason: Reason, lanes: Sequence[LaneTrouble], says: str) -> Finding:
-    words = "; ".join(f"{one.lane}: {one.says}" for one in lanes[:3] if one.says)
-    return Finding(TYPE, "False", reason, f"{_lanes(lanes)} {says}{f' ({words})' if words else ''}")
+    named = ", ".join(f"{one.lane} ({one.says})" if one.says else one.lane for one in lanes[:LANES_TOLD])
+    more = f" and {len(lanes) - LANES_TOLD} more" if len(lanes) > LANES_TOLD else ""
+    return Finding(TYPE, "False", reason, f"{says}: {named}{more}")
 
 
 def _lanes(lanes: Sequence[LaneTrouble]) -> str:

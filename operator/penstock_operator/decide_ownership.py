@@ -42,7 +42,7 @@ def ownership(world: World, store: StoreView, wanted: Wanted, connection: Connec
             return stopped(memory, Reason.PROGRESSING, f"what had this name before ({entry.id}) is being deleted")
         if entry.state is State.RETAINED:
             return _adopt(world, entry, wanted, connection, memory)
-        return _allowed(entry, wanted, memory)
+        return Verdict(memory)
     asked = present.meta.annotations.get(ADOPT, "")
     if asked not in ("", BY_NAME, str(entry.id)):
         says = f"{ADOPT} asks for {asked}, but the entry of {wanted.name} is {entry.id}; tables do not move to a name"
@@ -57,7 +57,7 @@ def ownership(world: World, store: StoreView, wanted: Wanted, connection: Connec
         return _left_half_deleted(world, entry, connection, memory)
     if not asked:
         says = (
-            f"{wanted.name} is there already ({entry.id}) and was {told(entry.owner)}'s;"
+            f"{wanted.name} is there already ({entry.id}) and belonged to {told(entry.owner)};"
             f" to take over what it holds, annotate this one with {ADOPT}={entry.id}"
         )
         return stopped(memory, Reason.NAME_TAKEN, says)
@@ -101,7 +101,7 @@ def _adopt(world: World, entry: Entry, wanted: Wanted, connection: Connection, m
     return Verdict(
         memory,
         effects=(StoreStep(step, our_owner(world), connection),),
-        trail=(f"adopt {entry.id}, which was {told(entry.owner)}'s",),
+        trail=(f"adopt {entry.id}, which belonged to {told(entry.owner)}",),
     )
 
 

@@ -184,8 +184,13 @@ def _watched(figures: Figures | None, memory: Memory, now_us: int) -> tuple[Memo
 
 
 def _window(memory: Memory, name: str, now_us: int) -> tuple[tuple[int, int], ...]:
-    """(moment, replicas wanted) of the last 30 seconds, oldest first, each lower than the one before."""
-    return tuple((at_us, each) for of, at_us, each in memory.wanted if of == name and at_us > now_us - WINDOW_US)
+    """(moment, replicas wanted) of the last 30 seconds, oldest first, each lower than the one before.
+
+    The last one was wanted until now, however long ago that was found.
+    """
+    known = [(at_us, each) for of, at_us, each in memory.wanted if of == name]
+    recent = tuple((at_us, each) for at_us, each in known if at_us > now_us - WINDOW_US)
+    return recent or tuple((now_us, each) for _, each in known[-1:])
 
 
 def _remember(memory: Memory, name: str, now_us: int, number: int, window: tuple[tuple[int, int], ...]) -> Memory:

@@ -2,8 +2,9 @@
 
 What was not looked at stays as it was said. A status is written at most once in 5 seconds, and only if it differs in
 more than what travels with other changes (the moment of the last repair, say): a thousand idle queues are not written
-every five minutes. The first one of a generation is held back for up to 2 seconds, so that a fresh queue is written
-once: Ready. Events are told with the status that they are about, and never about a birth.
+every five minutes. It is held back for up to 2 seconds while there is still something to do, and while a generation
+is young and not Ready yet, so that a fresh queue is written once: Ready. Events are told with the status that they
+are about, and never about a birth.
 
 Pure. It knows what the parts found, and what stands in the resource; it knows no part.
 """
@@ -21,7 +22,7 @@ from penstock.expiry import SECOND_US
 from penstock_operator.decide_passes import moment
 from penstock_operator.effects import Effect, Emit, PatchStatus, Plan, StopLane
 from penstock_operator.verdict import Finding, Verdict, earliest
-from penstock_operator.world import Present, World
+from penstock_operator.world import Memory, Present, World
 
 WRITE_EVERY_US: Final = 5 * SECOND_US
 HELD_BACK_US: Final = 2 * SECOND_US
@@ -38,6 +39,7 @@ Status = Mapping[str, Any]
 def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> Plan:
     """The plan: what the parts want, then the status that tells of it, as far as it is to be written now."""
     before = status_of(present)
+    verdict = replace(verdict, memory=_busy(verdict, now_us))
     status, again_us = _status(present, before, verdict, now_us)
     memory, effects = verdict.memory, verdict.effects
     write_at_us = _write_at_us(present, before, status, verdict, now_us)
@@ -54,6 +56,12 @@ def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> 
         ask=verdict.ask,
         trail=verdict.trail,
     )
+
+
+def _busy(verdict: Verdict, now_us: int) -> Memory:
+    since_us = verdict.memory.busy_since_us
+    since_us = (now_us if since_us is None else since_us) if _has_more(verdict) else None
+    return replace(verdict.memory, busy_since_us=since_us)
 
 
 def status_of(present: Present) -> dict[str, Any]:
@@ -205,11 +213,14 @@ def _kept_figures(before: Status) -> dict[str, Any]:
 
 def _write_at_us(present: Present, before: Status, status: Status, verdict: Verdict, now_us: int) -> int | None:
     """The moment from which on it is to be written; None if there is nothing to write."""
-    if _telling(before) == _telling(status):
+    if _telling(before) == _telling(status, before):
         return None
-    write_at_us = verdict.memory.status_at_us + WRITE_EVERY_US if verdict.memory.status_at_us else now_us
+    memory = verdict.memory
+    write_at_us = memory.status_at_us + WRITE_EVERY_US if memory.status_at_us else now_us
+    if memory.busy_since_us is not None and not verdict.is_refused:
+        write_at_us = max(write_at_us, memory.busy_since_us + HELD_BACK_US)
     if _is_birth(present, before, status, verdict):
-        write_at_us = max(write_at_us, verdict.memory.began_us + HELD_BACK_US)
+        write_at_us = max(write_at_us, memory.began_us + HELD_BACK_US)
     return max(now_us, write_at_us)
 
 
@@ -222,14 +233,21 @@ def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict
     return before.get("observedGeneration") != present.meta.generation and (not settled or bool(verdict.blind))
 
 
-def _telling(status: Status) -> dict[str, Any]:
-    """Without what is written with another change, and causes none."""
+def _telling(status: Status, before: Status | None = None) -> dict[str, Any]:
+    """Without what is written with another change, and causes none: that a first look found all well, too."""
     told = {name: value for name, value in status.items() if name not in PASSENGERS}
     jobs = told.get("bulk")
     if isinstance(jobs, Mapping):
         told["bulk"] = {name: _still(job) for name, job in jobs.items()}
-    told["conditions"] = sorted((dict(one) for one in told.get("conditions") or ()), key=lambda one: str(one["type"]))
+    conditions = (_first_look(one, before) for one in told.get("conditions") or ())
+    told["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
     return told
+
+
+def _first_look(condition: Mapping[str, Any], before: Status | None) -> dict[str, Any]:
+    kept = None if before is None else condition_of(before, str(condition["type"]))
+    is_news = kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value
+    return dict(condition if is_news or kept is None else kept)
 
 
 def _still(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,7 +269,8 @@ def _events(world: World, present: Present, before: Status, status: Status, verd
         kept = condition_of(before, condition["type"])
         if condition["type"] in TRANSIENT or kept is None or kept["status"] == condition["status"]:
             continue
-        if not {kept["reason"], condition["reason"]} & _NOT_YET_WORDS:
+        is_birth = kept["reason"] in _NOT_YET_WORDS and condition["status"] == "True"
+        if not is_birth and condition["reason"] not in _NOT_YET_WORDS:
             note = f"{condition['type']} is {condition['status']}: {condition['message']}"
             tell(condition["reason"], note, warning=condition["status"] != "True")
     shards = before.get("replicas"), status.get("replicas")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.api.parse import Resource, ResourceInvalid
+from penstock.api.queues import Queue
 from penstock.api.status import Reason
 from penstock.applying.decide_steps import (
     CreateKeyspace,
@@ -27,7 +28,7 @@ from penstock.applying.decide_steps import (
 from penstock.applying.wanted import Surroundings, Wanted, catalogue_keyspace, wanted_of
 from penstock.errors import PenstockError
 from penstock.expiry import SECOND_US
-from penstock.store.catalogue_entry import BeingDeleted, ElsewhereAtHome, Entry, OwnedByAnother, State
+from penstock.store.catalogue_entry import BeingDeleted, ElsewhereAtHome, OwnedByAnother, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
 from penstock.store.decide_generation import ChangeUnderWay, shards_in_force
 from penstock.store.drift import Drift
@@ -95,7 +96,9 @@ def stored(
         tables_max=world.settings.tables_max,
     )
     verdict = _followed(world, store, wanted, decided, connection, memory)
-    return verdict if store.entry is None else replace(verdict, figures=_figures(store.entry))
+    if store.entry is None or not isinstance(resource, Queue):
+        return verdict
+    return replace(verdict, figures={"replicas": shards_in_force(store.entry.generations)})
 
 
 def _followed(
@@ -144,7 +147,8 @@ def _with_trouble(world: World, verdict: Verdict) -> Verdict:
         return replace(verdict, stop=verdict.stop or verdict.awaits or Trouble(Reason.RECONCILING, verdict.trail[0]))
     trouble = world.step_trouble
     kept = tuple(finding for finding in verdict.findings if finding.type != TYPE)
-    return replace(verdict, findings=(*kept, Finding(TYPE, "False", trouble.reason, trouble.says)), stop=trouble)
+    found = (*kept, Finding(TYPE, "False", trouble.reason, trouble.says))
+    return replace(verdict, findings=found, stop=trouble, is_refused=True)
 
 
 def _told_of_tables(verdict: Verdict) -> Verdict:
@@ -207,10 +211,6 @@ def _by_hand(verdict: Verdict, drifts: tuple[Drift, ...]) -> Verdict:
         trouble = Trouble(Reason.TABLES_DRIFTED, says)
     found = Finding(TYPE, "False", trouble.reason, trouble.says)
     return replace(verdict.found(found), stop=trouble, trail=(*verdict.trail, trouble.says))
-
-
-def _figures(entry: Entry) -> dict[str, object]:
-    return {"replicas": shards_in_force(entry.generations)}
 
 
 def told(step: Step) -> str:

@@ -49,6 +49,8 @@ class Verdict:
     """What is under way and not over; all the rest goes on."""
     blind: str = ""
     """What was not read, so that nothing is done about it and what was said of it before stands."""
+    is_refused: bool = False
+    """Whether what is to be done was tried, and refused."""
     figures: dict[str, object] = field(default_factory=dict, hash=False)
     """Fields of the status."""
 
@@ -64,6 +66,7 @@ class Verdict:
             stop=self.stop or after.stop,
             awaits=self.awaits or after.awaits,
             blind=self.blind or after.blind,
+            is_refused=self.is_refused or after.is_refused,
             figures=self.figures | after.figures,
         )
 

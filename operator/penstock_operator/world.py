@@ -344,6 +344,8 @@ class Memory:
     """The latest that was decided about: an older one is never acted upon."""
     began_us: int = 0
     """When that generation was first decided about: its first status is held back for a moment."""
+    busy_since_us: int | None = None
+    """Since when each decision has found something to do: a status waits for the end of that, for a moment."""
     status_at_us: int = 0
     """When the status was written last."""
     wanted: tuple[tuple[str, int, int], ...] = ()

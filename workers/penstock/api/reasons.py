@@ -149,6 +149,7 @@ REASONS_OF: Final[dict[str, tuple[Reason, ...]]] = {
         Reason.SPARK_OPERATOR_MISSING,
         Reason.APPLY_REFUSED,
         Reason.NAME_TAKEN,
+        Reason.PROGRESSING,
     ),
     "DeadLetterResolved": _DEAD_LETTER_REASONS,
     "CollectionHealthy": (

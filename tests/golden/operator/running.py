@@ -1,0 +1,442 @@
+"""Golden files of the operator's decisions: a resource and what is otherwise go in; effects, statements and status
+come out.
+
+A case says what its resource is (`spec`), whether it was settled before (`settled`, with `before` as its spec, or
+specs, then), and what is otherwise now (`but`). What follows (`then`) is written by
+`python -m tests.golden.operator --write`, up to the fixed point, and is read by a person in the diff. Moments are
+written as ages (`-40s`), or as Kubernetes does. Documents and CQL are shown where the case is `whole`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import yaml
+
+from penstock.api.durations import parse_duration_ms
+from penstock.api.status import Reason
+from penstock.store.catalogue_entry import State
+from penstock.store.decide_generation import Generation, Generations
+from penstock.store.drift import Drift, Standing
+from penstock_operator.differing import stamp_of
+from penstock_operator.effects import ApplyObject, DeleteObject, Effect, Emit, PatchStatus, Plan, StopLane, StoreStep
+from penstock_operator.names import Key
+from penstock_operator.world import (
+    UNKNOWN,
+    Answer,
+    BulkRun,
+    ChildName,
+    Figures,
+    Lanes,
+    LaneTrouble,
+    LaterMark,
+    Memory,
+    NamespaceStand,
+    Passes,
+    PodSeen,
+    Sibling,
+    Trouble,
+)
+from tests.unit.operator_world import NOW_US, UID, TinyWorld, resource_document, told_at
+
+FOLDER = Path(__file__).parent
+CASES = sorted(FOLDER.glob("*.yaml"))
+Case = dict[str, Any]
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_case(path: Path) -> Case:
+    """One file."""
+    case = yaml.load(path.read_text(), Loader=_LOADER)  # noqa: S506 - a safe one
+    assert isinstance(case, dict), path
+    return case
+
+
+def run(case: Case) -> tuple[TinyWorld, list[Plan], int]:
+    """The world at its fixed point, the plans that led there, and when it began."""
+    world = world_of(case)
+    born_us = world.now_us
+    until_us = born_us + _length_us(case["until"]) if "until" in case else 0
+    return world, world.settle(until_us), born_us
+
+
+def outcome(case: Case) -> dict[str, Any]:
+    """What follows, up to the fixed point."""
+    return told_of(case, *run(case))
+
+
+def told_of(case: Case, world: TinyWorld, plans: list[Plan], born_us: int) -> dict[str, Any]:
+    """The same, as it is written."""
+    whole = bool(case.get("whole"))
+    found: dict[str, Any] = {"decisions": list(_decisions(plans, whole=whole))}
+    statements = [line for plan in plans for line in _statements(plan)]
+    if statements and whole:
+        found["statements"] = statements
+    if world.now_us != born_us:
+        found["after"] = f"{(world.now_us - born_us) / 1_000_000:g}s"
+    if world.document is not None and "status" in world.document:
+        found["status"] = world.document["status"]
+    return found
+
+
+def world_of(case: Case) -> TinyWorld:
+    """The world in which the case is decided."""
+    kind = case.get("kind", "Queue")
+    specs = [*_listed(case.get("before", [])), case["spec"]]
+    world = TinyWorld(resource_document(kind, specs[0]), Key(kind, "shop", "emails"))
+    if case.get("settled"):
+        world.settle()
+        world.now_us += 60_000_000
+    for spec in specs[1:-1]:
+        world.edit(spec)
+        world.settle()
+        world.now_us += 60_000_000
+    if len(specs) > 1:
+        world.edit(specs[-1])
+    change(world, case.get("but", {}))
+    return world
+
+
+def _listed(part: Any) -> list[Any]:
+    return part if isinstance(part, list) else [part]
+
+
+# ---- what is otherwise
+
+
+def change(world: TinyWorld, but: Mapping[str, Any]) -> None:
+    """Make the world so."""
+    for name, said in but.items():
+        _CHANGES[name](world, said)
+
+
+def _after(world: TinyWorld, said: str) -> None:
+    world.now_us += _length_us(said)
+
+
+def _metadata(world: TinyWorld, said: Mapping[str, Any]) -> None:
+    assert world.document is not None
+    said = dict(said)
+    if "deleted" in said:
+        world.document["metadata"]["deletionTimestamp"] = told_at(_moment_us(world, said.pop("deleted")))
+    world.document["metadata"].update(said)
+
+
+def _status(world: TinyWorld, said: Mapping[str, Any]) -> None:
+    """Conditions as they were told: type -> [status, reason, since]."""
+    assert world.document is not None
+    status = world.document.setdefault("status", {"observedGeneration": 1, "conditions": []})
+    for type_, (state, reason, since) in said.items():
+        others = [one for one in status["conditions"] if one["type"] != type_]
+        told = {
+            "type": type_,
+            "status": state,
+            "observedGeneration": 1,
+            "reason": reason,
+            "message": "as it was told",
+        }
+        status["conditions"] = [*others, told | {"lastTransitionTime": told_at(_moment_us(world, since))}]
+
+
+def _gone(world: TinyWorld, said: bool) -> None:
+    assert said
+    world.document = None
+
+
+def _entry(world: TinyWorld, said: Mapping[str, Any] | None) -> None:
+    if said is None:
+        world.entry = None
+        return
+    if world.entry is None:
+        world.make_entry()
+    assert world.entry is not None
+    entry = replace(world.entry, **{name: said[name] for name in ("owner",) if name in said})
+    entry = replace(entry, state=State(said.get("state", entry.state.value)))
+    if "id" in said:
+        entry = replace(entry, id=UUID(said["id"]))
+    if "changed" in said:
+        entry = replace(entry, changed_us=_moment_us(world, said["changed"]))
+    if "spec" in said:
+        entry = replace(entry, document={**entry.document, "spec": {**entry.spec, **said["spec"]}})
+    if "next" in said:
+        number, shards, from_, sure = said["next"]
+        announced = Generation(number, shards, _moment_us(world, from_))
+        sure_us = None if sure is None else _moment_us(world, sure)
+        entry = replace(entry, generations=Generations(entry.generations.current, announced, sure_us))
+        world.lanes_made.add((number, shards))
+    world.entry = entry
+    world.owner_lives = UNKNOWN if said.get("owner_lives") == "unknown" else bool(said.get("owner_lives"))
+
+
+def _tables(world: TinyWorld, said: Mapping[str, Any]) -> None:
+    if said.get("shared"):
+        world.there |= world.tables()
+        world.noted |= world.tables()
+    for end in said.get("dropped", ()):
+        world.there = {name for name in world.there if not name.endswith(end)}
+    for end in said.get("missing", ()):
+        world.there = {name for name in world.there if not name.endswith(end)}
+        world.noted = {name for name in world.noted if not name.endswith(end)}
+    world.tables_total = said.get("total", world.tables_total)
+    world.catalogue_there = said.get("catalogue", True)
+    world.keyspace_there = said.get("keyspace", True)
+    world.drifts = tuple(_drift(world, **each) for each in said.get("drifts", ()))
+
+
+def _drift(world: TinyWorld, table: str, what: str, wanted: str, found: str, cql: str | None = None) -> Drift:
+    name = next(name for name in sorted(world.there) if name.endswith(table))
+    standing = Standing.MENDABLE if cql else Standing.BY_HAND
+    return Drift(name, what, wanted, found, standing, cql and cql.format(name))
+
+
+def _unread(world: TinyWorld, said: object) -> Any:
+    return UNKNOWN if said == "unknown" else _trouble(world, said)
+
+
+def _trouble(world: TinyWorld, said: Any) -> Trouble:
+    since_us = _moment_us(world, said["since"]) if "since" in said else 0
+    return Trouble(Reason(said["reason"]), said["says"], since_us)
+
+
+def _live(world: TinyWorld, said: Mapping[str, Any]) -> None:
+    for start in said.get("delete", ()):
+        for child in [child for child in world.live if f"{child.kind}/{child.name}".startswith(start)]:
+            del world.live[child]
+            world.checked.discard(child)
+    for start, part in said.get("edit", {}).items():
+        for child, document in world.live.items():
+            if f"{child.kind}/{child.name}".startswith(start):
+                _merge(document, part)
+
+
+def _merge(node: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for name, value in part.items():
+        if isinstance(value, Mapping) and isinstance(node.get(name), dict):
+            _merge(node[name], value)
+        else:
+            node[name] = copy.deepcopy(value)
+
+
+def _foreign(world: TinyWorld, said: Mapping[str, str]) -> None:
+    for place, whose in said.items():
+        kind, name = place.split("/")
+        world.foreign[ChildName(kind, name)] = whose
+
+
+def _refused(world: TinyWorld, said: Mapping[str, str]) -> None:
+    """What the server said to the first apply of what is wanted now."""
+    plan = next(plan for plan in _ahead(world) if any(isinstance(effect, ApplyObject) for effect in plan.effects))
+    for effect in plan.effects:
+        if isinstance(effect, ApplyObject) and effect.document["kind"] in said:
+            document = effect.document
+            child = ChildName(document["kind"], document["metadata"]["name"])
+            words = said[document["kind"]]
+            world.answers[child] = Answer(stamp_of(document) or "", None, words, world.now_us)
+            world.checked.add(child)
+
+
+def _ahead(world: TinyWorld) -> Iterator[Plan]:
+    trial = copy.deepcopy(world)
+    while True:
+        plan = trial.decide()
+        yield plan
+        trial.perform(plan)
+
+
+def _siblings(world: TinyWorld, said: Any) -> None:
+    world.siblings = (
+        UNKNOWN if said == "unknown" else {name: Sibling(name, tuple(leads_to)) for name, leads_to in said.items()}
+    )
+
+
+def _figures(world: TinyWorld, said: Any) -> None:
+    if said == "unknown":
+        world.figures = UNKNOWN
+        return
+    later = tuple(LaterMark(_moment_us(world, due), _moment_us(world, until)) for due, until in said.get("later", ()))
+    read = _moment_us(world, said.get("read", "0s"))
+    world.reads_on = bool(said.get("reads_on"))
+    world.figures = _made(world, Figures, {**said, "at_us": read, "later": later}, skip=("read", "reads_on"))
+
+
+def _lanes(world: TinyWorld, said: Mapping[str, Any]) -> None:
+    troubles = {
+        name: tuple(LaneTrouble(*each) for each in said.get(name, ()))
+        for name in ("unprocessed", "suspicious", "held")
+    }
+    world.lanes = Lanes(world.now_us, said.get("total", 4), said.get("leased", 4), **troubles)
+
+
+def _runs(world: TinyWorld, said: list[Mapping[str, Any]]) -> None:
+    world.runs = tuple(
+        _made(world, BulkRun, {"uid": f"uid-{each['name']}", "minute": number, **each})
+        for number, each in enumerate(said, start=1)
+    )
+
+
+def _made(world: TinyWorld, kind: Callable[..., Any], said: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:
+    """A value of that kind; fields that end with _us may be written as ages."""
+    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    cells = {name: value for name, value in said.items() if name not in skip}
+    assert set(cells) <= known, f"{set(cells) - known} are no fields of {kind}"
+    return kind(
+        **{
+            name: _moment_us(world, value) if name.endswith("_us") and isinstance(value, str) else value
+            for name, value in cells.items()
+        }
+    )
+
+
+def _began(world: TinyWorld, said: str) -> None:
+    began_us = _moment_us(world, said)
+    world.memory = Memory(uid=UID, generation=1, began_us=began_us, busy_since_us=began_us)
+
+
+def _forgotten(world: TinyWorld, said: bool) -> None:
+    """The process was started anew."""
+    assert said
+    world.memory = Memory()
+
+
+_CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
+    "after": _after,
+    "began": _began,
+    "forgotten": _forgotten,
+    "metadata": _metadata,
+    "told": _status,
+    "gone": _gone,
+    "entry": _entry,
+    "tables": _tables,
+    "store": lambda world, said: setattr(world, "unread_store", _unread(world, said)),
+    "connection": lambda world, said: setattr(
+        world, "connection", _connection(world, said) if "data_center" in said else _unread(world, said)
+    ),
+    "step": lambda world, said: setattr(world, "step_trouble", _trouble(world, said)),
+    "namespace": lambda world, said: setattr(world, "namespace", _namespace(world, said)),
+    "live": _live,
+    "foreign": _foreign,
+    "refused": _refused,
+    "siblings": _siblings,
+    "figures": _figures,
+    "lanes": _lanes,
+    "passes": lambda world, said: setattr(
+        world, "passes", UNKNOWN if said == "unknown" else _made(world, Passes, said)
+    ),
+    "pods": lambda world, said: setattr(world, "pods", tuple(PodSeen(**each) for each in said)),
+    "runs": _runs,
+    "spark_operator": lambda world, said: setattr(world, "spark_operator", said),
+    "workers_ready": lambda world, said: setattr(world, "are_ready", said),
+    "carried": lambda world, said: setattr(world, "settings", replace(world.settings, carried=frozenset(said))),
+}
+
+
+def _connection(world: TinyWorld, said: Mapping[str, Any]) -> Any:
+    return replace(world.connection, **said)  # type: ignore[type-var]
+
+
+def _namespace(world: TinyWorld, said: Mapping[str, Any]) -> NamespaceStand:
+    cells = {name: value for name, value in said.items() if name != "trouble"}
+    trouble = _trouble(world, said["trouble"]) if "trouble" in said else None
+    return NamespaceStand(**{"ready": True, **cells}, trouble=trouble)
+
+
+def _moment_us(world: TinyWorld, text: str) -> int:
+    """`-40s` is 40 seconds ago, `+2m` is in two minutes, `birth+3m` three minutes after it was made."""
+    base_us, text = (NOW_US, text.removeprefix("birth")) if text.startswith("birth") else (world.now_us, text)
+    if not text:
+        return base_us
+    sign = -1 if text.startswith("-") else 1
+    return base_us + sign * _length_us(text.lstrip("+-"))
+
+
+def _length_us(text: str) -> int:
+    length_ms = parse_duration_ms(text)
+    assert length_ms is not None, text
+    return length_ms * 1000
+
+
+# ---- as it is written
+
+
+def _decisions(plans: list[Plan], *, whole: bool) -> Iterator[dict[str, Any]]:
+    for plan in plans:
+        told: dict[str, Any] = {"trail": list(plan.trail)}
+        if plan.ask:
+            told["asks"] = [f"{child.kind}/{child.name}" for child in sorted(plan.ask)]
+        if plan.effects:
+            told["effects"] = [effect_of(effect, whole=whole) for effect in plan.effects]
+        if plan.notes:
+            told["notes"] = dict(plan.notes)
+        yield told
+
+
+def effect_of(effect: Effect, *, whole: bool) -> Any:
+    """An effect as plain YAML; documents and CQL only where the case is about them."""
+    match effect:
+        case StoreStep(step=step):
+            told = {each.name: getattr(step, each.name) for each in fields(step)}
+            numbers = {name: value for name, value in told.items() if isinstance(value, int)}
+            about = next((told[name] for name in _ABOUT if name in told), None)
+            named = f" {getattr(about, 'name', None) or getattr(about, 'number', None) or about}" if about else ""
+            return {"store": f"{type(step).__name__}{named}", **numbers}
+        case ApplyObject(document=document, manager=manager, force=force):
+            how = {} if force else {"force": False}
+            by = {} if manager == "penstock" else {"manager": manager}
+            return {"apply": _plain(document) if whole else _short(document), **by, **how}
+        case DeleteObject(kind=kind, name=name, uid=uid, propagation=propagation):
+            return {"delete": f"{kind}/{name}", "uid": uid, "propagation": propagation}
+        case PatchStatus(status=status):
+            return {"status": {one["type"]: f"{one['status']} {one['reason']}" for one in status["conditions"]}}
+        case StopLane(lane=lane, epoch=epoch):
+            return {"stop": lane, "epoch": epoch}
+        case Emit(reason=reason, note=note, type=type_):
+            return {"event": reason, "type": type_, "note": note}
+
+
+_ABOUT = ("table", "name", "keyspace", "generation")
+
+
+def _short(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What may matter of a document where another case shows it whole."""
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    told: dict[str, Any] = {"object": f"{document['kind']}/{metadata['name']}"}
+    told |= {name: metadata[name] for name in ("uid", "finalizers") if name in metadata}
+    if document["kind"] == "Deployment":
+        told["replicas"] = spec.get("replicas", "left out")
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _statements(plan: Plan) -> Iterator[str]:
+    """The CQL of a plan; an entry is written by LWT."""
+    for effect in plan.effects:
+        if isinstance(effect, StoreStep):
+            cql = getattr(effect.step, "cql", None)
+            yield cql or f"-- {type(effect.step).__name__}, by LWT"
+
+
+class _Written(yaml.SafeDumper):
+    """Without anchors, and words of several lines as they are."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def written(case: Case) -> str:
+    """The whole file, with what follows."""
+    given = {name: part for name, part in case.items() if name != "then"}
+    return yaml.dump(
+        {**given, "then": outcome(case)}, Dumper=_Written, sort_keys=False, width=118, allow_unicode=True
+    )

@@ -1,0 +1,445 @@
+"""A tiny world for the operator's decisions: what a plan wants is done at once, and the next decision sees it.
+
+No server, no store, no time of its own: one resource, its children, its entry. What is done to them is the least that
+a cluster and Cassandra would do, so that a test can ask for the fixed point. Whole simulations, with an
+API server and crashes, are elsewhere (tests/simulation).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from penstock.api.parse import check_resource
+from penstock.applying import decide_steps as steps
+from penstock.applying.wanted import Surroundings, wanted_of
+from penstock.engines.registry import CARRIED, tables_of
+from penstock.expiry import SECOND_US
+from penstock.store.catalogue_entry import Entry, State
+from penstock.store.decide_generation import Generation, decide_sure, first, turned
+from penstock.store.drift import Drift
+from penstock_operator.decide import decide
+from penstock_operator.effects import (
+    ApplyObject,
+    DeleteObject,
+    Effect,
+    Emit,
+    PatchStatus,
+    Plan,
+    StopLane,
+    StoreStep,
+)
+from penstock_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
+from penstock_operator.world import (
+    UNKNOWN,
+    Answer,
+    BulkRun,
+    ChildName,
+    Connection,
+    Figures,
+    Lanes,
+    Memory,
+    Meta,
+    NamespaceStand,
+    Passes,
+    PodSeen,
+    Present,
+    Settings,
+    Sibling,
+    StoreView,
+    Trouble,
+    Unread,
+    World,
+)
+
+NOW_US = int(datetime(2026, 11, 18, 9, 0, tzinfo=UTC).timestamp()) * SECOND_US
+CLUSTER = "c1"
+UID = "u1"
+ENTRY_ID = UUID("11111111-2222-4333-8444-555555555555")
+CONNECTION = Connection("penstock-connection", "d1", "penstock", "dc1", 3, is_copy=True)
+SETTINGS = Settings(
+    cluster=CLUSTER,
+    version="0.9.0",
+    image="penstock:0.9.0",
+    spark_image="penstock-spark:0.9.0",
+    carried=frozenset(CARRIED),
+)
+EMAILS = Key("Queue", "shop", "emails")
+READY = NamespaceStand(ready=True)
+NO_PASSES = Passes()
+ROUNDS_MAX = 24
+
+
+def told_at(at_us: int) -> str:
+    """A moment as Kubernetes writes it."""
+    return datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def resource_document(kind: str, spec: Mapping[str, Any], *, name: str = "emails") -> dict[str, Any]:
+    """A resource as the API server has it."""
+    return {
+        "apiVersion": "penstock.io/v1beta1",
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": UID,
+            "generation": 1,
+            "creationTimestamp": told_at(NOW_US),
+        },
+        "spec": copy.deepcopy(dict(spec)),
+    }
+
+
+@dataclass
+class TinyWorld:
+    """All that one decision sees, and what becomes of it."""
+
+    document: dict[str, Any] | None
+    key: Key = EMAILS
+    now_us: int = NOW_US
+    settings: Settings = SETTINGS
+    namespace: NamespaceStand = READY
+    live: dict[ChildName, dict[str, Any]] = field(default_factory=dict)
+    foreign: dict[ChildName, str] = field(default_factory=dict)
+    checked: set[ChildName] = field(default_factory=set)
+    answers: dict[ChildName, Answer] = field(default_factory=dict)
+    siblings: dict[str, Sibling] | Unread = field(default_factory=dict)
+    connection: Connection | Trouble | Unread = CONNECTION
+    unread_store: Trouble | Unread | None = None
+    """Stands in the place of what the store says."""
+    step_trouble: Trouble | None = None
+    figures: Figures | Unread = UNKNOWN
+    reads_on: bool = False
+    """Whether the figures are read again all the time, and stay the same."""
+    lanes: Lanes | Unread = UNKNOWN
+    passes: Passes | Unread = NO_PASSES
+    runs: tuple[BulkRun, ...] = ()
+    pods: tuple[PodSeen, ...] = ()
+    spark_operator: bool = True
+    are_ready: bool = True
+    """Whether workers that are asked for become ready at once."""
+    memory: Memory = field(default_factory=Memory)
+
+    entry: Entry | None = None
+    owner_lives: bool | Unread = False
+    keyspace_there: bool = True
+    catalogue_there: bool = True
+    there: set[str] = field(default_factory=set)
+    noted: set[str] = field(default_factory=set)
+    drifts: tuple[Drift, ...] = ()
+    tables_total: int = 40
+    lanes_made: set[tuple[int, int]] = field(default_factory=set)
+    """(generation, shards) whose lanes are there."""
+    dropped: list[str] = field(default_factory=list)
+    events: list[Emit] = field(default_factory=list)
+    stops: list[StopLane] = field(default_factory=list)
+
+    # ---- seen
+
+    def world(self) -> World:
+        """As `observe` would give it."""
+        return World(
+            key=self.key,
+            settings=self.settings,
+            resource=self._present(),
+            namespace=self.namespace,
+            live=copy.deepcopy(self.live),
+            foreign=dict(self.foreign),
+            checked=frozenset(self.checked),
+            answers=dict(self.answers),
+            siblings=UNKNOWN if isinstance(self.siblings, type(UNKNOWN)) else dict(self.siblings),
+            connection=self.connection,
+            store=self.unread_store if self.unread_store is not None else self._store(),
+            step_trouble=self.step_trouble,
+            figures=replace(self.figures, at_us=self.now_us)
+            if self.reads_on and isinstance(self.figures, Figures)
+            else self.figures,
+            lanes=self.lanes,
+            passes=self.passes,
+            runs=self._runs(),
+            pods=self.pods,
+            spark_operator=self.spark_operator,
+        )
+
+    def decide(self) -> Plan:
+        """What is to be done now."""
+        return decide(self.world(), self.memory, self.now_us)
+
+    def _present(self) -> Present | None:
+        if self.document is None:
+            return None
+        metadata = self.document["metadata"]
+        found = check_resource({name: part for name, part in self.document.items() if name != "status"})
+        meta = Meta(
+            uid=metadata["uid"],
+            generation=metadata["generation"],
+            created_us=_read(metadata["creationTimestamp"]),
+            deleting_since_us=_read(metadata["deletionTimestamp"]) if "deletionTimestamp" in metadata else None,
+            finalizers=tuple(metadata.get("finalizers", ())),
+            annotations=dict(metadata.get("annotations", {})),
+        )
+        return Present(copy.deepcopy(self.document), meta, tuple(found) if isinstance(found, list) else found)
+
+    def _store(self) -> StoreView:
+        return StoreView(
+            entry=self.entry if self.entry and self.entry.state is not State.GONE else None,
+            owner_lives=self.owner_lives,
+            tables_made=frozenset(self.noted),
+            tables_there=frozenset(self.there),
+            tables_total=self.tables_total,
+            drifts=self.drifts,
+            catalogue_there=self.catalogue_there,
+            keyspace_there=self.keyspace_there,
+        )
+
+    def _runs(self) -> tuple[BulkRun, ...]:
+        told = {run.name for run in self.runs}
+        fresh = (
+            BulkRun(
+                bulk=document["metadata"]["labels"]["penstock.io/bulk"],
+                name=child.name,
+                uid=document["metadata"]["uid"],
+                minute=int(child.name.rpartition("-")[2], 36),
+                state="Pending",
+            )
+            for child, document in self.live.items()
+            if child.kind == "SparkApplication" and child.name not in told
+        )
+        return (*self.runs, *fresh)
+
+    # ---- done
+
+    def settle(self, until_us: int = 0, rounds_max: int = ROUNDS_MAX) -> list[Plan]:
+        """Decide and perform until nothing is left to do: now, and up to a moment. A status that is held back is
+        waited for. It ends as well where the same is tried again and again, which only a refused step may be."""
+        plans: list[Plan] = []
+        for _ in range(rounds_max):
+            plan = self.decide()
+            plans.append(plan)
+            self.perform(plan)
+            if not plan.is_settled:
+                if self.step_trouble is not None and len(plans) > 1 and plan.effects == plans[-2].effects:
+                    return plans
+                continue
+            again_us = plan.again_at_us
+            soon_us = self.now_us + 5 * SECOND_US if self.owes_status() else 0
+            if again_us is None or again_us > max(until_us, soon_us):
+                return plans
+            self.now_us = max(self.now_us, again_us)
+        raise AssertionError(f"it does not settle: {plans[-1].trail}")
+
+    def owes_status(self) -> bool:
+        """Whether a status is owed of this generation."""
+        if self.document is None:
+            return False
+        told = self.document.get("status", {}).get("observedGeneration")
+        return bool(told != self.document["metadata"]["generation"])
+
+    def perform(self, plan: Plan) -> None:
+        """All of it, in order."""
+        self.memory = plan.memory
+        self.checked |= plan.ask
+        for effect in plan.effects:
+            self.do(effect)
+
+    def do(self, effect: Effect) -> None:
+        """One effect."""
+        match effect:
+            case StoreStep(step=step):
+                if self.step_trouble is None:
+                    self._step(step)
+            case ApplyObject():
+                self._apply(effect)
+            case DeleteObject(kind=kind, name=name):
+                self.live.pop(ChildName(kind, name), None)
+                self.runs = tuple(run for run in self.runs if kind != "SparkApplication" or run.name != name)
+            case PatchStatus(uid=uid, status=status):
+                if self.document is not None and self.document["metadata"]["uid"] == uid:
+                    self.document["status"] = copy.deepcopy(dict(status))
+            case StopLane():
+                self.stops.append(effect)
+            case Emit():
+                self.events.append(effect)
+
+    def _step(self, step: steps.Step) -> None:
+        match step:
+            case steps.CreateKeyspace():
+                self.keyspace_there = True
+            case steps.CreateTable(table=table):
+                self.catalogue_there = True
+                assert table.name not in self.noted, "a table that was made is made again"
+                self.there.add(table.name)
+            case steps.NoteTables(names=names):
+                assert set(names) <= self.there, "what is not there is noted"
+                self.noted |= set(names)
+            case steps.MendDrift(drift=drift):
+                self.drifts = tuple(each for each in self.drifts if each != drift)
+            case steps.DropTable(name=name):
+                self.there.discard(name)
+                self.dropped.append(name)
+            case steps.ForgetRows():
+                self.dropped.append("rows")
+            case steps.MakeLanes(generation=generation):
+                self.lanes_made.add((generation.number, generation.shards))
+            case steps.DeclareEntry():
+                self._declare(step)
+            case _:
+                self._change_entry(step)
+
+    def _declare(self, step: steps.DeclareEntry) -> None:
+        if self.entry is None or self.entry.state is State.GONE:
+            self.entry = Entry(
+                step.name, ENTRY_ID, step.owner, State.MAKING, 1, step.document, step.place, first(step.shards), 0
+            )
+            return
+        assert self.entry.owner == step.owner, "somebody else's entry is changed"
+        self.entry = replace(self.entry, document=step.document, revision=self.entry.revision + 1)
+
+    def _change_entry(self, step: steps.Step) -> None:
+        entry = self.entry
+        assert entry is not None, f"{step} of an entry that is not there"
+        known = entry.generations
+        match step:
+            case steps.Activate():
+                assert all((window.number, window.shards) in self.lanes_made for window in known.windows()) or (
+                    step.entry.name.kind == "Counter"
+                )
+                entry = replace(entry, state=State.ACTIVE)
+            case steps.Announce(number=number, shards=shards):
+                assert (number, shards) in self.lanes_made, "lanes come before their generation is announced"
+                after = Generation(number, shards, self.now_us + 61 * SECOND_US)
+                entry = replace(entry, generations=replace(known, next=after))
+            case steps.MakeSure(skew_us=skew_us):
+                assert known.next is not None
+                sure_us = decide_sure(known.next, acknowledged_us=self.now_us, skew_us=skew_us)
+                entry = replace(entry, generations=replace(known, sure_us=sure_us))
+            case steps.Turn():
+                entry = replace(entry, generations=turned(known))
+            case steps.Adopt(owner=owner, document=document):
+                state = State.ACTIVE if entry.state is State.RETAINED else entry.state
+                entry = replace(entry, owner=owner, document=document, state=state)
+            case steps.Retain():
+                entry = replace(entry, state=State.RETAINED)
+            case steps.MarkDeleting():
+                entry = replace(entry, state=State.DELETING, changed_us=self.now_us)
+            case steps.Forget():
+                entry = replace(entry, state=State.GONE)
+        self.entry = entry
+
+    def _apply(self, effect: ApplyObject) -> None:
+        said = copy.deepcopy(dict(effect.document))
+        metadata = said["metadata"]
+        if said["kind"] in ("Queue", "Counter"):
+            assert self.document is not None
+            if metadata["uid"] == self.document["metadata"]["uid"]:
+                self._set_finalizers(metadata.get("finalizers", []))
+            return
+        child = ChildName(said["kind"], metadata["name"])
+        standing = self.live.get(child)
+        if standing is None and ("uid" in metadata or child not in self.checked):
+            raise AssertionError(f"{child} is applied where nobody has looked")
+        if standing is not None and metadata.get("uid") != standing["metadata"]["uid"]:
+            raise AssertionError(f"{child} is applied without its uid")
+        self.live[child] = _merged(standing, said, effect.manager, uid=f"uid-{len(self.checked)}-{child.name}")
+        self._control(child)
+
+    def _set_finalizers(self, ours: list[str]) -> None:
+        """Ours, beside those of others; without any, what is being deleted goes."""
+        assert self.document is not None
+        metadata = self.document["metadata"]
+        others = [each for each in metadata.get("finalizers", ()) if each != FINALIZER]
+        metadata["finalizers"] = [*others, *ours]
+        if "deletionTimestamp" in metadata and not metadata["finalizers"]:
+            self.document = None
+            self.live.clear()
+
+    def _control(self, child: ChildName) -> None:
+        """What the controllers of the cluster make of it."""
+        if child.kind != "Deployment":
+            return
+        live = self.live[child]
+        replicas = live["spec"].get("replicas", 1)
+        live["spec"]["replicas"] = replicas
+        live["status"] = {
+            "observedGeneration": live["metadata"]["generation"],
+            "replicas": replicas,
+            "updatedReplicas": replicas,
+            "readyReplicas": replicas if self.are_ready else 0,
+        }
+
+    # ---- changed from outside
+
+    def edit(self, spec: Mapping[str, Any]) -> None:
+        """The author changes the spec."""
+        assert self.document is not None
+        self.document["spec"] = copy.deepcopy(dict(spec))
+        self.document["metadata"]["generation"] += 1
+
+    def delete(self) -> None:
+        """Somebody deletes the resource."""
+        assert self.document is not None
+        self.document["metadata"]["deletionTimestamp"] = told_at(self.now_us)
+
+    def tables(self) -> set[str]:
+        """The tables that its creation needs."""
+        present = self._present()
+        assert present is not None and not isinstance(present.parsed, tuple)
+        return {table.name for table in tables_of(present.parsed, ENTRY_ID) or ()}
+
+    def make_entry(self, *, owner: str = "", state: State = State.ACTIVE, shards: int | None = None) -> None:
+        """An entry that stands already, with its tables."""
+        present = self._present()
+        assert present is not None and not isinstance(present.parsed, tuple)
+        wanted = wanted_of(present.parsed, Surroundings("penstock", "dc1", 3))
+        shards = wanted.shards if shards is None else shards
+        owner = owner or owner_of(CLUSTER, UID)
+        self.entry = Entry(wanted.name, ENTRY_ID, owner, state, 1, wanted.document, wanted.place, first(shards), 0)
+        self.there |= self.tables()
+        self.noted |= self.tables()
+        self.lanes_made.add((1, shards))
+
+
+def _merged(standing: dict[str, Any] | None, said: dict[str, Any], manager: str, *, uid: str) -> dict[str, Any]:
+    """What a manager says, onto what is there; only of replicas it matters here who else said them."""
+    before = standing or {"metadata": {"uid": uid, "generation": 0, "managedFields": []}, "spec": {}}
+    replicas = before["spec"].get("replicas")
+    managers = {entry["manager"] for entry in before["metadata"]["managedFields"]} - {manager}
+    after = copy.deepcopy(before) | {"apiVersion": said["apiVersion"], "kind": said["kind"]}
+    if manager == MANAGER:
+        after = said
+        after.setdefault("spec", {})
+    if "replicas" in said.get("spec", {}):
+        replicas = said["spec"]["replicas"]
+        managers.add(manager)
+    elif not managers:
+        replicas = 1 if standing is not None else None
+    if said["kind"] == "Deployment" and replicas is not None:
+        after["spec"]["replicas"] = replicas
+    changed = standing is None or before["spec"] != after["spec"]
+    after["metadata"] = {
+        **after["metadata"],
+        "uid": before["metadata"]["uid"],
+        "generation": before["metadata"]["generation"] + changed,
+        "managedFields": [
+            {"manager": each, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            for each in sorted(managers)
+        ],
+    }
+    return after
+
+
+def _read(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
+
+
+def has_finalizer(world: TinyWorld) -> bool:
+    """Whether our finalizer is on the resource."""
+    return world.document is not None and FINALIZER in world.document["metadata"].get("finalizers", ())
+
+
+__all__ = ["NOW_US", "TinyWorld", "application_name", "has_finalizer", "resource_document"]
