@@ -574,8 +574,10 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
         tries = sum(begun.values())
         assert 28 <= tries <= 70, "20 at once, then one after each pause"
         assert len(bench.queue.dead) <= tries / 5
+        assert bench.worker.is_slow
         is_away = False
         await until(bench, lambda: bench.queue.live == 0)
+        assert not bench.worker.is_slow
         bench.worker.end()
         await running
         assert 500 == bench.metrics.acked.value + len(bench.queue.dead)
