@@ -9,7 +9,7 @@ Pure. It knows no children.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.api.parse import Resource, ResourceInvalid
@@ -74,7 +74,8 @@ def seen(world: World, memory: Memory, now_us: int) -> tuple[StoreView | None, V
         return None, blind(memory, "what Cassandra has")
     if isinstance(world.store, Trouble):
         return None, _troubled(world.store, memory, now_us)
-    return world.store, Verdict(replace(memory, store_down_since_us=None))
+    still_away = world.step_trouble is not None and world.step_trouble.reason is Reason.CASSANDRA_UNAVAILABLE
+    return world.store, Verdict(memory if still_away else replace(memory, store_down_since_us=None))
 
 
 def stored(
@@ -83,10 +84,10 @@ def stored(
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
     wanted = wanted_of(resource, surroundings_of(connection))
     if not store.catalogue_there:
-        return _catalogue(world, connection, memory)
+        return _catalogue(world, connection, memory, now_us)
     owned = ownership(world, store, wanted, connection, memory)
     if owned.is_stopped or owned.effects:
-        return _with_trouble(world, owned) if owned.effects else _told_of_tables(owned)
+        return _with_trouble(world, owned, now_us) if owned.effects else _told_of_tables(owned)
     decided = decide_steps(
         wanted,
         found_of(store),
@@ -95,30 +96,38 @@ def stored(
         now_us=now_us,
         tables_max=world.settings.tables_max,
     )
-    verdict = _followed(world, store, wanted, decided, connection, memory)
+    verdict = _followed(world, store, wanted, decided, _At(connection, memory, now_us))
     if store.entry is None or not isinstance(resource, Queue):
         return verdict
     return replace(verdict, figures={"replicas": shards_in_force(store.entry.generations)})
 
 
-def _followed(
-    world: World, store: StoreView, wanted: Wanted, decided: Decided, connection: Connection, memory: Memory
-) -> Verdict:
-    steps = tuple(StoreStep(step, our_owner(world), connection) for step in decided.steps)
+@dataclass(frozen=True)
+class _At:
+    """By which way, with what in mind, and when."""
+
+    connection: Connection
+    memory: Memory
+    now_us: int
+
+
+def _followed(world: World, store: StoreView, wanted: Wanted, decided: Decided, at: _At) -> Verdict:
+    steps = tuple(StoreStep(step, our_owner(world), at.connection) for step in decided.steps)
     trail = tuple(told(step) for step in decided.steps)
-    verdict = Verdict(memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
+    verdict = Verdict(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
     if isinstance(decided.stopped, ChangeUnderWay):
         says = f"{wanted.shards} shards wait until the change to {decided.stopped.facts.get('to')} is over"
         verdict = replace(verdict, awaits=Trouble(Reason.PROGRESSING, says))
     elif decided.stopped is not None:
-        return _told_of_tables(verdict.then(_refused(decided.stopped, memory)))
+        return _told_of_tables(verdict.then(_refused(decided.stopped, at.memory)))
     if decided.by_hand:
         return _by_hand(verdict, decided.by_hand)
     if store.entry is None:
         made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, "its entry is being made"))
-        return _with_trouble(world, replace(made, awaits=Trouble(Reason.RECONCILING, "its entry is being made")))
+        made = replace(made, awaits=Trouble(Reason.RECONCILING, "its entry is being made"))
+        return _with_trouble(world, made, at.now_us)
     if steps and world.step_trouble is not None:
-        return _with_trouble(world, verdict)
+        return _with_trouble(world, verdict, at.now_us)
     making = [step for step in decided.steps if isinstance(step, CreateTable)]
     if making or store.entry.state is not State.ACTIVE:
         says = f"{len(making)} tables are being made" if making else "its lanes are being made"
@@ -126,29 +135,24 @@ def _followed(
     return verdict.found(Finding(TYPE, "True", Reason.TABLES_PRESENT))
 
 
-def _catalogue(world: World, connection: Connection, memory: Memory) -> Verdict:
+def _catalogue(world: World, connection: Connection, memory: Memory, now_us: int) -> Verdict:
     keyspace = catalogue_keyspace(surroundings_of(connection))
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
     effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
     verdict = Verdict(memory, effects=effects, trail=(f"make the catalogue in {keyspace.name}",))
-    return _with_trouble(
-        world,
-        replace(
-            verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, "the catalogue is being made")),
-            awaits=Trouble(Reason.RECONCILING, "the catalogue is being made"),
-        ),
-    )
+    says = "the catalogue is being made"
+    made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, says))
+    return _with_trouble(world, replace(made, awaits=Trouble(Reason.RECONCILING, says)), now_us)
 
 
-def _with_trouble(world: World, verdict: Verdict) -> Verdict:
+def _with_trouble(world: World, verdict: Verdict, now_us: int) -> Verdict:
     """Steps that were refused are tried again, and what was said is told until one succeeds."""
     if world.step_trouble is None:
         return replace(verdict, stop=verdict.stop or verdict.awaits or Trouble(Reason.RECONCILING, verdict.trail[0]))
-    trouble = world.step_trouble
-    kept = tuple(finding for finding in verdict.findings if finding.type != TYPE)
-    found = (*kept, Finding(TYPE, "False", trouble.reason, trouble.says))
-    return replace(verdict, findings=found, stop=trouble, is_refused=True)
+    told_so = _troubled(world.step_trouble, verdict.memory, now_us)
+    kept = replace(verdict, findings=tuple(finding for finding in verdict.findings if finding.type != TYPE))
+    return replace(kept.then(told_so), awaits=None, is_refused=not told_so.blind)
 
 
 def _told_of_tables(verdict: Verdict) -> Verdict:

@@ -121,8 +121,8 @@ class TinyWorld:
     runs: tuple[BulkRun, ...] = ()
     pods: tuple[PodSeen, ...] = ()
     spark_operator: bool = True
-    are_ready: bool = True
-    """Whether workers that are asked for become ready at once."""
+    ready_max: int = 1000
+    """So many of the workers that are asked for become ready at once."""
     memory: Memory = field(default_factory=Memory)
 
     entry: Entry | None = None
@@ -369,7 +369,7 @@ class TinyWorld:
             "observedGeneration": live["metadata"]["generation"],
             "replicas": replicas,
             "updatedReplicas": replicas,
-            "readyReplicas": replicas if self.are_ready else 0,
+            "readyReplicas": min(replicas, self.ready_max),
         }
 
     # ---- changed from outside

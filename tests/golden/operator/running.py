@@ -332,7 +332,7 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "pods": lambda world, said: setattr(world, "pods", tuple(PodSeen(**each) for each in said)),
     "runs": _runs,
     "spark_operator": lambda world, said: setattr(world, "spark_operator", said),
-    "workers_ready": lambda world, said: setattr(world, "are_ready", said),
+    "workers_ready": lambda world, said: setattr(world, "ready_max", said),
     "carried": lambda world, said: setattr(world, "settings", replace(world.settings, carried=frozenset(said))),
 }
 

@@ -1,0 +1,303 @@
+"""What the status says, when it is written, and which events go with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.api.reasons import STALLING
+from penstock.api.status import Reason
+from penstock.expiry import SECOND_US
+from penstock_operator.decide_figures import rounded, rounded_age_s
+from penstock_operator.effects import ApplyObject, Emit, PatchStatus, Plan, StoreStep
+from penstock_operator.world import (
+    ChildName,
+    Figures,
+    Lanes,
+    LaneTrouble,
+    Memory,
+    NamespaceStand,
+    Passes,
+    PodSeen,
+    Sibling,
+    Trouble,
+)
+from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
+
+CONSUMER = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 1, "max": 4}}
+
+
+def queue(**spec: Any) -> TinyWorld:
+    return TinyWorld(resource_document("Queue", {"consumers": [CONSUMER], "storage": {"tables": "shared"}, **spec}))
+
+
+def settled(**spec: Any) -> TinyWorld:
+    """A queue that was made a minute ago, and is Ready."""
+    world = queue(**spec)
+    world.settle()
+    world.now_us += 60 * SECOND_US
+    assert ready(world) == ("True", "Reconciled")
+    return world
+
+
+def condition(world: TinyWorld, type_: str) -> dict[str, Any] | None:
+    assert world.document is not None
+    return next((one for one in world.document["status"]["conditions"] if one["type"] == type_), None)
+
+
+def ready(world: TinyWorld) -> tuple[str, str]:
+    found = condition(world, "Ready")
+    assert found is not None
+    return found["status"], found["reason"]
+
+
+def writes(plans: list[Plan]) -> int:
+    return sum(isinstance(effect, PatchStatus) for plan in plans for effect in plan.effects)
+
+
+def events(plans: list[Plan]) -> list[str]:
+    return [effect.reason for plan in plans for effect in plan.effects if isinstance(effect, Emit)]
+
+
+# ---- when
+
+
+def test_a_fresh_queue_is_written_once_and_tells_no_event() -> None:
+    plans = queue().settle()
+    assert (writes(plans), events(plans)) == (1, [])
+
+
+def test_one_that_takes_longer_is_told_after_two_seconds_and_again_when_it_is_ready() -> None:
+    world = queue()
+    world.ready_max = 0
+    assert writes(world.settle()) == 1
+    assert (ready(world), world.now_us - NOW_US) == (("False", "ConsumersStarting"), 2 * SECOND_US)
+    live = world.live[ChildName("Deployment", "emails-mailer-f6240f9c")]
+    live["status"]["readyReplicas"] = 1
+    plan = world.decide()
+    assert (plan.effects, plan.again_at_us) == ((), NOW_US + 7 * SECOND_US)
+    world.now_us += 5 * SECOND_US
+    plans = world.settle()
+    assert (ready(world), writes(plans), events(plans)) == (("True", "Reconciled"), 1, [])
+
+
+def test_what_is_refused_is_told_at_once() -> None:
+    world = queue()
+    world.step_trouble = Trouble(Reason.RIGHTS_MISSING, "no right to create", NOW_US)
+    plan = world.decide()
+    assert [type(effect) for effect in plan.effects] == [PatchStatus, StoreStep]
+    world.perform(plan)
+    assert ready(world) == ("False", "RightsMissing")
+
+
+def test_a_child_that_is_mended_at_once_is_not_told() -> None:
+    world = settled()
+    world.live.clear()
+    world.checked.clear()
+    plans = world.settle()
+    assert (writes(plans), ready(world)) == (0, ("True", "Reconciled"))
+
+
+def test_scaling_up_does_not_take_ready_away() -> None:
+    world = settled()
+    world.ready_max = 1
+    world.figures = Figures(world.now_us, backlog=3500, owners=1, awake=True)
+    world.settle()
+    live = world.live[ChildName("Deployment", "emails-mailer-f6240f9c")]
+    live["status"]["observedGeneration"] = 1
+    world.now_us += 6 * SECOND_US
+    world.settle()
+    assert (live["spec"]["replicas"], ready(world)) == (4, ("True", "Reconciled"))
+
+
+def test_what_travels_with_other_changes_causes_no_write() -> None:
+    world = settled()
+    world.passes = Passes(ended_us=world.now_us)
+    assert writes(world.settle()) == 1
+    for _ in range(3):
+        world.now_us += 300 * SECOND_US
+        world.passes = Passes(ended_us=world.now_us)
+        assert writes(world.settle()) == 0
+    world.figures = Figures(world.now_us, backlog=9, owners=1)
+    world.settle()
+    assert world.document is not None
+    assert world.document["status"]["repair"]["lastRun"] == "2026-11-18T09:16:00Z"
+
+
+def test_a_first_look_that_finds_all_well_causes_no_write_either() -> None:
+    world = settled()
+    world.lanes = Lanes(world.now_us, 4, 4)
+    assert writes(world.settle()) == 0
+
+
+def test_somebody_elses_hand_in_the_status_is_set_right() -> None:
+    world = settled()
+    assert world.document is not None
+    world.document["status"]["conditions"] = []
+    world.settle()
+    assert ready(world) == ("True", "Reconciled")
+
+
+# ---- what
+
+
+def test_a_change_is_ready_only_once_it_is_carried_out() -> None:
+    world = settled()
+    world.edit({"consumers": [{**CONSUMER, "image": "m:2"}], "storage": {"tables": "shared"}})
+    world.now_us += 3 * SECOND_US
+    plan = world.decide()
+    assert any(isinstance(effect, ApplyObject) for effect in plan.effects)
+    world.perform(plan)
+    found = condition(world, "Ready")
+    assert found is not None
+    assert found["observedGeneration"] == 1
+    world.settle()
+    found = condition(world, "Ready")
+    assert found is not None
+    assert (found["observedGeneration"], found["status"]) == (2, "True")
+
+
+def test_since_when_it_is_so_moves_with_the_status_alone() -> None:
+    world = settled()
+    began = condition(world, "TablesReady")
+    world.unread_store = Trouble(Reason.CASSANDRA_UNAVAILABLE, "away", world.now_us - 16 * SECOND_US)
+    world.settle()
+    away = condition(world, "TablesReady")
+    world.now_us += 60 * SECOND_US
+    world.unread_store = Trouble(Reason.CASSANDRA_UNAVAILABLE, "still away", world.now_us - 76 * SECOND_US)
+    world.settle()
+    still = condition(world, "TablesReady")
+    assert began is not None
+    assert away is not None
+    assert still is not None
+    assert began["lastTransitionTime"] != away["lastTransitionTime"] == still["lastTransitionTime"]
+    assert (away["message"], still["message"]) == ("away", "still away")
+
+
+def test_a_minute_without_cassandra_is_two_writes_and_the_status_of_before() -> None:
+    world = settled()
+    assert world.document is not None
+    before = {one["type"]: (one["status"], one["reason"]) for one in world.document["status"]["conditions"]}
+    began_us, plans = world.now_us, []
+    for second in range(60):
+        world.now_us = began_us + second * SECOND_US
+        world.unread_store = Trouble(Reason.CASSANDRA_UNAVAILABLE, "away", began_us)
+        plans += world.settle()
+    world.unread_store = None
+    plans += world.settle()
+    after = {one["type"]: (one["status"], one["reason"]) for one in world.document["status"]["conditions"]}
+    assert (writes(plans), after) == (2, before)
+    assert events(plans) == ["CassandraUnavailable", "CassandraUnavailable", "Reconciled", "TablesPresent"]
+
+
+def test_lanes_that_are_bad_take_ready_away_after_a_minute() -> None:
+    world = settled()
+    found_bad_us = world.now_us
+    for after_s, status in ((0, "True"), (59, "True"), (61, "False")):
+        world.now_us = found_bad_us + after_s * SECOND_US
+        world.lanes = Lanes(world.now_us, 4, 3, unprocessed=(LaneTrouble("1/0", 1, "due"),))
+        world.settle()
+        assert ready(world)[0] == status
+    assert ready(world) == ("False", "LanesUnprocessed")
+
+
+def test_what_was_found_bad_stays_so_until_a_look_finds_it_well() -> None:
+    world = settled()
+    world.lanes = Lanes(world.now_us, 4, 3, suspicious=(LaneTrouble("1/0", 1, "stands"),))
+    world.settle()
+    world.now_us += 90 * SECOND_US
+    world.figures = Figures(world.now_us, backlog=5, owners=1)
+    world.settle()
+    still = condition(world, "LanesHealthy")
+    world.lanes = Lanes(world.now_us, 4, 4)
+    world.now_us += 6 * SECOND_US
+    world.settle()
+    well = condition(world, "LanesHealthy")
+    assert still is not None
+    assert well is not None
+    assert (still["reason"], well["reason"]) == ("LanesSuspicious", "LanesServed")
+
+
+def test_a_lane_is_told_to_stop_once_and_again_only_if_it_still_stands_a_minute_later() -> None:
+    world = settled()
+    for after_s, stops in ((0, 1), (5, 1), (30, 1), (61, 2)):
+        world.now_us = NOW_US + (100 + after_s) * SECOND_US
+        world.lanes = Lanes(world.now_us, 4, 4, suspicious=(LaneTrouble("1/0", 7, "stands"),))
+        world.settle()
+        assert len(world.stops) == stops
+    assert {(stop.lane, stop.epoch) for stop in world.stops} == {("1/0", 7)}
+
+
+def test_a_worker_that_is_not_ready_for_two_minutes_fails() -> None:
+    world = settled()
+    live = world.live[ChildName("Deployment", "emails-mailer-f6240f9c")]
+    live["status"]["readyReplicas"] = 0
+    told = []
+    for _ in range(3):
+        world.settle()
+        told.append(ready(world)[1])
+        world.now_us += 61 * SECOND_US
+    assert told == ["ConsumersStarting", "ConsumersStarting", "ConsumersFailing"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(2, "HandlerRefused"), (1, "ConsumersFailing"), (137, "ConsumersFailing")]
+)
+def test_exit_code_two_is_a_handler_that_was_refused(code: int, reason: str) -> None:
+    world = settled()
+    world.live[ChildName("Deployment", "emails-mailer-f6240f9c")]["status"]["readyReplicas"] = 0
+    world.pods = (PodSeen("mailer", "emails-mailer-1", False, 1, code, "no module named mailer"),)
+    world.settle()
+    found = condition(world, "Ready")
+    assert found is not None
+    assert (found["reason"], "no module named mailer" in found["message"]) == (reason, True)
+    assert (condition(world, "Stalled") is not None) == (Reason(reason) in STALLING)
+
+
+def test_a_dead_letter_queue_that_comes_makes_it_ready() -> None:
+    world = queue(deadLetter="dead")
+    world.settle()
+    assert ready(world) == ("False", "DeadLetterMissing")
+    world.siblings = {"dead": Sibling("dead", ())}
+    world.now_us += 6 * SECOND_US
+    world.settle()
+    assert ready(world) == ("True", "Reconciled")
+
+
+def test_a_namespace_that_is_not_ready_is_waited_for_and_a_queue_without_workers_does_not_wait() -> None:
+    world, other = queue(), queue(consumers=[])
+    world.namespace = other.namespace = NamespaceStand(ready=False)
+    world.settle()
+    other.settle()
+    assert (ready(world), ready(other)) == (("False", "Progressing"), ("True", "Reconciled"))
+    world.namespace = NamespaceStand(ready=True)
+    world.now_us += 6 * SECOND_US
+    world.settle()
+    assert ready(world) == ("True", "Reconciled")
+
+
+def test_another_creation_of_the_name_is_remembered_nothing() -> None:
+    world = settled()
+    assert world.document is not None
+    assert world.memory.uid == "u1"
+    world.document["metadata"]["uid"] = "u2"
+    plan = world.decide()
+    assert (plan.memory.uid, plan.memory.generation) == ("u2", 1)
+    assert plan.memory.wanted == Memory().wanted
+
+
+# ---- figures
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, 0), (999, 999), (1000, 1000), (1004, 1000), (1006, 1010), (123_456, 123_000), (0.4, 0)]
+)
+def test_above_a_thousand_three_digits_are_shown(number: float, shown: int) -> None:
+    assert rounded(number) == shown
+
+
+def test_ages_are_shown_in_seconds_then_in_steps_of_five_percent() -> None:
+    assert [rounded_age_s(age_s) for age_s in (0, 1, 59, 60, 61, 62, 3600)] == [0, 1, 59, 60, 60, 63, 3615]
+    shown = {rounded_age_s(age_s) for age_s in range(60, 3600)}
+    assert len(shown) < 90
