@@ -117,6 +117,7 @@ def take_down(cluster: Cluster) -> None:
 
 def _write_settings(cluster: Cluster, control: ControlPlane) -> None:
     server = f"https://127.0.0.1:{control.api_port}"
+    (control.settings / settings.AUDIT_POLICY).write_text(json.dumps(settings.audit_policy()))
     users = {user: control.settings / f"{user}.kubeconfig" for user in settings.kubeconfig_users(with_node=False)}
     users["admin"] = cluster.directory / "kubeconfig"
     for user, path in users.items():

@@ -195,6 +195,7 @@ def _write_settings(node: Node, port: int) -> None:
     write("kubelet.json", json.dumps(settings.kubelet_file(plan)))
     write("kube-proxy.json", json.dumps(settings.proxy_file(plan)))
     write("cni/10-penstock.conflist", json.dumps(settings.cni_file(plan)))
+    write(settings.AUDIT_POLICY, json.dumps(settings.audit_policy()))
     write("Corefile", settings.dns_file(plan))
     write("resolv.conf", "")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from dev.cluster.plan import API_PORT, ETCD_PORT, Plan
 
+AUDIT_POLICY = "audit.json"
 PAUSE_IMAGE = "penstock.local/pause:1"
 
 
@@ -32,6 +33,11 @@ class ControlPlane:
     scheduler_port: int
     # With a node: the addresses that pods reach it by. Without: only this machine's loopback.
     plan: Plan | None
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the API server tells who asked for what, a line of JSON each."""
+        return self.settings.parent / "log" / "audit.log"
 
 
 def for_node(plan: Plan, programs: Path) -> ControlPlane:
@@ -92,6 +98,10 @@ def api_server(where: ControlPlane) -> list[str]:
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         "--profiling=false",
+        f"--audit-policy-file={where.settings}/{AUDIT_POLICY}",
+        f"--audit-log-path={where.audit_log}",
+        "--audit-log-maxsize=200",
+        "--audit-log-maxbackup=1",
         f"--kubelet-client-certificate={keys}/apiserver-to-kubelet.crt",
         f"--kubelet-client-key={keys}/apiserver-to-kubelet.key",
         f"--kubelet-certificate-authority={keys}/ca.crt",
@@ -104,6 +114,22 @@ def api_server(where: ControlPlane) -> list[str]:
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-username-headers=X-Remote-User",
     ]
+
+
+def audit_policy() -> dict[str, Any]:
+    """Who asked for what, but for Kubernetes' own parts: tests and benchmarks count by it what was asked and used."""
+    own = [f"system:{name}" for name in ("apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")]
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "users": own},
+            {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"]},
+            {"level": "None", "nonResourceURLs": ["/*"]},
+            {"level": "Metadata"},
+        ],
+    }
 
 
 def controllers(where: ControlPlane) -> list[str]:

@@ -46,6 +46,11 @@ class Cluster:
         return directory_of(self.name)
 
     @property
+    def audit_log(self) -> Path:
+        """Who asked its API server for what, a line of JSON each, where the cluster is one we made."""
+        return self.directory / "log" / "audit.log"
+
+    @property
     def plan(self) -> Plan:
         """Names and addresses, where the cluster is one we made on this machine."""
         if self.index is None:

@@ -108,6 +108,14 @@ def test_the_api_server_listens_on_the_loopback_alone_where_there_is_no_node() -
     assert f"--advertise-address={PLAN.node_address}" in settings.api_server(settings.for_node(PLAN, Path("/p")))
 
 
+def test_the_audit_tells_of_people_and_programs_and_not_of_the_clusters_own_parts() -> None:
+    told = settings.api_server(settings.for_node(PLAN, Path("/p")))
+    assert f"--audit-log-path={PLAN.logs}/audit.log" in told
+    silent, spoken = settings.audit_policy()["rules"][:-1], settings.audit_policy()["rules"][-1]
+    assert {"level": "Metadata"} == spoken
+    assert {"None"} == {rule["level"] for rule in silent}
+
+
 def test_the_settings_of_the_machine_are_covered_and_not_written() -> None:
     told = script(PLAN, Path("/pause"))
     for setting in ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom"):
