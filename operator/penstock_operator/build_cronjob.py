@@ -24,19 +24,19 @@ from penstock_operator.build_pod import (
 )
 from penstock_operator.kinds import CRON_JOB
 from penstock_operator.names import WORKER_ACCOUNT, cronjob_name, labels_of, namespace_key
-from penstock_operator.world import JobGroup
+from penstock_operator.world import JobGroup, Settings
 
 LATE_MAX_S: Final = 600
 RUN_MAX_S: Final = 3_600
 
 
-def cronjob(namespace: str, group: JobGroup) -> Part:
+def cronjob(namespace: str, settings: Settings, group: JobGroup) -> Part:
     """The whole document."""
     labels = labels_of(namespace_key(namespace), task=group.task)
     job = {
         "activeDeadlineSeconds": RUN_MAX_S,
         "backoffLimit": 0,
-        "template": {"metadata": {"labels": labels}, "spec": _pod(namespace, group)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(namespace, settings, group)},
     }
     return {
         "apiVersion": CRON_JOB.api_version,
@@ -60,7 +60,7 @@ def name_of(group: JobGroup) -> str:
     return cronjob_name(group.task, group.schedule, group.connection, group.image)
 
 
-def _pod(namespace: str, group: JobGroup) -> Part:
+def _pod(namespace: str, settings: Settings, group: JobGroup) -> Part:
     container = {
         "name": group.task,
         "image": group.image,
@@ -68,6 +68,7 @@ def _pod(namespace: str, group: JobGroup) -> Part:
         "env": [
             {"name": "PENSTOCK_CONNECTION", "value": group.connection},
             {"name": "PENSTOCK_IMAGE", "value": group.image},
+            {"name": "PENSTOCK_DEFAULT_IMAGE", "value": settings.image},
             *connection_env(group.connection),
         ],
         "resources": {"requests": dict(REQUESTS)},

@@ -113,7 +113,7 @@ def _worker(owner: Owner, settings: Settings, connection: Connection, consumer: 
         "command": command(owner, consumer, drain_s),
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "PENSTOCK_OPERATOR_VERSION", "value": settings.version},
+            {"name": "PENSTOCK_OPERATOR_VERSION", "value": minor_of(settings.version)},
             {"name": "PENSTOCK_HEALTH", "value": f"0.0.0.0:{port}"},
             *connection_env(connection.secret),
         ],
@@ -144,6 +144,11 @@ def command(owner: Owner, consumer: Consumer, drain_s: int) -> list[str]:
     if consumer.visibility_timeout is not None:
         words += ["--visibility", str(consumer.visibility_timeout)]
     return words
+
+
+def minor_of(version: str) -> str:
+    """Major and minor, by which a worker fits an operator: a patch of the operator starts no worker anew."""
+    return ".".join(version.split(".")[:2])
 
 
 def health_port(consumer: Consumer) -> int:

@@ -69,7 +69,7 @@ def _jobs(world: NamespaceWorld) -> Iterator[Part]:
     for group in sorted(
         _groups(world), key=lambda group: (group.task, group.schedule, group.connection, group.image)
     ):
-        yield cronjob(world.namespace, group)
+        yield cronjob(world.namespace, world.settings, group)
 
 
 def _groups(world: NamespaceWorld) -> frozenset[JobGroup]:

@@ -30,6 +30,7 @@ CONNECTION_COPY: Final = "penstock-connection"
 
 KeyKind = Literal["Queue", "Counter", "Namespace"]
 STEM_MAX = 40
+RUN_STEM_MAX = 20
 MARK_LETTERS = 8
 
 
@@ -68,7 +69,7 @@ def owner_parts(owner: str) -> tuple[str, str] | None:
 
 def consumer_name(queue: str, consumer: str) -> str:
     """The name of a consumer's Deployment. Cut, and told apart by a mark: queue a-b, consumer c is not a, b-c."""
-    return f"{queue[:STEM_MAX]}-{consumer[:STEM_MAX]}-{_mark('Queue', queue, consumer)}"
+    return f"{_cut(queue, STEM_MAX)}-{_cut(consumer, STEM_MAX)}-{_mark('Queue', queue, consumer)}"
 
 
 def cronjob_name(task: str, schedule: str, connection: str, image: str) -> str:
@@ -77,8 +78,13 @@ def cronjob_name(task: str, schedule: str, connection: str, image: str) -> str:
 
 
 def application_name(queue: str, bulk: str, minute: int) -> str:
-    """The name of a bulk run: of the minute that called for it, so a crash after its creation makes no second."""
-    return f"{queue[:STEM_MAX]}-{bulk[:STEM_MAX]}-{base36(minute)}"
+    """The name of a bulk run: of the minute that called for it, so a crash after its creation makes no second.
+
+    Spark makes labels and a Service of it, so with `-driver` it has at most 63 letters, and no dot. Marked as
+    consumers are: two jobs that are due in one minute must not be one.
+    """
+    stem = f"{_cut(queue, RUN_STEM_MAX)}-{_cut(bulk, RUN_STEM_MAX)}".replace(".", "-")
+    return f"{stem}-{_mark('bulk', queue, bulk)}-{base36(minute)}"
 
 
 def base36(number: int) -> str:
@@ -96,6 +102,11 @@ def labels_of(key: Key, **more: str) -> dict[str, str]:
     if key.kind != "Namespace":
         labels[f"{GROUP}/{key.kind.lower()}"] = key.name
     return labels | {f"{GROUP}/{name}": value for name, value in more.items()}
+
+
+def _cut(name: str, letters_max: int) -> str:
+    """Its first letters, such that something may follow."""
+    return name[:letters_max].rstrip("-.")
 
 
 def _mark(*parts: str) -> str:

@@ -116,7 +116,7 @@ def every_child(owner: Owner) -> dict[str, dict[str, Any]]:
         **{f"deployment {case}": made(case, owner=owner) for case in CONSUMERS},
         "deployment without replicas": made("external", replicas=None, owner=owner),
         "budget": disruption_budget(owner, consumer(PYTHON)),
-        **{f"cronjob {task}": cronjob(namespace, group) for task, group in GROUPS.items()},
+        **{f"cronjob {task}": cronjob(namespace, SETTINGS, group) for task, group in GROUPS.items()},
     }
 
 
