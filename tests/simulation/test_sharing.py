@@ -26,6 +26,23 @@ def test_members_that_begin_together_share_evenly_at_once() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 3)
         await holding(members, [2, 2, 2], within_s=25)
+        assert [3, 3, 3] == [sharers_of(each) for each in members]
+
+    simulate(scenario, settings=SHARED)
+
+
+def sharers_of(member: Member) -> int:
+    """Among how many the lanes are shared, as it knows: a rate that is given to all is divided by it."""
+    assert member.engine is not None
+    assert member.engine.lanes.sharing is not None
+    return member.engine.lanes.sharing.sharers
+
+
+def test_who_has_no_share_since_there_are_more_members_than_lanes_is_not_counted() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, Seen(), 8)
+        await holding(members, [1] * 6 + [0] * 2, within_s=25)
+        assert [6] * 8 == [sharers_of(each) for each in members]
 
     simulate(scenario, settings=SHARED)
 
