@@ -1,0 +1,122 @@
+"""What bench-operator does to a cluster: Queues by the thousand, changes to some of them, and what came of it.
+
+It speaks to the API server by the operator's own port, from the benchmark's process, and knows neither contender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import Bug, Unavailable
+from penstock_operator.cluster import Cluster
+from penstock_operator.kinds import NAMESPACE, QUEUE, Address, Kind
+from penstock_operator.port import Applied, Deleted, Page
+
+MANAGER = "bench"
+AT_ONCE = 32
+LOOK_EVERY_S = 0.25
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+def queue_document(namespace: str, name: str, *, max_receives: int = 5) -> dict[str, Any]:
+    """A Queue as the issue says: shared tables, one consumer at min 0, default schedules."""
+    consumer = {"name": "c", "handler": "penstock.runtime:ack", "scaling": {"min": 0, "max": 4}}
+    spec = {"storage": {"tables": "shared"}, "maxReceives": max_receives, "consumers": [consumer]}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": metadata, "spec": spec}
+
+
+class Load:
+    """The benchmark's own connection to the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def make_namespaces(self, names: Sequence[str]) -> None:
+        """Those that are not there."""
+        for name in names:
+            await self._apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    async def apply_all(self, documents: Sequence[dict[str, Any]]) -> None:
+        """All at once, as far as connections go."""
+        await asyncio.gather(*(self._apply(document) for document in documents))
+
+    async def change(self, document: dict[str, Any]) -> tuple[int, float]:
+        """Apply one; its generation, and when the answer was here."""
+        applied = await self._apply(document)
+        return int(applied.document["metadata"]["generation"]), time.time()
+
+    async def until(
+        self, kind: Kind, namespaces: Sequence[str], count: int, holds: Callable[[Any], bool], within_s: float
+    ) -> float:
+        """Wait until so many objects of these namespaces are so; the moment at which they were seen to be."""
+        deadline_s = time.monotonic() + within_s
+        found = 0
+        while time.monotonic() < deadline_s:
+            found = 0
+            for namespace in namespaces:
+                page = await self._cluster.list(kind, namespace, cached=True)
+                found += sum(map(holds, page.items)) if isinstance(page, Page) else 0
+            if found >= count:
+                return time.monotonic()
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise Unavailable("not all were done in time", kind=kind.kind, done=found, of=count, seconds=within_s)
+
+    async def delete_namespaces(self, names: Sequence[str], within_s: float) -> None:
+        """With all that is in them."""
+        for name in names:
+            answer = await self._cluster.delete(Address(NAMESPACE, None, name))
+            if not isinstance(answer, Deleted):
+                raise Bug("a namespace can not be deleted", said=str(answer))
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s:
+            left = [name for name in names if isinstance(await self._get_namespace(name), Applied)]
+            if not left:
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise Unavailable("namespaces are not gone in time", seconds=within_s)
+
+    async def _get_namespace(self, name: str) -> object:
+        return await self._cluster.get(Address(NAMESPACE, None, name), metadata_only=True)
+
+    async def _apply(self, document: dict[str, Any]) -> Applied:
+        async with self._room:
+            answer = await self._cluster.apply(document, manager=MANAGER, force=True)
+        if not isinstance(answer, Applied):
+            raise Bug("what the benchmark applies was refused", said=str(answer))
+        return answer
+
+
+def is_ready(queue: Any) -> bool:
+    """Whether the operator has said so, of the generation that stands."""
+    status = queue.get("status") or {}
+    return any(
+        one["type"] == "Ready"
+        and one["status"] == "True"
+        and one.get("observedGeneration") == queue["metadata"]["generation"]
+        for one in status.get("conditions") or ()
+    )
+
+
+def writes_since(audit_log: Path, offset: int) -> tuple[int, int, list[str]]:
+    """What the API server was told to write since then, by whoever is no part of Kubernetes: all of it, the Lease's
+    renewals among it, and what else was written."""
+    everything, of_leases, others = 0, 0, []
+    with audit_log.open("rb") as log:
+        log.seek(offset)
+        for line in log:
+            told = json.loads(line)
+            if told["verb"] not in WRITES:
+                continue
+            everything += 1
+            resource = (told.get("objectRef") or {}).get("resource", "")
+            of_leases += resource == "leases"
+            if resource != "leases":
+                others.append(f"{told['verb']} {resource}")
+    return everything, of_leases, others

@@ -1,0 +1,49 @@
+"""The baseline of bench-operator: what a first operator with kopf looks like. It makes one Deployment for each Queue,
+changes nothing afterwards, and writes no status. `python -m bench.operator_minimal NAMESPACE FILE`; into the file it
+writes a line for each change it is called for: name, generation, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import kopf
+import kubernetes
+
+
+def main(namespace: str, file: str) -> None:
+    """Until it is told to end."""
+    kubernetes.config.load_kube_config()  # type: ignore[no-untyped-call]
+    apps = kubernetes.client.AppsV1Api()
+    told = Path(file).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
+
+    @kopf.on.create("penstock.io", "v1beta1", "queues")
+    def made(*, name: str, body: kopf.Body, **_: Any) -> None:
+        labels = {"queue": name}
+        container = {"name": "worker", "image": "penstock.local/nothing:1"}
+        document: Any = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+        kopf.adopt(document, owner=body)
+        apps.create_namespaced_deployment(namespace, document)
+
+    @kopf.on.update("penstock.io", "v1beta1", "queues", field="spec")
+    def changed(*, name: str, meta: kopf.Meta, **_: Any) -> None:
+        told.write(f"{name} {meta['generation']} {time.time():.6f}\n")
+
+    asyncio.run(kopf.operator(standalone=True, namespaces=[namespace]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
