@@ -13,8 +13,10 @@ from penstock.testing.world import Process, World
 from penstock_operator.asking import Answer, Request
 from penstock_operator.simulated import refusals
 from penstock_operator.simulated.collecting import DELAY_S, Collector
+from penstock_operator.simulated.controllers import Deployments, IdleNode, Kubelet, Node
 from penstock_operator.simulated.faults import Fault, Faults, Wrong
 from penstock_operator.simulated.log import Entry
+from penstock_operator.simulated.schedules import IdlePrograms, Programs, Schedules
 from penstock_operator.simulated.server import ApiServer
 from penstock_operator.simulated.watching import BOOKMARK_EVERY_S, Event, Watcher
 
@@ -51,15 +53,16 @@ class SimulatedApi:
             self.process.note("fault", fault.wrong.value, request.verb, request.path)
             if fault.wrong is Wrong.UNHEARD:
                 return
-        self.world.loop.call_later(self._chance.uniform(*SERVE_S), self._serve, source, request, reply, fault)
+        unheld = self.server.is_unheld(request)
+        self.world.loop.call_later(self._chance.uniform(*SERVE_S), self._serve, source, request, reply, fault, unheld)
 
-    def _serve(self, source: Process, request: Request, reply: Reply, fault: Fault | None) -> None:
-        answer = self._answer(request, fault)
+    def _serve(self, source: Process, request: Request, reply: Reply, fault: Fault | None, unheld: bool) -> None:
+        answer = self._answer(request, fault, unheld)
         self.process.note("answers", source.name, request.verb, request.path, answer.status)
         if fault is None or fault.wrong is not Wrong.UNANSWERED:
             self.world.network.send("api answer", self.process, source, reply, answer)
 
-    def _answer(self, request: Request, fault: Fault | None) -> Answer:
+    def _answer(self, request: Request, fault: Fault | None, unheld: bool) -> Answer:
         match fault.wrong if fault else None:
             case Wrong.THROTTLED if fault:
                 return refusals.throttled(fault.retry_after_s).answer
@@ -68,9 +71,9 @@ class SimulatedApi:
             case Wrong.BROKEN:
                 return refusals.broken().answer
             case Wrong.BROKEN_AFTER:
-                self.server.answer(request)
+                self.server.answer(request, was_unheld=unheld)
                 return refusals.broken().answer
-        return self.server.answer(request)
+        return self.server.answer(request, was_unheld=unheld)
 
     # ---- watches
 
@@ -114,6 +117,13 @@ class SimulatedApi:
     def _written(self, entry: Entry) -> None:
         for watcher, _ in list(self._watchers.values()):
             watcher.hear(entry)
+
+    def staff(self, node: Node | None = None, programs: Programs | None = None) -> None:
+        """Have Deployments, pods, CronJobs and Jobs worked; without this nobody does."""
+        later, chance = self.world.outside, self.world.chance("controllers")
+        Deployments(self.server, later, chance)
+        Kubelet(self.server, later, chance, node or IdleNode())
+        Schedules(self.server, later, chance, programs or IdlePrograms())
 
     def _later(self, act: Callable[[], object]) -> None:
         self.world.outside(self._chance.uniform(*DELAY_S), act)

@@ -97,11 +97,10 @@ class Deployments:
                 if owner["kind"] == "Deployment":
                     self._soon(metadata["namespace"], owner["name"])
 
-    def _soon(self, namespace: str, name: str, after_s: float | None = None) -> None:
-        if (namespace, name) not in self._scheduled or after_s is not None:
+    def _soon(self, namespace: str, name: str) -> None:
+        if (namespace, name) not in self._scheduled:
             self._scheduled.add((namespace, name))
-            wait_s = self._chance.uniform(*REACT_S) if after_s is None else after_s
-            self._later(wait_s, lambda: self.sync(namespace, name))
+            self._later(self._chance.uniform(*REACT_S), lambda: self.sync(namespace, name))
 
     def sync(self, namespace: str, name: str) -> None:
         """Bring pods and status nearer to what is wanted."""
@@ -209,7 +208,7 @@ class Deployments:
         if left_s <= 0:
             return self._condition(deployment, "Progressing", "False", "ProgressDeadlineExceeded")
         if before != reached:
-            self._soon(metadata["namespace"], metadata["name"], left_s + 0.1)
+            self._later(left_s + 0.1, lambda: self._soon(metadata["namespace"], metadata["name"]))
         return self._condition(deployment, "Progressing", "True", "ReplicaSetUpdated")
 
     def _condition(self, deployment: Object, type_: str, status: str, reason: str) -> Object:

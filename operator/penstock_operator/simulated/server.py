@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock_operator.asking import Answer, Request
-from penstock_operator.kinds import KINDS, NAMESPACE, SPARK_APPLICATION, Kind
+from penstock_operator.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, Kind
 from penstock_operator.simulated import refusals, writing
 from penstock_operator.simulated.log import Entry, Log
 from penstock_operator.simulated.selecting import selects
@@ -114,14 +114,22 @@ class ApiServer:
 
     # ---- requests
 
-    def answer(self, request: Request) -> Answer:
-        """What a real server would answer."""
+    def answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
+        """What a real server would answer. `was_unheld`: of a delete, what `is_unheld` said when it arrived."""
         try:
-            return copy.deepcopy(self._answer(request))
+            return copy.deepcopy(self._answer(request, was_unheld=was_unheld))
         except refusals.Refusal as refused:
             return refused.answer
 
-    def _answer(self, request: Request) -> Answer:
+    def is_unheld(self, request: Request) -> bool:
+        """Whether a delete finds no finalizer: a real server looks for one before it deletes, and not once more."""
+        body = request.body or {}
+        if request.verb != "delete" or body.get("propagationPolicy", "Background") != "Background":
+            return False
+        found = self.find(request.kind, request.namespace, request.name or "")
+        return found is not None and not found["metadata"].get("finalizers") and request.kind not in (NAMESPACE, POD)
+
+    def _answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
         if request.kind not in self.kinds:
             raise refusals.unknown_kind()
         match request.verb:
@@ -130,7 +138,7 @@ class ApiServer:
             case "list":
                 return refusals.success(self._list(request))
             case "delete":
-                return self._delete(request)
+                return self._delete(request, was_unheld=was_unheld)
             case "create" | "apply" | "replace" | "patch":
                 return self._write(request)
         raise refusals.malformed(f"{request.verb} is no request that has one answer")
@@ -196,7 +204,7 @@ class ApiServer:
         if home["metadata"].get("deletionTimestamp"):
             raise refusals.terminating(kind, name, namespace or "")
 
-    def _delete(self, request: Request) -> Answer:
+    def _delete(self, request: Request, *, was_unheld: bool = False) -> Answer:
         live, kind = self._held(request), request.kind
         body = request.body or {}
         writing.check_preconditions(kind, live, body.get("preconditions") or {})
@@ -207,7 +215,7 @@ class ApiServer:
             now=self.moment(),
             grace_s=writing.grace_s(kind, live, body),
         )
-        if writing.is_over(marked):
+        if was_unheld or writing.is_over(marked):
             self._drop(kind, live)
             return refusals.success({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
         if marked == live:

@@ -32,7 +32,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    ground: Ground = pyfuncitem.funcargs["ground"]
+    ground = pyfuncitem.funcargs["ground"]
+    assert isinstance(ground, Ground)
     ground.run(pyfuncitem.obj(**arguments))
     return True
 

@@ -181,7 +181,7 @@ class RealGround(Ground):
         """As a user for whom there is no seat, and who has no rights either."""
         self._kubectl.apply(*JAIL)
         port = await self._connect(self._kubectl.kubeconfig)
-        port._api.set_default_header("Impersonate-User", JAILED)
+        port._api.set_default_header("Impersonate-User", JAILED)  # type: ignore[no-untyped-call]
 
         try:
             yield port

@@ -63,7 +63,7 @@ async def test_05_several_conflicts_are_all_told(ground: Ground) -> None:
 async def test_05_who_says_the_same_shares_the_field_without_conflict(ground: Ground) -> None:
     await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one")
     shared = applied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="two"))
-    owned = {"f:spec": {"f:shards": {}}}
+    owned: dict[str, Any] = {"f:spec": {"f:shards": {}}}
     assert fields_by_manager(shared.document) == {"one": owned, "two": owned}
 
 
