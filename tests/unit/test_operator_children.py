@@ -31,7 +31,7 @@ NAME = consumer_name("emails", "mailer")
 DEPLOYMENT = ChildName("Deployment", NAME)
 BUDGET = ChildName("PodDisruptionBudget", NAME)
 NOW_US = 1_800_000_000_000_000
-RUNS = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
+RUNS: dict[str, Any] = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
 
 
 def decide(
@@ -46,9 +46,11 @@ def decide(
     return children(world(resource, **around), CONNECTION, numbers, memory or Memory(), now_us)
 
 
-def there(case: str = "python", replicas: int | None = 2, budget: bool = True, **status: Any) -> dict[ChildName, Any]:
+def there(
+    case: str = "python", replicas: int | None = 2, budget: bool = True, status: dict[str, Any] = RUNS
+) -> dict[ChildName, Any]:
     """What an applied consumer looks like, running."""
-    found = [live(stamped(made(case, replicas=replicas)), **(status or RUNS))]
+    found = [live(stamped(made(case, replicas=replicas)), **status)]
     if budget:
         found.append(live(stamped(disruption_budget(OWNER, consumer(CONSUMERS[case])))))
     return {name_of(one): one for one in found}
@@ -86,7 +88,7 @@ def stand(decided: Children) -> ConsumerStand:
 
 def test_a_place_that_nobody_looked_at_is_asked_for_and_nothing_is_made() -> None:
     decided = decide()
-    assert ((), {DEPLOYMENT, BUDGET}) == (decided.effects, decided.ask)
+    assert ((), frozenset((DEPLOYMENT, BUDGET))) == (decided.effects, decided.ask)
 
 
 def test_in_a_free_place_it_is_made_without_force_so_that_a_stranger_who_comes_first_keeps_it() -> None:
@@ -405,14 +407,14 @@ def test_without_scaling_all_are_required_with_it_only_min() -> None:
 
 
 def test_a_rollout_is_seen_while_old_pods_are_there_or_the_controller_has_not_looked() -> None:
-    old = stand(decide(live=there(**{**RUNS, "replicas": 3})))
-    unseen = stand(decide(live=there(**{**RUNS, "observedGeneration": 0})))
+    old = stand(decide(live=there(status={**RUNS, "replicas": 3})))
+    unseen = stand(decide(live=there(status={**RUNS, "observedGeneration": 0})))
     changing = stand(decide(wanted=3, live=there()))
     assert [False, False, False] == [old.rolled_out, unseen.rolled_out, changing.rolled_out]
 
 
 def test_since_when_a_consumer_is_short_is_remembered_until_it_is_not() -> None:
-    few = there(**{**RUNS, "readyReplicas": 1})
+    few = there(status={**RUNS, "readyReplicas": 1})
     first = decide(live=few)
     assert NOW_US == stand(first).short_since_us
     later = decide(live=few, memory=first.memory, now_us=NOW_US + MINUTE_US)
@@ -426,5 +428,6 @@ def test_why_a_deployment_does_not_get_on_is_told_in_its_own_words() -> None:
     late = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
     fine = [{"type": "Progressing", "status": "True", "message": "all is well"}]
     assert ["exceeded quota", "ProgressDeadlineExceeded", ""] == [
-        stand(decide(live=there(**RUNS, conditions=conditions))).says for conditions in (quota, late, fine)
+        stand(decide(live=there(status={**RUNS, "conditions": conditions}))).says
+        for conditions in (quota, late, fine)
     ]

@@ -74,7 +74,7 @@ NOBODY: dict[str, Any] = {"wants_workers": False, "wants_copy": False, "groups":
 
 def test_places_are_asked_for_then_account_and_secret_are_made_before_the_jobs() -> None:
     asked = decide()
-    assert ((), {ACCOUNT, COPY, JOB}) == (asked.effects, asked.ask)
+    assert ((), frozenset((ACCOUNT, COPY, JOB))) == (asked.effects, asked.ask)
     assert [ACCOUNT, COPY, JOB] == touched(decide(checked=asked.ask))
 
 
