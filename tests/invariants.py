@@ -284,9 +284,12 @@ class Ledger:
         if found:
             raise AssertionError(f"{len(found)} violations\n" + "\n".join(map(str, found[:10])))
 
-    def violations(self, *, there: Collection[str] = (), calm_us: int | None = None) -> Iterator[Violation]:
+    def violations(
+        self, *, there: Collection[str] = (), calm_us: int | None = None, late: Collection[str] = ()
+    ) -> Iterator[Violation]:
         """All that does not hold. `there` are the messages still seen in the queue; from `calm_us` on the store, and
-        somebody who receives, were at work all the time, so that redelivery can be asked for (None: never)."""
+        somebody who receives, were at work all the time, so that redelivery can be asked for (None: never), but of
+        what is `late`: that comes when repair looks for it."""
         keys = self._keys_by_payload()
         known = {each.message.payload for each in self.puts}
         for tale in self.tales.values():
@@ -295,7 +298,7 @@ class Ledger:
             yield from self._early(tale)
             yield from self._voided(tale)
             yield from self._as_it_was_put(tale, known)
-            if calm_us is not None:
+            if calm_us is not None and tale.message_id not in late:
                 yield from self._comes_again(tale, calm_us)
         yield from self._in_order()
         yield from self._made_once(keys)

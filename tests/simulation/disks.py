@@ -13,6 +13,7 @@ from uuid import UUID
 
 from penstock.engines.packed import PackedRun, unpack
 from penstock.engines.timeline.layout import DAYS, Place, RowPlace, id_text
+from penstock.engines.timeline.passed import decode_passed
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.store.positions import moment_us_of, position_order
 from penstock.store.simulated import Cluster
@@ -116,6 +117,26 @@ class Disks:
         """The rows due before a moment that their lane has not passed."""
         lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
         return [row for row in self.rows() if moment_us_of(row.place.due) < before_us and not _is_passed(row, lanes)]
+
+    def late(self) -> Iterator[StoredRow]:
+        """The rows of messages that their lane has passed and no owner of it has met, nor another of their family: it
+        is repair that brings them."""
+        now_s = self._now_s()
+        met: dict[tuple[int, int], set[UUID]] = {}
+        for partition, row, _ in self._merged(self._settings.tables.passed):
+            _, generation, shard, _ = partition
+            ids: bytes | None = _value(row, "ids", now_s)
+            if ids is not None:
+                met.setdefault((generation, shard), set()).update(decode_passed(ids))
+        lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
+        for row in self.rows():
+            lane = row.place.generation, row.place.shard
+            if row.run is None or row.cancelled or row.moved or not _is_passed(row, lanes):
+                continue
+            replaces = row.run.replaces
+            family = {row.place.due, *(() if replaces is None else (Place.from_bytes(replaces).row.due,))}
+            if family.isdisjoint(met.get(lane, ())):
+                yield row
 
     def _merged(self, table: Table) -> Iterator[tuple[tuple[Any, ...], Row, int]]:
         found: dict[tuple[bytes, Any], tuple[tuple[Any, ...], Row, int]] = {}

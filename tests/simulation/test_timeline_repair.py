@@ -342,6 +342,32 @@ def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised
     simulate(scenario, settings=REPAIRED)
 
 
+def test_what_repair_alone_can_bring_is_told_from_what_was_met_and_what_its_lane_will_read() -> None:
+    """By the disks alone, as a life asks it: of these it expects nothing before repair has looked."""
+
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        disks = Disks(queue.cluster, REPAIRED)
+        met = await indexed(client, stamped(client, b"met"))
+        await client.store.write(met.statement)
+        late = await indexed(client, stamped(client, b"late"))
+        await ward.work(20)
+        ahead = await indexed(client, stamped(client, b"ahead"))
+        await client.store.write(ahead.statement)
+        for row in (stamped(client, due_in_s=-5, twin_of=met), late):
+            await land(queue, row)
+        assert [late.place] == [row.place for row in disks.late()]
+        await asyncio.sleep(2 * MINUTE_S)
+        await ward.repair()
+        assert [] == list(disks.late()), "it is on its way"
+        await ward.work(20)
+        assert [] == list(disks.late())
+        assert [b"ahead", b"late", b"met"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
 async def _on_one_replica(queue: Queue, statement: Insert, node: str) -> None:
     client = queue.client(f"only to {node} at {queue.world.now_s()}")
     others = {"n1", "n2", "n3"} - {node}

@@ -99,6 +99,8 @@ class Life:
     producers: dict[str, Member] = field(default_factory=dict)
     consumers: dict[str, Member] = field(default_factory=dict)
     helpers: dict[str, Member] = field(default_factory=dict)
+    left_to_repair: set[str] = field(default_factory=set)
+    """Messages that nobody but repair can bring, when all else was drained."""
     last_death_us: int = 0
     """When somebody who receives ended last."""
     held: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)

@@ -36,8 +36,9 @@ FEATURES = {
 }
 """What a life may do, and how often it does."""
 
-NEEDS = {"late": ("repair",), "batches": ("late", "repair")}
-"""What makes no sense without something else: what lands after hours is found by repair alone."""
+NEEDS = {"late": ("repair",), "batches": ("late", "repair"), "resharding": ("repair",)}
+"""What makes no sense without something else: what lands after hours is found by repair alone, and so is a copy whose
+generation ended before it was written."""
 
 FAULTS = {
     "stopped replicas": 0.5,

@@ -29,6 +29,7 @@ from tests.simulation.timeline_checks import never_met, owners_break
 from tests.simulation.timeline_faults import Storm
 from tests.simulation.timeline_members import (
     DELAY_S,
+    LATE_WRITE_S,
     SKEW_US_MAX,
     Borrowing,
     Consumer,
@@ -105,6 +106,8 @@ async def _life(world: World, plan: Plan) -> str | None:
         world.history.note("world", "it is calm now")
         calm_us = ledger.now_us()
         await _until_drained(life)
+        if plan.has("resharding"):
+            await _late_copies(life)
     finally:
         life.over = True
         for task in keeping:
@@ -150,6 +153,21 @@ async def _reshard(life: Life) -> None:
     life.world.history.note("operator", "reshards", ("to", life.plan.shards_then))
     if life.plan.shards_then != life.plan.shards:
         await Catalogue(life).reshard(life.plan.shards_then, sure_after_s=chance.choice((0.1, chance.uniform(0, 20))))
+
+
+async def _late_copies(life: Life) -> None:
+    """A copy whose generation ended before it was written may be left to repair (docs/protocols/generations.md,
+    "Nothing is left behind"): then all go on until repair has looked, when it is due."""
+    life.left_to_repair = {each for row in Disks(life.cluster, life.settings).late() for each in row.ids}
+    if not life.left_to_repair:
+        return
+    life.world.history.note("world", "waits for repair")
+    await asyncio.sleep(life.plan.part_s + LATE_WRITE_S + 2)
+    mender = Mender(life, "last mender")
+    done = mender.process.start(mender.repair_all())
+    await done
+    mender.end()
+    await _until_drained(life)
 
 
 async def _aftermath(life: Life) -> None:
@@ -266,7 +284,8 @@ def drained_within_s(life: Life) -> float:
 def _judged(life: Life, calm_us: int) -> list[str]:
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
     calm_us = max(calm_us, life.last_death_us)
-    found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us)), *life.broken]
+    found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us, late=life.left_to_repair))]
+    found += life.broken
     if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
         found += owners_break(life.ledger, life.settings, life.held)
     if life.plan.has("late"):

@@ -295,6 +295,13 @@ def test_what_comes_again_too_late_is_told_where_all_was_calm(history: Callable[
     assert set() == day.rules(there=["a"])
 
 
+def test_what_repair_has_to_bring_may_come_late_but_is_not_to_be_lost() -> None:
+    day = Day()
+    not_again(day)
+    assert set() == day.rules(there=["a"], calm_us=START_US, late=["a"])
+    assert {"an acknowledged put is settled, dead or still there"} == day.rules(calm_us=START_US, late=["a"])
+
+
 def test_what_is_still_there_is_not_lost() -> None:
     day = Day()
     lost(day)
