@@ -122,11 +122,10 @@ class Cluster(Client):
         response: aiohttp.ClientResponse = answered.response
         return response
 
-    def access(self) -> Access:
+    async def access(self) -> Access:
         """The way in, for who else has to ask this server."""
         settings = self._api.configuration
-        settings.get_api_key_with_prefix("BearerToken")  # has a token that was rotated read anew
-        token = (settings.api_key or {}).get("BearerToken") or (settings.api_key or {}).get("authorization") or ""
+        token = await settings.get_api_key_with_prefix("BearerToken") or ""  # reads anew one that was rotated
         return Access(
             server=settings.host,
             authority=settings.ssl_ca_cert,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
@@ -26,7 +26,7 @@ IDLE_S = 1.0
 class Doors:
     """kopf's part of one process."""
 
-    def __init__(self, intake: Intake, access: Callable[[], Access]) -> None:
+    def __init__(self, intake: Intake, access: Callable[[], Awaitable[Access]]) -> None:
         self._intake = intake
         self._access = access
         self._stop = asyncio.Event()
@@ -67,7 +67,7 @@ class Doors:
 
     async def _log_in(self, **_: Any) -> kopf.ConnectionInfo:
         """The same way in as our own client's; asked again when the server does not take it any more."""
-        access = self._access()
+        access = await self._access()
         return kopf.ConnectionInfo(
             server=access.server,
             ca_path=access.authority,

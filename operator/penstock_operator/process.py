@@ -259,7 +259,7 @@ async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCl
     from penstock.store.cassandra import CassandraStore
     from penstock.store.cassandra_schema import CassandraSchema
 
-    ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US)
+    ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
     store = ground.store_in(ground.keyspace)
     if not isinstance(store, CassandraStore):
         raise SpecError("a session that is none")

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.api.parse import Resource
@@ -33,6 +34,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.store.catalogue import RECEIPT_KEY_BYTES, Catalogue
 from penstock.store.catalogue_entry import Entry, Known, Name, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
+from penstock.store.clocks import ClockNotTrusted
 from penstock.store.consistency import Consistency
 from penstock.store.drift import Drift, FoundTable, compare
 from penstock_operator.names import Key, owner_of, owner_parts
@@ -45,6 +47,10 @@ log = logging.getLogger("penstock.operator")
 
 BELIEVED_S: Final = 60.0
 SILENT_S: Final = 2.0
+CLOCK_WITHIN_S: Final = 5.0
+CLOCK_TRIES: Final = 2
+
+T = TypeVar("T")
 
 Lives = Callable[[str], bool]
 """Whether a resource of this cluster with that uid is there."""
@@ -54,9 +60,8 @@ Lives = Callable[[str], bool]
 class _Silent:
     """A Cassandra that does not answer."""
 
-    since_us: int
+    trouble: Trouble
     until_s: float
-    says: str
 
 
 @dataclass(frozen=True)
@@ -130,9 +135,9 @@ class StoreSide:
         """What Cassandra has of a resource."""
         silent = self._silent.get(connection.digest)
         if silent is not None and self._now_s() < silent.until_s:
-            return Trouble(trouble_of(Unavailable()).reason, silent.says, silent.since_us)
+            return silent.trouble
         try:
-            found = await self._view(key, connection, uid or "", resource)
+            found = await self._patiently(connection, lambda: self._view(key, connection, uid or "", resource))
         except PenstockError as error:
             return self._failed(connection, error)
         self._silent.pop(connection.digest, None)
@@ -213,7 +218,7 @@ class StoreSide:
         _, views, performer = held
         self.invalidate(key)
         try:
-            performed = await performer.perform(step)
+            performed = await self._patiently(connection, lambda: performer.perform(step))
         except PenstockError as error:
             if isinstance(error, Unavailable):
                 return self._failed(connection, error)
@@ -288,9 +293,21 @@ class StoreSide:
         if not isinstance(error, Unavailable):
             return trouble
         known = self._silent.get(connection.digest)
-        since_us = self._now_us() if known is None else known.since_us
-        self._silent[connection.digest] = _Silent(since_us, self._now_s() + SILENT_S, trouble.says)
-        return replace(trouble, since_us=since_us)
+        since_us = known.trouble.since_us if known and known.trouble.reason is trouble.reason else self._now_us()
+        trouble = replace(trouble, since_us=since_us)
+        self._silent[connection.digest] = _Silent(trouble, self._now_s() + SILENT_S)
+        return trouble
+
+    async def _patiently(self, connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+        """On a busy machine this process stands still now and then, and has to compare clocks anew: what is begun
+        again does what is left."""
+        reached = self._sessions.of(connection.digest)
+        for _ in range(CLOCK_TRIES if reached is not None else 0):
+            assert reached is not None  # noqa: S101 - else there is no turn
+            await reached.ground.clock.until_trusted(CLOCK_WITHIN_S)
+            with suppress(ClockNotTrusted):
+                return await work()
+        return await work()
 
 
 def _surroundings(connection: Connection) -> Surroundings:

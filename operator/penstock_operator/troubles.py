@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.api.parse import ResourceInvalid
 from penstock.api.status import Reason
 from penstock.applying.decide_steps import StorageElsewhere, TooManyTables
-from penstock.errors import Conflict, PenstockError, Refused, SpecError, Unavailable
+from penstock.errors import Conflict, PenstockError, Refused, SpecError, Surroundings, Unavailable
 from penstock.store.cassandra_settings import SettingsBroken
 from penstock.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
 from penstock.store.clocks import ClockNotTrusted
@@ -19,7 +19,7 @@ _REASONS: tuple[tuple[type[PenstockError] | tuple[type[PenstockError], ...], Rea
     (TooManyTables, Reason.TOO_MANY_TABLES),
     (OwnedByAnother, Reason.NAME_TAKEN),
     (ResourceInvalid, Reason.SPEC_INVALID),
-    (SettingsBroken, Reason.CONNECTION_MISSING),
+    ((SettingsBroken, Surroundings), Reason.CONNECTION_MISSING),
     (Conflict, Reason.PROGRESSING),
     (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
     ((SpecError, Refused), Reason.CONNECTION_MISSING),

@@ -95,8 +95,10 @@ def process_name() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
-async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: int) -> Ground:
-    """Connect to Cassandra, and compare clocks with it."""
+async def open_ground(
+    settings: ConnectionSettings, *, name: str, max_skew_us: int, must_exist: bool = True
+) -> Ground:
+    """Connect to Cassandra, and compare clocks with it. Not `must_exist`: its keyspace may be made later."""
     from penstock.store.cassandra import CassandraStore
     from penstock.store.cassandra_batches import CassandraBatches
     from penstock.store.cassandra_compatibility import keeps_past_2038
@@ -105,7 +107,7 @@ async def open_ground(settings: ConnectionSettings, *, name: str, max_skew_us: i
     from penstock.store.clock import Bounds
     from penstock.store.clocks import Clock
 
-    store = await CassandraStore.connect(settings)
+    store = await CassandraStore.connect(settings, must_exist=must_exist)
     clock = Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=max_skew_us))
     stores: dict[str, Store] = {settings.keyspace: store}
 

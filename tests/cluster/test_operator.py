@@ -1,0 +1,255 @@
+"""The operator as a process out of the cluster, against a real API server and a real Cassandra.
+
+It is one process for all of these tests; each has a namespace and a keyspace of its own.
+"""
+
+# ruff: noqa: S608 - names are made here
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl, names_of
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from penstock_operator.names import consumer_name
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHIN_S = 60.0
+CONSUMERS = [{"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 0}}]
+
+
+@dataclass
+class OperatorProcess:
+    """The process, and where it answers."""
+
+    process: subprocess.Popen[str]
+    port: int
+    keyspace: str
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, str]:
+        """Its HTTP port."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - as above
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+
+def start(kubernetes: KubernetesUnderTest, namespace: str, log: Path) -> tuple[subprocess.Popen[str], int]:
+    """The console script's module, with what it logs in a file; the port that it has opened."""
+    kubectl = kubernetes.kubectl
+    command = [sys.executable, "-m", "penstock_operator.process", "--kubeconfig", kubectl.kubeconfig]
+    command += ["--context", kubectl.context] if kubectl.context else []
+    command += ["--namespace", namespace, "--health", "127.0.0.1:0"]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, text=True, env=dict(os.environ))
+    assert wait_until(lambda: '"port":' in log.read_text() or process.poll() is not None, timeout_s=60)
+    assert process.poll() is None, log.read_text()
+    line = next(line for line in log.read_text().splitlines() if '"port":' in line)
+    return process, int(json.loads(line)["port"])
+
+
+def secret_of(cassandra: Serving, namespace: str, keyspace: str) -> dict[str, Any]:
+    """The chart's Secret."""
+    values = {**cassandra.environment(), "KEYSPACE": keyspace}
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in values.items() if value}
+    metadata = {"name": "penstock-connection", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+@pytest.fixture(scope="module")
+def operator(
+    kubernetes: KubernetesUnderTest, cassandra: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """One that leads."""
+    kubectl = kubernetes.kubectl
+    kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
+    mark = uuid.uuid4().hex[:8]
+    namespace, keyspace = f"penstock-system-{mark}", f"op_{mark}"
+    kubectl.run("create", "namespace", namespace)
+    kubectl.apply(secret_of(cassandra, namespace, keyspace))
+    log = tmp_path_factory.mktemp("operator") / "log"
+    process, port = start(kubernetes, namespace, log)
+    running = OperatorProcess(process, port, keyspace)
+    try:
+        assert wait_until(lambda: running.ask("/readyz")[0] == 200, timeout_s=60), log.read_text()
+        yield running
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        sys.stdout.write(log.read_text()[-20_000:])
+        kubectl.delete("namespace", namespace, wait=False)
+        cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
+
+
+def queue(name: str = "emails", **spec: Any) -> dict[str, Any]:
+    """A Queue with one consumer that sleeps."""
+    told = {"shards": 2, "consumers": CONSUMERS, **spec}
+    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+
+
+def reason(document: Any, type_: str = "Ready") -> str:
+    """The reason of a condition."""
+    conditions = (document or {}).get("status", {}).get("conditions") or ()
+    return next((str(each["reason"]) for each in conditions if each["type"] == type_), "")
+
+
+def becomes(here: Kubectl, name: str, wanted: str, type_: str = "Ready") -> dict[str, Any]:
+    """The Queue, once a condition has this reason."""
+    return here.wait_for(
+        "queue", name, lambda seen: reason(seen, type_) == wanted, what=f"is {wanted}", timeout_s=WITHIN_S
+    )
+
+
+def tables_of(cassandra: Serving, keyspace: str) -> set[str]:
+    """All tables of dedicated queues there."""
+    rows = cassandra.cql(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'")
+    return {str(row["table_name"]) for row in rows if str(row["table_name"]).startswith("q_")}
+
+
+def state_of(cassandra: Serving, keyspace: str, namespace: str, name: str) -> str:
+    """Of the entry in the catalogue."""
+    key = f"namespace = '{namespace}' AND kind = 'Queue' AND name = '{name}'"
+    rows = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue WHERE {key}")
+    return str(rows[0]["state"]) if rows else ""
+
+
+def test_a_queue_that_is_applied_becomes_ready_with_its_children(
+    operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
+) -> None:
+    here = k8s_namespace
+    here.apply(queue())
+    made = becomes(here, "emails", "Reconciled")
+    assert 2 == made["status"]["replicas"]
+    assert [consumer_name("emails", "mailer")] == names_of(here.list("deployment"))
+    assert {"penstock-worker"} <= set(names_of(here.list("serviceaccount")))
+    assert {"penstock-connection"} <= set(names_of(here.list("secret")))
+    assert wait_until(lambda: len(here.list("cronjob")) == 1, timeout_s=WITHIN_S)
+    assert "active" == state_of(cassandra, operator.keyspace, here.namespace or "", "emails")
+
+
+def test_children_that_are_edited_or_deleted_are_mended(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    here, name = k8s_namespace, consumer_name("emails", "mailer")
+    here.apply(queue())
+    becomes(here, "emails", "Reconciled")
+    first = here.get("deployment", name)
+    change = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "image": "stranger:9"}]}}}}
+    here.run("patch", "deployment", name, "--type=strategic", "-p", json.dumps(change))
+    here.wait_for(
+        "deployment",
+        name,
+        lambda seen: seen["spec"]["template"]["spec"]["containers"][0]["image"] == "mailer:1",
+        what="has its image again",
+        timeout_s=30,
+    )
+    here.delete("deployment", name)
+    again = here.wait_for("deployment", name, lambda _: True, what="is there again", timeout_s=30)
+    assert first["metadata"]["uid"] != again["metadata"]["uid"]
+
+
+def test_nothing_is_written_once_all_is_as_it_should_be(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    here = k8s_namespace
+    here.apply(queue())
+    ready = becomes(here, "emails", "Reconciled")
+    # a first look of the figures and of passes may change a message once
+    assert wait_until(lambda: writes(operator) == writes(operator, after_s=8), timeout_s=WITHIN_S)
+    later = here.get("queue", "emails")
+    assert "True" == next(each["status"] for each in later["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["metadata"]["uid"] == later["metadata"]["uid"]
+
+
+def writes(operator: OperatorProcess, *, after_s: float = 0) -> float:
+    """How many changes it has asked for."""
+    if after_s:
+        wait_until(lambda: False, timeout_s=after_s)
+    _, text = operator.ask("/metrics")
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("penstock_operator_writes"))
+
+
+def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(
+    operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
+) -> None:
+    here = k8s_namespace
+    here.apply(queue(deletionPolicy="Retain"))
+    becomes(here, "emails", "Reconciled")
+    there = tables_of(cassandra, operator.keyspace)
+    here.delete("queue", "emails")
+    assert wait_until(
+        lambda: state_of(cassandra, operator.keyspace, here.namespace or "", "emails") == "retained", timeout_s=30
+    )
+    assert there == tables_of(cassandra, operator.keyspace)
+    assert wait_until(lambda: not here.list("deployment", "app.kubernetes.io/managed-by=penstock"), timeout_s=30)
+
+
+def test_deleted_under_delete_it_goes_with_its_tables(
+    operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
+) -> None:
+    here = k8s_namespace
+    before = tables_of(cassandra, operator.keyspace)
+    here.apply(queue(deletionPolicy="Delete"))
+    made = becomes(here, "emails", "Reconciled")
+    assert ["penstock.io/store"] == made["metadata"]["finalizers"]
+    assert before < tables_of(cassandra, operator.keyspace)
+    here.delete("queue", "emails", wait=False)
+    assert wait_until(lambda: here.find("queue", "emails") is None, timeout_s=180)
+    assert before == tables_of(cassandra, operator.keyspace)
+    assert "gone" == state_of(cassandra, operator.keyspace, here.namespace or "", "emails")
+
+
+def test_why_tells_what_was_decided_and_plan_what_would_be(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    here = k8s_namespace
+    here.apply(queue())
+    becomes(here, "emails", "Reconciled")
+    status, text = operator.ask(f"/why/queue/{here.namespace}/emails")
+    assert 200 == status
+    assert "DeclareEntry Queue emails" in text or "DeclareEntry" in text
+    other = queue("letters")
+    other["metadata"]["namespace"] = here.namespace
+    status, text = operator.ask("/plan", other)
+    assert (200, ["DeclareEntry"]) == (status, [word.split()[0] for word in json.loads(text)["words"]][:1])
+    assert here.find("queue", "letters") is None
+
+
+def test_an_engine_that_is_not_carried_gets_nothing(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    here = k8s_namespace
+    here.apply(queue(engine="bucket"))
+    becomes(here, "emails", "EngineUnavailable", "Stalled")
+    assert [] == here.list("deployment")
+
+
+def test_without_a_cluster_it_says_so_in_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "penstock_operator.process",
+            "--kubeconfig",
+            str(tmp_path / "none"),
+            "--health",
+            "off",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert 1 == done.returncode
+    assert 1 == len(done.stderr.strip().splitlines())
+    assert "kubeconfig" in done.stderr
