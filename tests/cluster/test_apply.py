@@ -10,7 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,26 @@ import pytest
 
 from penstock.api.parse import parse_resource
 from penstock.applying.apply import Applied, Applier
+from penstock.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
+from penstock.applying.perform_steps import StepPerformer
 from penstock.applying.wanted import Surroundings
+from penstock.errors import Conflict
 from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_schema import CassandraSchema
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.cassandra_times import CassandraTimes
 from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import State
+from penstock.store.catalogue_entry import Known, Name, State
 from penstock.store.catalogue_tables import CATALOGUE_TABLES
 from penstock.store.clocks import Clock
+from penstock.store.decide_generation import Generation
 from penstock.store.table import Column, Table
 from penstock.store.types import Type
 from penstock.testing.cassandra import Credentials, Grant, create_role_statements
 from penstock.testing.cassandra.serving import Serving
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main", "apply"]
+EMAILS = Name("Queue", "shop", "emails")
 QUEUE = """
 apiVersion: penstock.io/v1beta1
 kind: Queue
@@ -329,3 +334,69 @@ def test_a_home_elsewhere_is_refused(cassandra: Serving, keyspace: str) -> None:
     done = applied(cassandra, keyspace, {"storage": {"dataCenter": "mars"}})[0]
     assert done.refused
     assert "DATA_CENTER=mars" in done.notes[0]
+
+
+# ---- what becomes of an entry whose resource goes: by the steps that the operator performs
+
+
+def perform(server: Serving, keyspace: str, work: Callable[[StepPerformer, Known], Awaitable[None]]) -> None:
+    """On the entry that stands."""
+
+    async def run() -> None:
+        store = await CassandraStore.connect(read_settings(with_keyspace(server, keyspace)))
+        try:
+            async with Clock(CassandraTimes(store)) as clock:
+                catalogue = Catalogue(store, now_us=clock.require)
+                known = await catalogue.find(EMAILS)
+                assert known is not None
+                await work(StepPerformer(CassandraSchema(store), catalogue, store.in_keyspace), known)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+def test_what_was_retained_is_refused_to_others_and_adopted_with_its_id(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    environment, file = with_keyspace(cassandra, keyspace), queue_file(tmp_path)
+    created = apply(environment, file)
+
+    async def retain(performer: StepPerformer, known: Known) -> None:
+        await performer.perform(Retain(known.entry))
+
+    perform(cassandra, keyspace, retain)
+    refused = apply(environment, "--as", "others", file)
+    assert (2, 1) == (refused.code, len(refused.error.splitlines()))
+    assert "it was kept when its resource was deleted" in refused.error
+    adopted = apply(environment, "--as", "others", "--adopt", file)
+    assert adopted.out.startswith("queue/shop/emails updated (id "), adopted.error
+    assert created.out.split()[-1] == adopted.out.split()[-1]
+    assert "unchanged" in apply(environment, "--as", "others", file).out
+
+
+def test_rows_in_shared_tables_are_forgotten_for_good_also_those_that_are_made_late(
+    cassandra: Serving, keyspace: str, tmp_path: Path
+) -> None:
+    """A delete that is stamped ahead hides what an LWT writes after it: on a real server as in the simulation."""
+    environment = with_keyspace(cassandra, keyspace)
+    for name in ("emails", "others"):
+        apply(environment, queue_file(tmp_path, "{shards: 2, storage: {tables: shared}}", name=name))
+
+    async def remove(performer: StepPerformer, known: Known) -> None:
+        marked = (await performer.perform(MarkDeleting(known.entry))).entry
+        assert marked is not None
+        for _ in range(2):  # a second leader does it again
+            await performer.perform(ForgetRows("timeline", marked))
+        await performer.perform(MakeLanes("timeline", known.entry, Generation(1, 2)))
+        await performer.perform(Forget(marked))
+        with pytest.raises(Conflict):
+            await performer.perform(ForgetRows("timeline", marked))
+
+    perform(cassandra, keyspace, remove)
+    rows = cassandra.cql(f"SELECT queue, generation, epoch FROM {keyspace}.timeline_lanes")
+    kept = cassandra.cql(f"SELECT id, state FROM {keyspace}.catalogue WHERE namespace = 'shop'")
+    assert {"active", "gone"} == {str(row["state"]) for row in kept}
+    assert {str(row["id"]) for row in kept if row["state"] == "active"} == {str(row["queue"]) for row in rows}
+    assert 3 == len(rows)
+    assert "created" in apply(environment, queue_file(tmp_path)).out
