@@ -27,6 +27,7 @@ from penstock.client.directory import Directory, Found
 from penstock.client.freshness import Freshness
 from penstock.client.generations import CatalogueGenerations
 from penstock.client.ground import Bound, Ground, open_ground, process_name
+from penstock.client.home import Home
 from penstock.client.moments import Span, span_us
 from penstock.client.overview import Overview, QueueOverview
 from penstock.client.queue import (
@@ -61,7 +62,7 @@ class _Open:
     freshness: Freshness
     overview: Overview
     counters: Counters
-    loop: asyncio.AbstractEventLoop
+    home: Home
     keeper: asyncio.Task[None]
 
 
@@ -97,7 +98,7 @@ class Penstock:
         keeper.add_done_callback(_say_if_broken)
         overview = Overview(ground.store_in(ground.keyspace), directory.ids)
         counters = Counters(ground, namespace=self._namespace, require_usable=self.require_usable)
-        return _Open(ground, directory, freshness, overview, counters, loop, keeper)
+        return _Open(ground, directory, freshness, overview, counters, Home(loop), keeper)
 
     async def close(self) -> None:
         """Write what waits, give lanes back, disconnect. `async with` does it."""
@@ -129,11 +130,13 @@ class Penstock:
 
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, before it was opened and after its end."""
+        if self._now is not None and not self._closed and self._now.home.is_here():
+            return
         if os.getpid() != self._pid:
             require_process(self._pid)
         if self._closed:
             raise ConnectionClosed
-        if asyncio.get_running_loop() is not self._known().loop:
+        if asyncio.get_running_loop() is not self._known().home.loop:
             raise ConnectionOfAnotherLoop
 
     def now_us(self) -> int:

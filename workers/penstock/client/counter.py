@@ -177,9 +177,16 @@ class Counter:
         """
         if token is not None:
             return await self.update("add", key, *arguments, token=token)
-        self._require_usable()
+        self._connection_is_usable()
+        if self.ended is not None:
+            raise self.ended
+        if not isinstance(key, str):
+            raise _no_key(key)
+        handle = self.handle
+        kind = handle.kind
         try:  # the way of most updates, with as few steps as can be
-            await self._send("add", key, arguments, None)
+            at_us = self._next_stamp_us() if kind.is_dated else 0
+            await handle.mutator.add(key, kind.parse("add", arguments, at_us))
         except ClockNotTrusted:
             await self._try_again(lambda: self._send("add", key, arguments, None))
 

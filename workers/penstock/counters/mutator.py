@@ -40,6 +40,7 @@ FLUSH_ROWS_MAX = 1_000
 FLUSH_BYTES_MAX = 4 * 1024 * 1024
 WAITING_MAX = 500_000
 READS_AT_ONCE = 16
+ROOMS_KNOWN_MAX = 20_000
 WRITE_WITHIN_S = 10.0
 """After so long without an answer, callers hear that it is not known; the write itself goes on."""
 AGAIN_S = 1.0
@@ -126,6 +127,7 @@ class Mutator:
         self.born = 0
         self._loop = asyncio.get_running_loop()
         self._rooms = [_Room(bucket) for bucket in range(settings.buckets)]
+        self._room_of: dict[str, _Room] = {}
         self._shape = _shape_of(settings)
         self._living: _Living | None = None
         self._stamp_us = 0
@@ -152,7 +154,7 @@ class Mutator:
     def add(self, key: str, update: Any) -> asyncio.Future[None]:
         """Count an update. The future is done when it is durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        room = self._rooms[bucket_of(key, self.settings.buckets)]
+        room = self._room_of.get(key) or self._room_for(key)
         room.waiting.append((key, update, future))
         self.waiting += 1
         if not room.busy:
@@ -161,6 +163,14 @@ class Mutator:
         elif self.waiting > WAITING_MAX:
             self._turn_away(room, TooManyWait(waiting=self.waiting))
         return future
+
+    def _room_for(self, key: str) -> _Room:
+        """Its bucket's; kept for keys that come again, since a look costs less than a sum over the key."""
+        room = self._rooms[bucket_of(key, self.settings.buckets)]
+        if len(self._room_of) >= ROOMS_KNOWN_MAX:
+            self._room_of.clear()
+        self._room_of[key] = room
+        return room
 
     def _turn_away(self, room: _Room, error: PenstockError) -> None:
         """The one that came last."""
@@ -296,7 +306,8 @@ class Mutator:
     # ---- applying
 
     def _apply(self, living: _Living, taken: Iterable[Waiting], places: Sequence[Place]) -> _Flight:
-        find, apply = living.memory.find, self.kind.apply
+        apply = self.kind.apply
+        slots_of: dict[str, list[Slot]] = {}
         changed: dict[Slot, None] = {}
         callers: list[asyncio.Future[None]] = []
         for key, update, future in taken:
@@ -304,8 +315,10 @@ class Mutator:
                 continue
             part = False
             try:
-                for place in places:
-                    slot = find(key, place) or self._begin_state(living, key, place)
+                slots = slots_of.get(key)
+                if slots is None:
+                    slots = slots_of[key] = [self._slot_of(living, key, place) for place in places]
+                for slot in slots:
                     slot.state = apply(slot.state, update)
                     changed[slot] = None
                     part = True
@@ -315,7 +328,10 @@ class Mutator:
             callers.append(future)
         return _Flight(living, callers, list(changed))
 
-    def _begin_state(self, living: _Living, key: str, place: Place) -> Slot:
+    def _slot_of(self, living: _Living, key: str, place: Place) -> Slot:
+        slot = living.memory.find(key, place)
+        if slot is not None:
+            return slot
         if not key or len(key.encode()) > KEY_BYTES_MAX:
             raise KeyInvalid(given=key[:60])
         return living.memory.put(key, place, self.kind.zero())
