@@ -110,8 +110,12 @@ OPERATOR_VALUES = tuple(
     f"operator/penstock_operator/{name}.py" for name in ("effects", "kinds", "names", "verdict", "world")
 )
 OPERATOR_DECIDERS = tuple(
-    f"operator/penstock_operator/{name}.py" for name in ("build*", "decide*", "differing", "merging")
-)
+    f"operator/penstock_operator/{name}.py"
+    for name in (
+        "build*", "decide*", "differing", "grouping", "imagining", "merging", "plan_ahead", "plan_offline",
+        "plan_words",
+    )
+)  # fmt: skip
 
 RULES = (
     Rule(

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.connection import OPTIONS
-from penstock.cli.main import COMMANDS, main
+from penstock.cli.main import main
 
 _NUMBERS = re.compile(r"(INTEGER|FLOAT)( RANGE)?")
 PAGE = Path("docs/commands.md")
@@ -42,10 +42,11 @@ do.
 def page() -> str:
     """All of it."""
     context = click.Context(main, info_name="penstock")
-    found = [main.get_command(context, name) for name in sorted(COMMANDS)]
+    names = main.list_commands(context)
+    found = [main.get_command(context, name) for name in names]
     sections = [
         line
-        for name, command in zip(sorted(COMMANDS), found, strict=True)
+        for name, command in zip(names, found, strict=True)
         if command is not None
         for line in _command(command, name, context)
     ]
