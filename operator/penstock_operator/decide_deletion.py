@@ -50,16 +50,19 @@ def absent(world: World) -> Plan:
 
 
 def with_finalizer(present: Present, wanted: bool) -> ApplyObject:
-    """The resource with our finalizer, or without; nothing else of it is said."""
+    """The resource with our finalizer, or without, beside those of others; nothing else of it is said."""
     metadata = present.document["metadata"]
+    others = [each for each in present.meta.finalizers if each != FINALIZER]
     said: dict[str, Any] = {
         "name": metadata["name"],
         "namespace": metadata["namespace"],
         "uid": present.meta.uid,
+        "finalizers": [*others, FINALIZER] if wanted else others,
     }
-    if wanted:
-        said["finalizers"] = [FINALIZER]
-    return ApplyObject({"apiVersion": API_VERSION, "kind": present.document["kind"], "metadata": said})
+    if "resourceVersion" in metadata:
+        said["resourceVersion"] = metadata["resourceVersion"]
+    document = {"apiVersion": API_VERSION, "kind": present.document["kind"], "metadata": said}
+    return ApplyObject(document, merges=True)
 
 
 def policy_of(present: Present) -> str:
@@ -80,8 +83,11 @@ def finalized(present: Present, memory: Memory) -> Verdict:
 
 def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Verdict:
     """What is left to do before the resource can go."""
+    if not present.meta.finalizers:
+        return Verdict(memory, trail=("nothing holds it any more",))
     if FINALIZER not in present.meta.finalizers:
-        return stopped(memory, Reason.DELETING, "it is being deleted; its data are kept")
+        others = ", ".join(present.meta.finalizers)
+        return stopped(memory, Reason.DELETING, f"its data are kept; it is held by {others}")
     if policy_of(present) != "Delete":
         return _let_go(present, memory, "its data are kept (Retain)")
     connection, verdict = connected(world, memory, now_us)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.applying.decide_steps import Step
-
 from penstock_operator.names import MANAGER, Key
 from penstock_operator.world import Connection, Memory
 
@@ -32,6 +31,9 @@ class ApplyObject:
     document: Mapping[str, Any]
     manager: str = MANAGER
     force: bool = True
+    merges: bool = False
+    """By a merge patch at the resourceVersion that it names: lists are replaced whole, whoever wrote what is in them.
+    For finalizers: one that came with a backup, or by `kubectl apply`, would not go by an apply of ours."""
 
 
 @dataclass(frozen=True)

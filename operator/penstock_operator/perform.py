@@ -124,7 +124,7 @@ class Performer:
         hands, document = self._hands, effect.document
         at = address_of(document)
         child = ChildName(at.kind.kind, at.name)
-        answer = await self._asked(lambda: hands.port.apply(document, manager=effect.manager, force=effect.force))
+        answer = await self._asked(lambda: self._applied(at, effect))
         digest = stamp_of(document) if effect.manager == MANAGER else None
         if isinstance(answer, Applied):
             self._wrote(at, answer)
@@ -139,6 +139,11 @@ class Performer:
         if answer.denial is Denial.CONFLICT:
             await self._look_again(at)
         return _failed(effect, answer)
+
+    async def _applied(self, at: Address, effect: ApplyObject) -> Applied | Denied:
+        if effect.merges:
+            return await self._hands.port.patch(at, effect.document, manager=effect.manager)
+        return await self._hands.port.apply(effect.document, manager=effect.manager, force=effect.force)
 
     async def _look_again(self, at: Address) -> None:
         """The object is another than we knew, or is gone: `Seen` is behind."""

@@ -348,12 +348,11 @@ class TinyWorld:
         self.live[child] = _merged(standing, said, effect.manager, uid=f"uid-{len(self.checked)}-{child.name}")
         self._control(child)
 
-    def _set_finalizers(self, ours: list[str]) -> None:
-        """Ours, beside those of others; without any, what is being deleted goes."""
+    def _set_finalizers(self, finalizers: list[str]) -> None:
+        """These alone; without any, what is being deleted goes."""
         assert self.document is not None
         metadata = self.document["metadata"]
-        others = [each for each in metadata.get("finalizers", ()) if each != FINALIZER]
-        metadata["finalizers"] = [*others, *ours]
+        metadata["finalizers"] = finalizers
         if "deletionTimestamp" in metadata and not metadata["finalizers"]:
             self.document = None
             self.live.clear()
