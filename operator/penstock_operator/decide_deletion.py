@@ -87,7 +87,7 @@ def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Ver
         return Verdict(memory, trail=("nothing holds it any more",))
     if FINALIZER not in present.meta.finalizers:
         others = ", ".join(present.meta.finalizers)
-        return stopped(memory, Reason.DELETING, f"its data are kept; it is held by {others}")
+        return stopped(memory, Reason.DELETING, f"nothing is left to do for it here; it is held by {others}")
     if policy_of(present) != "Delete":
         return _let_go(present, memory, "its data are kept (Retain)")
     connection, verdict = connected(world, memory, now_us)
