@@ -272,6 +272,11 @@ def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_
         r"repair     last run \d+m?s ago; has looked at what was due until \d+s ago; nothing owed", stands
     ), stands
     assert ("shop/looked-at", 0) == repaired(run("repair", "--queue", "shop/looked-at").out[0])
+    shown = run("stats", "--queue", "shop/looked-at", "--lanes").out
+    (last,) = [line for line in shown if line.startswith("last pass")]
+    assert re.fullmatch(r"last pass  \d+m?s ago: looked at 0 parts; 0 of 0 late rows put anew", last), last
+    assert shown[-3].startswith("lane  standing  owner  epoch  lease left  progress  settled up to"), shown[-3]
+    assert [["1/0", "free", "-"], ["1/1", "free", "-"]] == [line.split()[:3] for line in shown[-2:]]
 
 
 def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_does(run: Commands) -> None:
@@ -311,6 +316,8 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
     assert (0, ["depot/hourly"]) == (hourly.code, [repaired(line)[0] for line in hourly.out])
     whole = run("repair", "--namespace", "depot")
     assert (1, 3) == (whole.code, len(whole.out))
+    others = run("repair", "--namespace", "depot", PENSTOCK_CONNECTION="other-cassandra")
+    assert (0, ["no queue in depot"]) == (others.code, others.out)
     for arguments, says in (
         (
             ("--namespace", "depot", "--schedule", "1 2 3 * *"),
