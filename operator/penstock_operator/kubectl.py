@@ -87,12 +87,16 @@ class Kubectl:
             raise KubectlFailed("kubectl did not answer with JSON", said=repr(text[:100]))
         return found
 
-    def show(self, *words: str) -> int:
-        """Let it write to our own standard output; its exit code."""
+    def show(self, *words: str) -> None:
+        """Let it write to our own standard output, for as long as it takes."""
         try:
-            return subprocess.run(self.words(*words), stdin=subprocess.DEVNULL, check=False).returncode
+            done = subprocess.run(
+                self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+            )
         except FileNotFoundError:
             raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+        if done.returncode != 0:
+            raise refusal(done.stderr)
 
 
 def refusal(said: str) -> PenstockError:
