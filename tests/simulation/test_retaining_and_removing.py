@@ -10,7 +10,16 @@ import yaml
 
 from penstock.api.parse import parse_resource
 from penstock.applying.apply import Applied, Applier
-from penstock.applying.decide_steps import Activate, Announce, DropTable, Found, Retain, Step, decide_removal
+from penstock.applying.decide_steps import (
+    Activate,
+    Announce,
+    DropTable,
+    Found,
+    MarkDeleting,
+    Retain,
+    Step,
+    decide_removal,
+)
 from penstock.applying.perform_steps import StepPerformer
 from penstock.client.counter import Counter
 from penstock.client.counters import CounterRetained
@@ -246,6 +255,28 @@ def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
 
 
 # ---- removed
+
+
+def test_who_marked_it_waits_as_long_as_whoever_reads_that_it_is() -> None:
+    """The moment of the mark is the same in the answer of the step and in the catalogue."""
+
+    async def scenario(shop: Shop) -> None:
+        entry = await made(shop, queue_text())
+        await shop.world.sleep(100)
+        process = shop.world.process("operator")
+
+        async def mark() -> tuple[Entry | None, Entry | None]:
+            async with shop.applier(process) as applier:
+                marked = await perform(applier, MarkDeleting(entry))
+                known = await applier.catalogue.find(EMAILS, consistency=Consistency.SERIAL)
+                return marked, None if known is None else known.entry
+
+        marked, found = await process.start(mark())
+        assert marked is not None
+        assert marked == found
+        assert decide_removal(marked, Found(marked), now_us=marked.changed_us).steps == ()
+
+    simulate(scenario)
 
 
 def test_what_is_removed_leaves_no_table_and_its_name_gets_fresh_ones() -> None:

@@ -233,9 +233,10 @@ class Catalogue:
             self._require_owner(standing)
             if state not in MOVES[standing.state]:
                 raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
-            cells: dict[str, Value] = {"state": state.value, "changed_us": self.now_us()}
+            moved = replace(standing, state=state, changed_us=self.now_us())
+            cells: dict[str, Value] = {"state": state.value, "changed_us": moved.changed_us}
             applied = await self._change(standing, cells, is_("state", standing.state.value))
-            return replace(standing, state=state) if applied else None
+            return moved if applied else None
 
         return await self._until_done(entry.name, step)
 
