@@ -15,7 +15,7 @@ from typing import Final
 from penstock.api.status import Reason
 from penstock.expiry import SECOND_US
 from penstock_operator.decide_scaling import known_figures
-from penstock_operator.effects import StopLane
+from penstock_operator.effects import Emit, StopLane
 from penstock_operator.verdict import Finding, Verdict, listed
 from penstock_operator.world import Connection, Lanes, LaneTrouble, Memory, World
 
@@ -34,11 +34,12 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
     if lanes is None:
         return _unseen(world, memory, now_us)
     stops, memory = _stops(world, lanes, connection, memory, now_us)
-    trail = [f"lane {stop.lane}: stop epoch {stop.epoch}, its progress stands still" for stop in stops]
+    told = tuple(Emit(world.key, world.uid, "LaneStopped", _stop_words(stop), "Warning") for stop in stops)
+    trail = [_stop_words(stop) for stop in stops]
     if lanes.unprocessed:
         memory = replace(memory, unwell_until_us=now_us + EXTRA_US)
         trail.append(f"lanes {_lanes(lanes.unprocessed)} have work due and no owner: one worker more for 5 minutes")
-    return Verdict(memory, effects=stops, findings=(_finding(lanes),), trail=tuple(trail))
+    return Verdict(memory, effects=(*stops, *told), findings=(_finding(lanes),), trail=tuple(trail))
 
 
 def _finding(lanes: Lanes) -> Finding:
@@ -87,6 +88,10 @@ def _stops(
     ordered = tuple((one.lane, one.epoch, now_us) for one in due)
     stops = tuple(StopLane(world.key, one.lane, one.epoch, connection) for one in due)
     return stops, replace(memory, stopped=(*recent, *ordered))
+
+
+def _stop_words(stop: StopLane) -> str:
+    return f"the owner of lane {stop.lane} (epoch {stop.epoch}) does not get on, and is told to stop"
 
 
 def _bad(reason: Reason, lanes: Sequence[LaneTrouble], says: str) -> Finding:
