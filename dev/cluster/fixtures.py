@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,17 @@ def python_image(kubernetes: KubernetesUnderTest) -> str:
     built = image.build_python_image()
     lifecycle.load(cluster, built)
     return built.tag
+
+
+@pytest.fixture(scope="session")
+def penstock_image(kubernetes: KubernetesUnderTest) -> Iterator[str]:
+    """The working tree as an image that pods of the cluster can run."""
+    if not kubernetes.runs_containers():
+        pytest.skip("needs root: without it no container runs")
+    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
+        built = image.build_image(Path(scratch))
+        lifecycle.load(kubernetes.cluster, built)
+        yield built.tag
 
 
 @pytest.fixture

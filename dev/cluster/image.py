@@ -71,6 +71,7 @@ def _sources(tree: Path, scratch: Path) -> Layer:
     packages = [tree / package for package in PACKAGES if (tree / package).is_dir()]
     sources = [Source(path, f"{SITE}/{path.name}", without_names=_NOT_PACKED) for path in packages]
     sources += [Source(path, path_in_image) for path, path_in_image in _entry_points(tree, scratch)]
+    sources.append(_distribution(tree, scratch))
     return write_layer(scratch / "sources.tar", sources)
 
 
@@ -88,6 +89,19 @@ def _entry_points(tree: Path, scratch: Path) -> list[tuple[Path, str]]:
         script.chmod(0o755)
         written.append((script, f"{SITE}/bin/{name}"))
     return written
+
+
+def _distribution(tree: Path, scratch: Path) -> Source:
+    """What an installation of the wheel tells of itself: its version, and what it brings to others' entry points."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    directory = scratch / f"{project['name']}-{project['version']}.dist-info"
+    directory.mkdir(parents=True, exist_ok=True)
+    told = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (directory / "METADATA").write_text(told)
+    groups = {"console_scripts": project.get("scripts", {}), **project.get("entry-points", {})}
+    lines = [line for group, names in groups.items() for line in (f"[{group}]", *map(" = ".join, names.items()), "")]
+    (directory / "entry_points.txt").write_text("\n".join(lines))
+    return Source(directory, f"{SITE}/{directory.name}")
 
 
 def _dependencies(tree: Path, base: Base) -> Layer:

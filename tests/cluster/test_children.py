@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -102,6 +103,8 @@ def test_every_child_is_taken_without_a_warning_and_shown_without_a_difference(r
 @pytest.fixture
 def spark_applications(kubernetes: KubernetesUnderTest) -> Iterator[None]:
     """The Spark operator's own definition, for as long as the test: others test that it is missed."""
+    if shutil.which("go") is None:
+        pytest.skip("needs go: the definition comes from the Spark operator's module")
     folder = sources(SPARK_OPERATOR) / "config/crd/bases"
     definition = f"sparkapplications.{SPARK_APPLICATION.group}"
     file = folder / f"{SPARK_APPLICATION.group}_{SPARK_APPLICATION.plural}.yaml"

@@ -1,0 +1,240 @@
+"""Workers as the operator starts them, really run: on a node, restricted, with a Cassandra that asks who they are.
+
+What stands in the documents is tested elsewhere; here it is shown that pods of them start, are ready when they work,
+drain when they end, and that a handler in any language answers until they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import penstock
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.cassandra import Cassandra
+from penstock.testing.cassandra.tls import certificates
+from penstock.testing.processes import wait_until
+from penstock_operator.build_account import worker_account
+from penstock_operator.build_cronjob import cronjob, name_of
+from penstock_operator.build_deployment import deployment
+from penstock_operator.build_pod import CONNECTION_FILES, Owner
+from penstock_operator.build_secret import connection_copy
+from penstock_operator.names import Key
+from penstock_operator.world import JobGroup
+from tests.unit.operator_children_cases import CONNECTION, SETTINGS, UID, consumer
+
+Answer = TypeVar("Answer")
+GRACE_S = 20
+PYTHON_HANDLER = """
+import asyncio
+
+async def handle(text: str) -> None:
+    print("begun", text, flush=True)
+    await asyncio.sleep(2 if text == "slow" else 0)
+    print("done", text, flush=True)
+"""
+HTTP_HANDLER = """
+import http.server, signal, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        print("begun", text, flush=True)
+        time.sleep(2 if text == "slow" else 0)
+        print("done", text, flush=True)
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+
+def end(*_):
+    print("told to end", flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
+    """Where pods and this machine both reach it; it asks both for a certificate."""
+    if not kubernetes.runs_containers():
+        pytest.skip("needs root: without it no container runs")
+    assert kubernetes.host_address is not None
+    made = certificates((f"ip:{kubernetes.host_address}",))
+    with Cassandra.start(address=kubernetes.host_address, tls=made, require_client_auth=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def told(near_cassandra: Cassandra, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process outside the cluster; the queues are there."""
+    environment = {**near_cassandra.environment(), "KEYSPACE": f"children_{uuid.uuid4().hex[:8]}"}
+    spec = "{shards: 2, maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}}"
+    file = tmp_path_factory.mktemp("children") / "queues.yaml"
+    file.write_text(
+        "".join(
+            f"---\napiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
+            f"spec: {spec}\n"
+            for name in ("python", "http")
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert 0 == done.returncode, done.stderr
+    return environment
+
+
+@pytest.fixture
+def here(k8s_namespace: Kubectl, told: dict[str, str]) -> Kubectl:
+    """A restricted namespace with the account, the connection and a Python handler."""
+    namespace = str(k8s_namespace.namespace)
+    k8s_namespace.run("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    files = dict(zip(CONNECTION_FILES, (Path(told[name]) for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")), strict=True))
+    data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
+    data |= {name: base64.b64encode(value.encode()).decode() for name, value in told.items()}
+    handler = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "handler"},
+        "data": {"shop_handler.py": PYTHON_HANDLER},
+    }
+    k8s_namespace.apply(worker_account(namespace), connection_copy(namespace, {"data": data}), handler)
+    return k8s_namespace
+
+
+def started(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
+    """The pod of a worker that is ready."""
+    key, settings = Key("Queue", "shop", queue), replace(SETTINGS, image=ours, drain_grace_s=GRACE_S)
+    document = deployment(Owner(key, UID), settings, CONNECTION, consumer({"name": "mailer", **how}), 1)
+    metadata = {name: value for name, value in document["metadata"].items() if name != "ownerReferences"}
+    document["metadata"] = {**metadata, "namespace": here.namespace}
+    here.apply(document)
+    selector = ",".join(f"{name}={value}" for name, value in document["spec"]["selector"]["matchLabels"].items())
+
+    def pods() -> list[dict[str, Any]]:
+        return here.list("pods", selector)
+
+    assert wait_until(lambda: bool(pods()), timeout_s=30)
+    name = str(pods()[0]["metadata"]["name"])
+    here.wait_for_pod(name, timeout_s=90)
+    return name
+
+
+def put(told: dict[str, str], queue: str, text: str) -> None:
+    async def work(connection: penstock.Penstock) -> None:
+        await (await connection.queue(f"shop/{queue}")).put(text)
+
+    connected(told, work)
+
+
+def owners(told: dict[str, str], queue: str) -> list[str | None]:
+    """Who holds the lanes of a queue."""
+
+    async def work(connection: penstock.Penstock) -> list[str | None]:
+        return [lane.owner for lane in (await (await connection.queue(f"shop/{queue}")).stats()).lanes]
+
+    return connected(told, work)
+
+
+def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, Answer]]) -> Answer:
+    async def main() -> Answer:
+        async with penstock.connect(told) as connection:
+            return await work(connection)
+
+    return asyncio.run(main())
+
+
+def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, handler: str) -> dict[str, str]:
+    """Put a slow message, delete the pod's Deployment once it is begun; what each container said until its end."""
+    containers = sorted({"worker", handler})
+    followed = {
+        name: subprocess.Popen(here.command("logs", "-f", pod, "-c", name), stdout=subprocess.PIPE, text=True)
+        for name in containers
+    }
+    put(told, queue, "slow")
+    assert wait_until(lambda: "begun slow" in here.logs(pod, "-c", handler), timeout_s=30)
+    here.run("delete", "deployment", "--all", "--wait=false")
+    said = {name: process.communicate(timeout=60)[0] for name, process in followed.items()}
+    assert wait_until(lambda: not here.list("pods"), timeout_s=30)
+    return said
+
+
+def test_a_python_handler_runs_in_the_image_with_penstock_and_drains_when_its_pod_is_ended(
+    here: Kubectl, penstock_image: str, told: dict[str, str]
+) -> None:
+    template = {
+        "spec": {
+            "containers": [
+                {
+                    "name": "worker",
+                    "env": [{"name": "PYTHONPATH", "value": "/handler:/opt/penstock/site"}],
+                    "volumeMounts": [{"name": "handler", "mountPath": "/handler"}],
+                }
+            ],
+            "volumes": [{"name": "handler", "configMap": {"name": "handler"}}],
+        }
+    }
+    pod = started(here, penstock_image, "python", handler="shop_handler:handle", template=template)
+    put(told, "python", "first")
+    assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
+    said = ended_while_busy(here, told, "python", pod, "worker")["worker"]
+    assert "done slow" in said
+    assert "worker has ended" in said
+    assert [None, None] == owners(told, "python")
+
+
+def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_drained(
+    here: Kubectl, penstock_image: str, python_image: str, told: dict[str, str]
+) -> None:
+    template = {"spec": {"containers": [{"name": "handler", "command": ["python3", "-c", HTTP_HANDLER]}]}}
+    pod = started(here, penstock_image, "http", image=python_image, http={"port": 8080}, template=template)
+    put(told, "http", "first")
+    assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
+    said = ended_while_busy(here, told, "http", pod, "handler")
+    assert "worker has ended" in said["worker"]
+    assert said["handler"].splitlines()[-2:] == ["done slow", "told to end"]
+    assert [None, None] == owners(told, "http")
+
+
+def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words(
+    here: Kubectl, penstock_image: str
+) -> None:
+    with pytest.raises(Exception, match="is ready"):
+        started(here, penstock_image, "python", handler="nowhere:handle")
+    (pod,) = here.list("pods")
+    (status,) = pod["status"]["containerStatuses"]
+    ended = status["state"].get("terminated") or status["lastState"]["terminated"]
+    assert 2 == ended["exitCode"]
+    assert "nowhere" in ended["message"]
+
+
+def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, penstock_image: str) -> None:
+    group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, penstock_image)
+    made = cronjob("shop", replace(SETTINGS, image=penstock_image), group)
+    made["metadata"]["namespace"] = here.namespace
+    here.apply(made)
+    here.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")
+    here.wait_for("job", "now", lambda job: bool(job["status"].get("succeeded")), what="has succeeded")
+    said = here.logs("job/now")
+    assert "shop/python: looked at" in said, json.dumps(said)
+    assert "shop/http: looked at" in said, json.dumps(said)
