@@ -1,5 +1,5 @@
-"""bench-counters' contender: a counter through its handle, as the SDK uses it. After each run the counter is read by
-what has not seen it before, and has to hold what was acknowledged, to the last increment.
+"""bench-counters' contender: a counter through the SDK. After each run the counter is read by what has not seen it
+before, and has to hold what was acknowledged, to the last increment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.counters_sdk import connected, opened
 from bench.counters_work import OLD_US, SLICE_KEY, SLICE_ROWS, CounterWork, Do, settings_of
 from bench.timeline_process import LoopThread, TimelineProcess
+from penstock.client.counter import Counter
 from penstock.counters.collector import Collector, PassReport
 from penstock.counters.counter import CounterHandle
 from penstock.engines.host import Host
@@ -35,6 +37,7 @@ class CountersContender(Contender):
         self._thread = LoopThread()
         self._process = TimelineProcess(environment)
         self._thread.run(self._process.open())
+        self._connection = self._thread.run(connected(self._process))
         self._handle: CounterHandle | None = None
         self._work: CounterWork | None = None
         self._latencies_s: list[float] = []
@@ -42,6 +45,7 @@ class CountersContender(Contender):
         self._report = PassReport()
         self._peak_mb = 0.0
         self._names: list[str] = []
+        self._is_over = False
 
     def prepare(self, job: Job) -> int:
         """What is read or collected."""
@@ -58,6 +62,7 @@ class CountersContender(Contender):
 
     def close(self) -> None:
         """Let go of everything."""
+        self._thread.run(self._connection.close())
         self._thread.run(self._process.close())
         self._thread.stop()
 
@@ -91,40 +96,44 @@ class CountersContender(Contender):
         host = self._process.host
         if work.ambiguous:
             host = replace(host, store=Ambiguous(self._process.store, work.ambiguous))
-        self._handle = handle = CounterHandle(host, settings_of(work.counter))
-        ends_s = time.perf_counter() + work.seconds
+        self._handle = CounterHandle(host, settings_of(work.counter))
+        counter = opened(self._connection, self._handle)
         began_s = time.perf_counter()
         if work.do is Do.COLLECT:
             rows = await self._collect(work)
         else:
+            self._is_over = False
+            asyncio.get_running_loop().call_later(work.seconds, self._end)
             one = self._count if work.do is Do.COUNT else self._read
-            await asyncio.gather(*(one(handle, work, ends_s) for _ in range(work.in_flight)))
+            await asyncio.gather(*(one(counter, work) for _ in range(work.in_flight)))
             rows = self._acknowledged
         return Ran(time.perf_counter() - began_s, rows, rows, 0)
 
-    async def _count(self, handle: CounterHandle, work: CounterWork, ends_s: float) -> None:
+    def _end(self) -> None:
+        self._is_over = True
+
+    async def _count(self, counter: Counter, work: CounterWork) -> None:
         """A caller: one update after the other."""
         names, count = self._names, work.keys
         chance = random.Random(random.getrandbits(64)).random
-        add, clock = handle.add, time.perf_counter
+        add, clock = counter.add, time.perf_counter
         most = -(-work.updates_max // work.in_flight)
         done = 0
-        while done < most:
-            began_s = clock()
-            if began_s >= ends_s:
-                break
-            await add(names[int(chance() * count)], 1)
-            self._latencies_s.append(clock() - began_s)
-            done += 1
-            for _ in range(min(TIMED_EVERY, most - done)):
+        while done < most and not self._is_over:
+            if done % TIMED_EVERY:
                 await add(names[int(chance() * count)], 1)
-                done += 1
+            else:
+                began_s = clock()
+                await add(names[int(chance() * count)], 1)
+                self._latencies_s.append(clock() - began_s)
+            done += 1
         self._acknowledged += done
 
-    async def _read(self, handle: CounterHandle, work: CounterWork, ends_s: float) -> None:
+    async def _read(self, counter: Counter, work: CounterWork) -> None:
         done = 0
-        while (began_s := time.perf_counter()) < ends_s:
-            if await handle.read(SLICE_KEY) != SLICE_ROWS:
+        while not self._is_over:
+            began_s = time.perf_counter()
+            if await counter.value(SLICE_KEY) != SLICE_ROWS:
                 raise Bug("a value is not what was counted")
             self._latencies_s.append(time.perf_counter() - began_s)
             done += 1
