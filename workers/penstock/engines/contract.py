@@ -173,8 +173,8 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """One lane as its control row shows it. What is waiting and in flight is known where this process owns it; `hidden`
-    and `settled_above` are counted from the records of others' lanes, which tell a little late."""
+    """One lane as its control row shows it. What is waiting and in flight is known where this process owns it;
+    `hidden` and `settled_above` are counted from the records of others' lanes, which tell a little late."""
 
     generation: int
     shard: int
@@ -250,8 +250,8 @@ class PassEnd(Enum):
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """What one pass of repair did, and what it left. `late`: messages' rows that nobody had met where they lay;
-    `owed_us`: since when a look has been due that could not be taken, `waits_for_all_us`: since when one has been that
-    only waits until all replicas answer; None where there is none, as far as this pass saw."""
+    `owed_us`: since when a look has been due that could not be taken, `waits_for_all_us`: since when one has been
+    that only waits until all replicas answer; None where there is none, as far as this pass saw."""
 
     end: PassEnd
     looked: int = 0
