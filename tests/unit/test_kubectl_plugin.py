@@ -1,0 +1,610 @@
+"""`kubectl penstock`, beside a program `kubectl` that answers as a cluster would: each command, each way to fail."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from penstock.cli.main import main as penstock
+from penstock_operator.build_cronjob import cronjob
+from penstock_operator.build_job import Errand, errand_job
+from penstock_operator.plan_offline import settings_of
+from penstock_operator.plugin import main
+from penstock_operator.plugin_jobs import standing_of
+from penstock_operator.world import JobGroup
+from tests.unit.api_cases import ROOT
+from tests.unit.fake_kubectl import FakeKubectl, kubectl
+
+__all__ = ["kubectl"]
+
+IMAGE = "registry.example/penstock:0.1.0"
+LEADER = "penstock-operator-7c9d-x2x"
+PROXY = f"/api/v1/namespaces/penstock-system/pods/{LEADER}:9091/proxy"
+WHY = {
+    "key": "queue/shop/emails",
+    "leader": f"{LEADER}_1",
+    "decisions": [
+        {
+            "at_us": 1_800_000_000_000_000,
+            "effects": ["ApplyObject Deployment emails-mailer-f6240f9c"],
+            "asks": [],
+            "trail": ["mailer: 3, for 2800 that wait", "change Deployment emails-mailer-f6240f9c"],
+            "again_at_us": 1_800_000_030_000_000,
+            "outcome": "",
+            "rested_on": {"figures": {"backlog": 2800}},
+        },
+        {
+            "at_us": 1_800_000_060_000_000,
+            "effects": [],
+            "asks": [],
+            "trail": [],
+            "again_at_us": None,
+            "outcome": "refused",
+        },
+    ],
+}
+
+
+def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, arguments, input=typed, catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def queue(spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    conditions = [
+        {"type": "Ready", "status": "False", "reason": "Paused", "message": "spec.paused is true"},
+        {"type": "TablesReady", "status": "True", "reason": "TablesPresent", "message": "well"},
+        {"type": "ConsumersReady", "status": "False", "reason": "HandlerRefused", "message": "no module shop"},
+    ]
+    for condition in conditions:
+        condition["lastTransitionTime"] = "2026-11-18T09:00:00Z"
+    return {
+        "apiVersion": "penstock.io/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "emails", "namespace": "shop", "generation": 3, **metadata},
+        "spec": dict(spec or {}),
+        "status": {"observedGeneration": 3, "conditions": conditions},
+    }
+
+
+def lease(*, holder: str = f"{LEADER}_1", ago_s: float = 2.0) -> dict[str, Any]:
+    renewed = (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}}
+
+
+def pod(state: Mapping[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    told = {"phase": "Pending", **status}
+    if state is not None:
+        told["containerStatuses"] = [{"name": "penstock", "state": dict(state)}]
+    return {"items": [{"metadata": {"name": "penstock-lanes-1-abc"}, "status": told}]}
+
+
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
+    return (
+        f'Error from server (Forbidden): {resource} is forbidden: User "jane" cannot {verb} resource "{resource}" '
+        f'in API group "{group}" in the namespace "{namespace}"\n'
+    )
+
+
+def with_queue(kubectl: FakeKubectl, spec: Mapping[str, Any] | None = None, **metadata: Any) -> None:
+    kubectl.answers("get", "queues.penstock.io", "emails", out=queue(spec, **metadata))
+
+
+def with_job(kubectl: FakeKubectl, *, code: int = 0, log: str = "lane  standing\n") -> None:
+    """A queue beside which a Job runs to its end."""
+    group = JobGroup("repair", "*/5 * * * *", "penstock-connection", IMAGE)
+    kubectl.answers("get", "cronjobs", out={"items": [cronjob("shop", settings_of("0.1.0"), group)]})
+    kubectl.answers("create", "-f", "-", out="job.batch/made\n")
+    kubectl.answers("get", "pods", out={"items": []}, times=1)
+    kubectl.answers("get", "events", out={"items": []})
+    kubectl.answers("get", "pods", out=pod({"running": {}}), times=1)
+    kubectl.answers("logs", "--follow", "penstock-lanes-1-abc", out=log)
+    kubectl.answers("get", "pods", out=pod({"terminated": {"exitCode": code}}))
+    kubectl.answers("delete", "job", out="deleted\n")
+
+
+# ---- why
+
+
+def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("--namespace=penstock-system", "get", "lease", "penstock-operator", out=lease())
+    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out=WHY)
+    code, out, err = run("why", "queue/emails")
+    assert (0, "") == (code, err)
+    assert out == (
+        "queue shop/emails\n"
+        "Ready is False, Paused, since 2026-11-18T09:00:00Z\n"
+        "  spec.paused is true\n"
+        "  what to do: Set `spec.paused: false` (`kubectl penstock resume`).\n"
+        "ConsumersReady is False, HandlerRefused, since 2026-11-18T09:00:00Z\n"
+        "  no module shop\n"
+        "  what to do: Mend the image or the handler; the message has the worker's words.\n"
+        "\n"
+        f"2 decisions that {LEADER}_1 remembers\n"
+        "\n"
+        "2027-01-15T08:00:00.000Z\n"
+        "  mailer: 3, for 2800 that wait\n"
+        "  change Deployment emails-mailer-f6240f9c\n"
+        "  did: ApplyObject Deployment emails-mailer-f6240f9c\n"
+        "  decides again at 2027-01-15T08:00:30.000Z\n"
+        "\n"
+        "2027-01-15T08:01:00.000Z\n"
+        "  nothing was to be done\n"
+        "  it failed: refused\n"
+    )
+
+
+def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out=WHY)
+    assert "mailer: 3" not in run("why", "emails", "--last", "1")[1]
+    assert "    figures:\n      backlog: 2800\n" in run("why", "emails", "--inputs")[1]
+    assert WHY == json.loads(run("why", "emails", "--json")[1])
+
+
+def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl, generation=4)
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out={"decisions": []})
+    out = run("why", "queue/emails")[1]
+    assert "the spec was changed (generation 4)" in out
+    assert out.endswith("no decision that the leader remembers\n")
+
+
+def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.answers("get", "--raw", out=WHY)
+    given = ("-n", "shop", "--context", "prod", "--kubeconfig", "k.yaml")
+    assert 0 == run("why", "queue/emails", *given, "--operator-namespace", "penstock-system")[0]
+    ways = [call.words[:3] for call in kubectl.calls]
+    assert ["--kubeconfig=k.yaml", "--context=prod", "--namespace=shop"] == ways[0]
+    assert [["--kubeconfig=k.yaml", "--context=prod", "--namespace=penstock-system"]] * 2 == ways[1:]
+
+
+@pytest.mark.parametrize(
+    ("asked", "plural"),
+    [("counter/views", "counters"), ("psc/views", "counters"), ("queues.penstock.io/views", "queues")],
+)
+def test_a_resource_is_named_as_kubectl_names_it(kubectl: FakeKubectl, asked: str, plural: str) -> None:
+    kubectl.answers("get", f"{plural}.penstock.io", "views", out=queue())
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.answers("get", "--raw", out=WHY)
+    assert 0 == run("why", asked)[0]
+
+
+class _Operator(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        known = self.path == "/why/queue/shop/emails"
+        body = json.dumps(WHY if known else {"error": "nobody knows that"}).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        told = {"effects": [{"of": "queue shop/emails", "says": f"look at {json.loads(text)['kind']}"}]}
+        end = {"of": "queue shop/emails", "ready": True, "says": "Ready", "stalled": False, "open": []}
+        body = json.dumps(told | {"ends": [end], "unknown": []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  as it is called there
+        """Nothing is to be told."""
+
+
+@pytest.fixture
+def operator() -> Iterator[str]:
+    """The URL of an operator that runs outside of the cluster."""
+    server = HTTPServer(("127.0.0.1", 0), _Operator)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKubectl, operator: str) -> None:
+    with_queue(kubectl)
+    assert "2 decisions" in run("why", "queue/emails", "--operator-address", operator)[1]
+    assert [] == kubectl.called("lease")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("http://127.0.0.1:1", "The operator that leads could not be asked (address=http://127.0.0.1:1, said="),
+        ("127.0.0.1:9091", "--operator-address is a URL such as http://127.0.0.1:9091 (given=127.0.0.1:9091)"),
+    ],
+)
+def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl, address: str, says: str) -> None:
+    with_queue(kubectl)
+    code, _, err = run("why", "queue/emails", "--operator-address", address)
+    assert code in (1, 2)
+    assert (1, True) == (err.count("\n"), err.startswith(says))
+
+
+# ---- what stands in the way
+
+
+FAULTS = {
+    "there is no such queue": (
+        'Error from server (NotFound): queues.penstock.io "emails" not found\n',
+        2,
+        "there is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
+    ),
+    "a right is missing": (
+        forbidden("get", "queues", "penstock.io", "shop"),
+        1,
+        "You lack a right in this cluster; ask for the right to get queues.penstock.io in namespace shop\n",
+    ),
+    "Penstock is not installed": (
+        'error: the server doesn\'t have a resource type "queues"\n',
+        1,
+        "This cluster does not know Penstock's resources; install the chart, or another --context is meant\n",
+    ),
+    "the server is away": (
+        "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?\n",
+        1,
+        "The API server does not answer (said=The connection to the server 10.0.0.1:6443 was refused - did you "
+        "specify the right host or port?); see `kubectl cluster-info`\n",
+    ),
+    "there is no such context": (
+        'error: context "prod" does not exist\n',
+        1,
+        'kubectl refuses (said=context "prod" does not exist)\n',
+    ),
+    "a login has expired": (
+        "E1118 noise\nerror: You must be logged in to the server (Unauthorized)\n",
+        1,
+        "kubectl refuses (said=You must be logged in to the server (Unauthorized))\n",
+    ),
+}
+
+
+COMMANDS = ("lanes", "redrive", "purge", "pause", "resume")
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [*(("why", fault) for fault in FAULTS), *((each, "a right is missing") for each in COMMANDS)],
+)
+def test_whatever_kubectl_refuses_is_one_line_in_each_command(kubectl: FakeKubectl, command: str, fault: str) -> None:
+    said, code, says = FAULTS[fault]
+    kubectl.refuses("get", says=said)
+    assert (code, "", says) == run(command, "queue/emails")
+
+
+def test_without_kubectl_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    says = "The program kubectl is not on PATH; install it, or put its folder on PATH\n"
+    assert (1, "", says) == run("why", "queue/emails")
+
+
+def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(kubectl: FakeKubectl) -> None:
+    says = "a resource is named like queue/emails or counter/views (given=pod/emails)\n"
+    assert (2, "", says) == run("why", "pod/emails")
+    code, _, err = run("lanes", "counter/views")
+    assert (2, "this is done to a queue, not to a counter (given=counter/views)\n") == (code, err)
+    assert [] == kubectl.calls
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lease(holder=""), "No operator leads (namespace=penstock-system); see"),
+        (lease(ago_s=3600), f"no operator leads any more (last={LEADER}_1, silent_since="),
+        ({"spec": {"holderIdentity": "x_1"}}, "no operator leads any more (last=x_1, silent_since=ever)"),
+    ],
+)
+def test_without_a_leader_it_says_where_to_look(kubectl: FakeKubectl, answer: dict[str, Any], says: str) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "lease", out=answer)
+    code, _, err = run("why", "queue/emails")
+    assert (1, 1, True) == (code, err.count("\n"), err.startswith(says))
+    assert "kubectl get pods -n penstock-system" in err
+
+
+def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.refuses("get", "lease", says='Error from server (NotFound): leases "penstock-operator" not found\n')
+    code, _, err = run("why", "queue/emails")
+    assert 1 == code
+    assert err.startswith("No operator leads (namespace=penstock-system); see `kubectl get pods -n penstock-system`")
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (
+            forbidden("get", "pods/proxy", "", "penstock-system"),
+            "You lack a right in this cluster; ask for the right to get pods/proxy in namespace penstock-system\n",
+        ),
+        (
+            f'Error from server (NotFound): pods "{LEADER}" not found\n',
+            f'The operator that leads could not be asked (pod={LEADER}, said=pods "{LEADER}" not found); if it runs '
+            "outside of the cluster, say where with --operator-address\n",
+        ),
+        (
+            "Error from server (ServiceUnavailable): dial tcp 10.1.0.7:9091: connect: connection refused\n",
+            f"The operator that leads could not be asked (pod={LEADER}, said=dial tcp 10.1.0.7:9091: connect: "
+            "connection refused); if it runs outside of the cluster, say where with --operator-address\n",
+        ),
+    ],
+)
+def test_a_leader_that_can_not_be_asked_is_one_line(kubectl: FakeKubectl, said: str, says: str) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.refuses("get", "--raw", says=said)
+    code, _, err = run("why", "queue/emails")
+    assert (1, says) == (code, err)
+
+
+# ---- jobs
+
+
+def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
+    kubectl: FakeKubectl, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with_queue(kubectl)
+    with_job(kubectl)
+    assert 0 == run("lanes", "queue/emails")[0]
+    assert "lane  standing\n" == capfd.readouterr().out
+    made = kubectl.called("create")[0].document
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    assert ["penstock", "stats", "--queue", "shop/emails", "--lanes"] == container["command"]
+    assert ("shop", IMAGE) == (made["metadata"]["namespace"], container["image"])
+    assert "penstock-worker" == made["spec"]["template"]["spec"]["serviceAccountName"]
+    name = made["metadata"]["name"]
+    assert [f"job-name={name}"] * 3 == [call.words[-3] for call in kubectl.called("get", "pods")]
+    assert [name] == [call.words[3] for call in kubectl.called("delete", "job")]
+    assert {"--namespace=shop"} == {call.words[0] for call in kubectl.calls[1:]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("lanes", "emails", "--json"), ["stats", "--queue", "shop/emails", "--lanes", "--json"]),
+        (("redrive", "emails"), ["redrive", "--queue", "shop/emails"]),
+        (
+            ("redrive", "emails", "--to", "shop/other", "--limit", "7"),
+            ["redrive", "--queue", "shop/emails", "--to", "shop/other", "--limit", "7"],
+        ),
+        (("purge", "emails", "--yes"), ["purge", "--queue", "shop/emails", "--yes"]),
+        (
+            ("purge", "emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"),
+            ["purge", "--queue", "shop/emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"],
+        ),
+    ],
+)
+def test_the_job_runs_the_command_of_that_name_which_takes_these_options(
+    kubectl: FakeKubectl, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    with_queue(kubectl)
+    with_job(kubectl)
+    assert 0 == run(*arguments)[0]
+    command = kubectl.called("create")[0].document["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert ["penstock", *words] == command
+    context = penstock.make_context("penstock", command[1:2])
+    found = penstock.get_command(context, command[1])
+    assert found is not None
+    found.make_context(command[1], command[2:], parent=context)
+
+
+def test_the_job_may_what_workers_may_and_the_operator_does_not_take_it_for_its_own() -> None:
+    made = errand_job(Errand("shop", "emails", "j", ["penstock", "purge"], IMAGE, "mine"))
+    like = cronjob("shop", settings_of("0.1.0"), JobGroup("repair", "*/5 * * * *", "mine", IMAGE))["spec"][
+        "jobTemplate"
+    ]["spec"]
+    for part in ("securityContext", "serviceAccountName", "automountServiceAccountToken", "volumes"):
+        assert like["template"]["spec"][part] == made["spec"]["template"]["spec"][part]
+    assert "penstock" != made["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+    assert made["spec"]["ttlSecondsAfterFinished"] > 0
+
+
+def test_a_queue_with_a_connection_of_its_own_is_reached_by_that(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl, {"storage": {"connectionSecret": "mine"}})
+    with_job(kubectl)
+    assert 0 == run("lanes", "emails")[0]
+    made = yaml.safe_dump(kubectl.called("create")[0].document)
+    assert ("name: mine" in made, "penstock-connection" in made) == (True, False)
+
+
+def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    with_job(kubectl, code=2)
+    assert 2 == run("redrive", "emails")[0]
+    assert 1 == len(kubectl.called("delete", "job"))
+
+
+def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    code, out, _ = run("purge", "queue/emails", typed="n\n")
+    assert (1, [True]) == (code, [out.startswith("settle everything in queue shop/emails? [y/N]")])
+    assert [] == kubectl.called("create")
+    with_job(kubectl)
+    assert 0 == run("purge", "queue/emails", typed="y\n")[0]
+
+
+def test_without_repair_in_the_namespace_the_image_has_to_be_told(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "cronjobs", out={"items": []}, times=1)
+    code, _, err = run("lanes", "emails")
+    assert (1, [True]) == (code, [err.startswith("It is not known which image the operator has (namespace=shop, ")])
+    assert err.endswith("wait until queue shop/emails is Ready, or give --image\n")
+    with_job(kubectl)
+    assert 0 == run("lanes", "emails", "--image", "mine:1")[0]
+    made = kubectl.called("create")[0].document
+    assert "mine:1" == made["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+NEVER = {
+    "the image can not be pulled": pod({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
+    "the Secret is missing": pod({"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "x"'}}),
+    "it was evicted": pod(phase="Failed", reason="Evicted", message="no room"),
+}
+
+
+@pytest.mark.parametrize("why", NEVER)
+def test_a_job_that_can_not_start_is_one_line_and_is_deleted(kubectl: FakeKubectl, why: str) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "pods", out=NEVER[why])
+    with_job(kubectl)
+    code, out, err = run("lanes", "emails")
+    assert (1, "", 1) == (code, out, err.count("\n"))
+    assert err.startswith("The Job could not start (why=")
+    assert 1 == len(kubectl.called("delete", "job"))
+
+
+def test_a_quota_that_lets_no_pod_be_made_is_told_in_its_words(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "pods", out={"items": []})
+    kubectl.answers("get", "events", out={"items": [{"message": "exceeded quota: pods"}]})
+    with_job(kubectl)
+    assert (1, "", "The Job could not start (why=exceeded quota: pods)\n") == run("lanes", "emails")
+
+
+def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    unmet = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    kubectl.answers("get", "pods", out=pod(conditions=[unmet]))
+    with_job(kubectl)
+    code, _, err = run("lanes", "emails", "--timeout", "0.1")
+    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); --timeout waits longer\n"
+    assert (1, says) == (code, err)
+    assert 1 == len(kubectl.called("delete", "job"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "group"),
+    [("create", "jobs", "batch"), ("list", "cronjobs", "batch"), ("list", "pods", ""), ("get", "pods/log", "")],
+)
+def test_each_right_that_is_missing_is_named(kubectl: FakeKubectl, verb: str, resource: str, group: str) -> None:
+    with_queue(kubectl)
+    words = {"jobs": ["create", "-f"], "cronjobs": ["get", "cronjobs"], "pods": ["get", "pods"]}
+    kubectl.refuses(*words.get(resource, ["logs"]), says=forbidden(verb, resource, group, "shop"))
+    with_job(kubectl)
+    code, _, err = run("lanes", "emails")
+    named = f"{resource}.{group}" if group else resource
+    assert (1, [True]) == (code, [err.endswith(f"ask for the right to {verb} {named} in namespace shop\n")])
+    assert len(kubectl.called("create")) - (resource == "jobs") == len(kubectl.called("delete", "job"))
+
+
+def test_a_job_that_can_not_be_deleted_is_named(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.refuses("delete", "job", says=forbidden("delete", "jobs", "batch", "shop"))
+    with_job(kubectl)
+    code, _, err = run("lanes", "emails")
+    name = kubectl.called("create")[0].document["metadata"]["name"]
+    assert (0, [True]) == (code, [err.startswith(f"the Job {name} could not be deleted: You lack a right")])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_ends_it_leaves_no_job(kubectl: FakeKubectl, number: signal.Signals) -> None:
+    with_queue(kubectl)
+    kubectl.answers("logs", "--follow", out="", waits_s=30)
+    with_job(kubectl)
+    with kubectl.expecting_a_wait() as until_it_waits:
+        running = subprocess.Popen([sys.executable, "-m", "penstock_operator.plugin", "lanes", "emails"])
+        until_it_waits()
+        running.send_signal(number)
+    assert 0 != running.wait(20)
+    assert 1 == len(kubectl.called("delete", "job"))
+
+
+def test_a_pod_that_waits_for_something_that_may_come_is_waited_for() -> None:
+    assert not standing_of(pod({"waiting": {"reason": "ErrImagePull"}})["items"]).hopeless
+    assert not standing_of(pod({"waiting": {"reason": "ContainerCreating"}})["items"]).hopeless
+    assert not standing_of([]).hopeless
+
+
+# ---- hands off
+
+
+@pytest.mark.parametrize(("command", "paused"), [("pause", True), ("resume", False)])
+def test_pause_and_resume_change_one_field_and_say_who_may_set_it_back(
+    kubectl: FakeKubectl, command: str, paused: bool
+) -> None:
+    with_queue(kubectl, {"paused": not paused})
+    kubectl.answers("patch", "queues.penstock.io", "emails", "--type=merge", out="patched\n")
+    code, out, err = run(command, "queue/emails")
+    word = "paused" if paused else "not paused"
+    assert (0, "") == (code, err)
+    assert out == (
+        f"queue shop/emails is {word}\n"
+        "note: if its spec comes from git (Argo CD, Flux), that will set it back: change spec.paused there too\n"
+    )
+    assert [{"spec": {"paused": paused}}] == [json.loads(call.words[-1]) for call in kubectl.called("patch")]
+
+
+def test_who_applies_the_spec_is_named(kubectl: FakeKubectl) -> None:
+    fields = [
+        {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:spec": {}}},
+        {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+        {"manager": "penstock", "operation": "Apply", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+    ]
+    with_queue(kubectl, managedFields=fields)
+    kubectl.answers("patch", out="patched\n")
+    note = "note: argocd-controller applies its spec, which will set it back: change spec.paused there too\n"
+    assert run("pause", "queue/emails")[1].endswith(note)
+
+
+def test_what_is_so_already_is_left_alone(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl, {"paused": True})
+    assert (0, "queue shop/emails is paused already\n", "") == run("pause", "queue/emails")
+    assert [] == kubectl.called("patch")
+
+
+def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.refuses("patch", says=forbidden("patch", "queues", "penstock.io", "shop"))
+    says = "You lack a right in this cluster; ask for the right to patch queues.penstock.io in namespace shop\n"
+    assert (1, "", says) == run("pause", "queue/emails")
+
+
+# ---- penstock plan against a cluster
+
+
+def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl) -> None:
+    kubectl.answers("get", "lease", out=lease())
+    end = {"of": "queue shop/emails", "ready": False, "says": "no", "stalled": True, "open": []}
+    told = {"effects": [{"of": "queue shop/emails", "says": "make it"}], "ends": [end], "unknown": []}
+    kubectl.answers("create", "--raw", f"{PROXY}/plan", "-f", "-", out=told)
+    arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
+    result = CliRunner().invoke(penstock, arguments)
+    assert 2 == result.exit_code
+    assert 1 == result.stdout.count("make it")
+    posted = [call.document for call in kubectl.called("create", "--raw")]
+    assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in posted]
+    assert {"--context=prod"} == {call.words[0] for call in kubectl.calls}
+
+
+def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: str) -> None:
+    arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator]
+    result = CliRunner().invoke(penstock, arguments)
+    assert 0 == result.exit_code
+    assert "look at Queue" in result.stdout
+
+
+def test_a_plan_that_nobody_can_make_is_one_line(kubectl: FakeKubectl) -> None:
+    kubectl.answers("get", "lease", out=lease(holder=""))
+    result = CliRunner().invoke(penstock, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert result.stderr.startswith("penstock: No operator leads (namespace=penstock-system)")
