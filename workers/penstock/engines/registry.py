@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
@@ -39,6 +40,9 @@ CARRIED: Final[Mapping[str, str]] = {
     "counter": "penstock.counters.carried",
 }
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
+
+TABLES_KNOWN: Final = 128
+"""Of so many creations the tables are kept as they were made."""
 
 GENERATIONAL: Final = frozenset({"timeline", "bucket"})
 """Engines in which another number of shards makes another generation (rule R6); of extents the manager opens more."""
@@ -75,8 +79,14 @@ def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) 
     module = carried.get(engine)
     if module is None:
         return None
+    return _tables_in(module, None if mode == "shared" else creation)
+
+
+@lru_cache(TABLES_KNOWN)
+def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
+    """Those of one creation, or the shared ones: the operator asks for the same ones over and over."""
     found = import_module(module)
-    return _as_tuple(found.shared_tables() if mode == "shared" else found.dedicated_tables(creation), module)
+    return _as_tuple(found.shared_tables() if creation is None else found.dedicated_tables(creation), module)
 
 
 @dataclass(frozen=True)
