@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -76,8 +77,9 @@ class FigureBoard:
 
     # ---- who is followed
 
-    def follow(self, key: Key, reached: Reached, entry: Entry) -> None:
-        """This queue is ours, and its entry is as it was read now."""
+    async def follow(self, key: Key, reached: Reached, entry: Entry) -> None:
+        """This queue is ours, and its entry is as it was read now. One that is new is read at once, so that its first
+        status need not be written twice."""
         if entry.state is not State.ACTIVE:
             self.forget(key)
             return
@@ -92,6 +94,11 @@ class FigureBoard:
         self._followed[key] = followed
         self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
         self._read_from(reached)
+        with suppress(PenstockError):
+            store = reached.ground.store_in(reached.ground.keyspace)
+            rows = await store.read(Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S)
+            now_us = reached.ground.clock.now_us()
+            self._judge(followed, combined(rows, now_us=now_us), now_us, tell=False)
 
     def forget(self, key: Key) -> None:
         """It is not there any more, or not ours."""
@@ -156,7 +163,7 @@ class FigureBoard:
         for id_, followed in list(self._slices.get((digest, number), {}).items()):
             self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
 
-    def _judge(self, followed: Followed, found: QueueFigures, now_us: int) -> None:
+    def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
         awake = self._is_awake(followed, found, now_us)
         if awake is None:
             return
@@ -176,7 +183,10 @@ class FigureBoard:
         before, followed.figures = followed.figures, figures
         if figures.awake and figures.owners == 0 and not (before and before.awake):
             self._begin(followed, self._count(followed))
-        self._tell_if_news(followed, figures, now_us)
+        if tell:
+            self._tell_if_news(followed, figures, now_us)
+        else:  # to whoever asks for it right now
+            followed.told, followed.told_us = figures, now_us
 
     def _is_awake(self, followed: Followed, found: QueueFigures, now_us: int) -> bool | None:
         """None: it is being looked."""

@@ -110,9 +110,11 @@ class Observer:
         present = self.present(key) if instead is None else self._imagined(key, instead)
         connection = await self._from.connections.of(key, None if present is None else _valid(present))
         store = await self._store(key, present, connection)
-        now_us = self._now_us()
         children = [] if present is None else self._from.seen.children_of(present.meta.uid)
         entry = store.entry if isinstance(store, StoreView) else None
+        if entry is not None:
+            await self._from.passes.until_read()
+        now_us = self._now_us()
         return World(
             key=key,
             settings=self.settings,
@@ -182,7 +184,7 @@ class Observer:
             reached = self._from.store.reached(connection)
             ours = view.entry is not None and view.entry.owner == self._from.store.owner(uid or "")
             if ours and view.entry is not None and reached is not None and _is_queue_of_timeline(resource):
-                self._from.board.follow(key, reached, view.entry)
+                await self._from.board.follow(key, reached, view.entry)
             else:
                 self._from.board.forget(key)
         return view

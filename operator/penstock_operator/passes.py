@@ -38,6 +38,7 @@ class PassBoard:
         self._tell = tell
         self._known: dict[UUID, Passes] = {}
         self._has_read = False
+        self._first: asyncio.Task[bool] | None = None
 
     def of(self, id_: UUID, failed_runs: int) -> Passes | Unread:
         """Of one resource."""
@@ -60,11 +61,19 @@ class PassBoard:
         moments = sorted(one for one in ended if one is not None)
         return next((number for number, (_, failed) in enumerate(reversed(moments)) if not failed), len(moments))
 
+    async def until_read(self) -> None:
+        """Return once it was read at all, or could not be; who comes meanwhile waits for the same reads."""
+        if self._has_read:
+            return
+        if self._first is None:
+            self._first = asyncio.get_running_loop().create_task(self.turn())
+            self._first.add_done_callback(lambda _: setattr(self, "_first", None))
+        await asyncio.shield(self._first)
+
     async def run(self) -> None:
-        """Read, for ever; the first time at once."""
+        """Read, for ever."""
         while True:
-            pause_s = READ_EVERY_S / SLICES if self._has_read else 0.0
-            if not await self.turn(pause_s) or not self._has_read:
+            if not self._has_read or not await self.turn(READ_EVERY_S / SLICES):
                 await asyncio.sleep(AGAIN_S)
 
     async def turn(self, pause_s: float = 0.0) -> bool:
@@ -82,8 +91,8 @@ class PassBoard:
                 found |= {id_: _passes(standing) for id_, standing in read.items()}
             await asyncio.sleep(pause_s)
         before, self._known = self._known, found
-        self._has_read = self._has_read or bool(sessions)
-        for id_ in _changed(before, found):
+        had_read, self._has_read = self._has_read, self._has_read or bool(sessions)
+        for id_ in _changed(before, found) if had_read else ():
             self._tell(id_)
         return bool(sessions)
 

@@ -24,6 +24,7 @@ from penstock_operator.store_side import StoreSide
 
 log = logging.getLogger("penstock.operator")
 
+FIRST_S: Final = 30.0
 EVERY_S: Final = 600.0
 APART_S: Final = 60.0
 PAGE: Final = 500
@@ -39,10 +40,11 @@ class Sweep:
         self._may_act = may_act
 
     async def run(self) -> None:
-        """Sweep, for ever."""
+        """Sweep, for ever; soon after the start, since what was deleted meanwhile nobody saw."""
+        await asyncio.sleep(FIRST_S)
         while True:
-            await asyncio.sleep(EVERY_S)
             await self.turn()
+            await asyncio.sleep(EVERY_S)
 
     async def turn(self) -> int:
         """Look twice, and mark what nobody owns; how many there were."""

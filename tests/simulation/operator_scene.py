@@ -25,17 +25,18 @@ from penstock.store.consistency import Consistency
 from penstock.store.positions import Positions
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.store.simulated.store import SimulatedTime
-from penstock.testing.world import Process, World
+from penstock.testing.world import Process, State, World
 from penstock_operator.asking import Request
-from penstock_operator.kinds import NAMESPACE, SECRET, Kind, kind_of
+from penstock_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, Kind, kind_of
 from penstock_operator.leading import Leading
-from penstock_operator.names import Key
+from penstock_operator.names import FINALIZER, Key
 from penstock_operator.operating import CHILDREN, RESOURCES, Operator, Ports
 from penstock_operator.sessions import SchemaOfCluster
 from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
 from penstock_operator.simulated.collecting import DELAY_S, Collector
 from penstock_operator.simulated.controllers import Deployments, IdleNode, Kubelet
+from penstock_operator.simulated.log import Entry as LogEntry
 from penstock_operator.world import Settings
 from tests.simulation.sdk_world import Schema
 
@@ -76,6 +77,10 @@ class Scene:
     operators: list[Running] = field(default_factory=list)
     lives: int = 0
     node: IdleNode = field(default_factory=IdleNode)
+    marked: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.api.server.when_written(self._note_deleted)
 
     def start_operator(self, *, elected: bool = False) -> Running:
         """One more operator, in a process of its own."""
@@ -95,6 +100,14 @@ class Scene:
         query = {"fieldManager": "kubectl", "force": "true"}
         asked = Request("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=told)
         return dict(self.api.server.must(asked))
+
+    def try_to_apply(self, document: Mapping[str, Any]) -> int:
+        """The same, where the server may refuse; its status."""
+        metadata = document["metadata"]
+        query = {"fieldManager": "kubectl", "force": "true"}
+        kind = kind_of(document)
+        asked = Request("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=document)
+        return self.api.server.answer(asked).status
 
     def patch(self, kind: Kind, namespace: str, name: str, change: Mapping[str, Any], **more: str) -> dict[str, Any]:
         """kubectl patch."""
@@ -140,6 +153,17 @@ class Scene:
                 raise AssertionError(f"it does not hold after {within_s} s")
             await asyncio.sleep(0.1)
 
+    def asked_to_drop(self, entry: Entry) -> bool:
+        """Whether a resource of that entry was ever seen being deleted under Delete, with our finalizer."""
+        return entry.owner.rpartition("/")[2] in self.marked
+
+    def _note_deleted(self, written: LogEntry) -> None:
+        metadata = written.document["metadata"]
+        spec = written.document.get("spec") or {}
+        is_marked = metadata.get("deletionTimestamp") and FINALIZER in (metadata.get("finalizers") or ())
+        if is_marked and written.kind in (QUEUE, COUNTER) and spec.get("deletionPolicy") == "Delete":
+            self.marked.add(metadata["uid"])
+
     async def entry(self, key: Key) -> Entry | None:
         """What stands in the catalogue."""
         process = self.world.process(f"reader-{self.world.now_s()}-{self.world.chance('reader').random()}")
@@ -158,6 +182,8 @@ class Running:
         self.scene = scene
         self.process = process
         self._elected = elected
+        self.has_ended = False
+        """By itself: it lost the Lease."""
         self.operator: Operator | None = None
         self.leading: Leading | None = None
 
@@ -202,6 +228,12 @@ class Running:
         await keeping
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+        self.has_ended = True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it does anything."""
+        return self.process.state is State.RUNNING and not self.has_ended
 
     async def _open(self, settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
         process = self.process

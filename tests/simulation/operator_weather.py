@@ -1,0 +1,100 @@
+"""One seed, one life of an operator: people apply, change and delete resources while faults strike, then calm, then
+everything is as the resources say, and nothing is written any more.
+
+Everything comes from the seed: what happens (operator_plan.py), who does it (operator_storm.py). In the end
+operator_invariants.py judges the cluster, the store and all writes that were asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+
+from penstock.testing.world import State, World
+from tests.simulation.operator_invariants import Judge
+from tests.simulation.operator_plan import Plan, plan_of
+from tests.simulation.operator_scene import Scene, scene_of
+from tests.simulation.operator_storm import Storm
+
+NOISE = frozenset({"asks", "hears", "keeps a hint", "applied a hint", "keeps no hint", "drops a hint"})
+SETTLE_S = 420.0
+"""Longer than a change of shards, or the removal of a queue, takes when nothing disturbs it."""
+QUIET_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a life ended: what did not hold, if anything, and its history."""
+
+    seed: int
+    plan: Plan
+    problem: str | None
+    history: str
+    lasted_s: float
+
+    def told(self) -> str:
+        """What a report of a failure says first."""
+        return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
+
+
+def live(seed: int, *, statements: bool = False) -> Ended:
+    """Run one seed."""
+    plan = plan_of(seed)
+    with World(seed) as world:
+        problem: str | None = None
+        try:
+            found = world.run(_life(world, plan))
+            problem = f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if not isinstance(error, AssertionError):
+                problem = traceback.format_exc()
+        history = "\n".join(world.history.lines(without=() if statements else NOISE))
+        return Ended(seed, plan, problem, history, world.now_s())
+
+
+async def _life(world: World, plan: Plan) -> list[str]:
+    scene = scene_of(world)
+    judge = Judge(scene, clocks_are_steady=not plan.has("stepped clocks"))
+    await judge.plant()
+    storm = Storm(scene, plan)
+    keeper = asyncio.get_running_loop().create_task(_keep(scene, storm, 2 if plan.has("two operators") else 1))
+    try:
+        await storm.rage(world.now_s() + plan.storm_s)
+        storm.mend()
+        world.history.note("world", "it is calm now")
+        found = await judge.until_settled(SETTLE_S)
+        if found:
+            return found
+        began_s = world.now_s()
+        await asyncio.sleep(QUIET_S)
+        found = judge.quiet(began_s)
+    finally:
+        keeper.cancel()
+    found += await judge.found()
+    found += await _judged_by_another(scene, judge)
+    return found
+
+
+async def _keep(scene: Scene, storm: Storm, wanted: int) -> None:
+    """As many operators as there should be; one that died is started again after a while, as by a kubelet."""
+    elected = wanted > 1
+    while True:
+        alive = [one for one in scene.operators if one.process.state is not State.DEAD and not one.has_ended]
+        for _ in range(wanted - len(alive)):
+            scene.start_operator(elected=elected)
+        await asyncio.sleep(storm.restart_after_s())
+
+
+async def _judged_by_another(scene: Scene, judge: Judge) -> list[str]:
+    """An operator that remembers nothing finds nothing to do: what stands there is what follows from the world."""
+    for one in scene.operators:
+        one.process.kill()
+    began_s = scene.world.now_s()
+    fresh = scene.start_operator()
+    await asyncio.sleep(30)
+    found = [f"a fresh operator writes: {line}" for line in judge.quiet(began_s)]
+    if fresh.operator is None or not fresh.operator.listed.is_set():
+        found.append("a fresh operator did not list in 30 s")
+    return found
