@@ -64,7 +64,7 @@ def end(*_):
     sys.exit(0)
 
 signal.signal(signal.SIGTERM, end)
-http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 """
 
 
@@ -124,6 +124,13 @@ def here(k8s_namespace: Kubectl, told: dict[str, str]) -> Kubectl:
 
 def started(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
     """The pod of a worker that is ready."""
+    name = launched(here, ours, queue, **how)
+    here.wait_for_pod(name, timeout_s=90)
+    return name
+
+
+def launched(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
+    """The pod of a worker."""
     key, settings = Key("Queue", "shop", queue), replace(SETTINGS, image=ours, drain_grace_s=GRACE_S)
     document = deployment(Owner(key, UID), settings, CONNECTION, consumer({"name": "mailer", **how}), 1)
     metadata = {name: value for name, value in document["metadata"].items() if name != "ownerReferences"}
@@ -135,9 +142,7 @@ def started(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
         return here.list("pods", selector)
 
     assert wait_until(lambda: bool(pods()), timeout_s=30)
-    name = str(pods()[0]["metadata"]["name"])
-    here.wait_for_pod(name, timeout_s=90)
-    return name
+    return str(pods()[0]["metadata"]["name"])
 
 
 def put(told: dict[str, str], queue: str, text: str) -> None:
@@ -219,13 +224,16 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
 def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words(
     here: Kubectl, penstock_image: str
 ) -> None:
-    with pytest.raises(Exception, match="is ready"):
-        started(here, penstock_image, "python", handler="nowhere:handle")
-    (pod,) = here.list("pods")
-    (status,) = pod["status"]["containerStatuses"]
-    ended = status["state"].get("terminated") or status["lastState"]["terminated"]
-    assert 2 == ended["exitCode"]
-    assert "nowhere" in ended["message"]
+    name = launched(here, penstock_image, "python", handler="nowhere:handle")
+
+    def last_end(pod: dict[str, Any]) -> dict[str, Any]:
+        statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or []
+        states = [status[which] for status in statuses for which in ("state", "lastState")]
+        return next((state["terminated"] for state in states if "terminated" in state), {})
+
+    pod = here.wait_for("pod", name, lambda seen: bool(last_end(seen)), what="has ended")
+    assert 2 == last_end(pod)["exitCode"]
+    assert "nowhere" in last_end(pod)["message"]
 
 
 def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, penstock_image: str) -> None:

@@ -18,7 +18,12 @@ _PASSED_ON: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 class HttpHandler(Model):
     """A handler in any language: the worker posts each message to it, on 127.0.0.1 of the same pod."""
 
-    port: Count = Field(ge=1, le=65535, description="The port on which the image listens.")
+    port: Count = Field(
+        ge=1,
+        le=65535,
+        description="The port on which the image listens, at all addresses of the pod: before workers start, "
+        "Kubernetes looks whether it does.",
+    )
     path: UrlPath = Field(
         "/",
         description="Where messages are posted. 2xx settles the message; 429 and 503 give it back for as long as "
