@@ -45,9 +45,10 @@ from penstock_operator.observe import Observer, Sources
 from penstock_operator.observe_pods import PodLooks
 from penstock_operator.passes import PassBoard
 from penstock_operator.perform import Hands, Performer
+from penstock_operator.plan_live import plan_live
 from penstock_operator.port import ClusterPort
 from penstock_operator.reconciling import Deciders, Reconciler
-from penstock_operator.ring import Ring, effect_words, plain
+from penstock_operator.ring import Ring
 from penstock_operator.secrets_read import Secrets
 from penstock_operator.seen import Seen
 from penstock_operator.sessions import Open, Sessions
@@ -177,17 +178,7 @@ class Operator:
 
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """What would be done now, or if this document were applied; nothing is."""
-        world, planned = await self.reconciler.plan(key, document)
-        settled = "nothing is to be done" if planned.is_settled else ""
-        return {
-            "key": key.path,
-            "effects": [plain(effect) for effect in planned.effects],
-            "words": [effect_words(effect) for effect in planned.effects],
-            "asks": sorted(f"{child.kind} {child.name}" for child in planned.ask),
-            "trail": list(planned.trail),
-            "settled": settled,
-            "uid": world.uid if isinstance(world, World) else "",
-        }
+        return await plan_live(self.reconciler, self.observer, key, document, self._ports.now_us())
 
     async def finish(self, within_s: float = FINISH_S) -> None:
         """Wait until no key is worked, where nothing new may begin."""

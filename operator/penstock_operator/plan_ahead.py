@@ -74,11 +74,16 @@ class Ahead:
     _turns: int = 0
 
     def __post_init__(self) -> None:
-        for world in self.worlds.values():
-            connection, store = world.connection, world.store
-            if isinstance(connection, Connection) and isinstance(store, StoreView):
-                schema = self._schemas.get(connection.digest, Schema())
-                self._schemas[connection.digest] = schema.found(connection.keyspace, _keyspace(world), store)
+        for key, world in [*self.worlds.items()]:
+            self.add(key, world)
+
+    def add(self, key: Key, world: World) -> None:
+        """One resource more, as it is found."""
+        self.worlds[key] = world
+        connection, store = world.connection, world.store
+        if isinstance(connection, Connection) and isinstance(store, StoreView):
+            schema = self._schemas.get(connection.digest, Schema())
+            self._schemas[connection.digest] = schema.found(connection.keyspace, _keyspace(world), store)
 
     def answer(self, key: Key, taken: Mapping[ChildName, str]) -> None:
         """What stands in places that were asked for, and whose it is; the rest of them is free."""

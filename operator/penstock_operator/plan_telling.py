@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 import yaml
 
@@ -25,6 +26,8 @@ from penstock_operator.plan_ahead import Ahead
 from penstock_operator.plan_words import ready_words, words
 
 Told = Mapping[str, Any]
+UNMADE: Final = str(UUID(int=0))
+"""The uid of a resource that is not there yet."""
 PARTS: Final = ("order", "cql", "objects")
 WIDTH: Final = 118
 
@@ -63,7 +66,8 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
     if document["kind"] == "Secret":
         shown["data"] = "<what the operator's own Secret holds>"
     annotations = document["metadata"].get("annotations") or {}
-    if APPLIED in annotations and "<" in json.dumps(shown):
+    text = json.dumps(shown)
+    if APPLIED in annotations and ("<" in text or UNMADE in text):
         told = {**annotations, APPLIED: "<digest of this document>"}
         shown["metadata"] = {**document["metadata"], "annotations": told}
     return shown
@@ -92,7 +96,7 @@ def _end(key: Key, ahead: Ahead) -> dict[str, Any]:
 
 def _made_up(ahead: Ahead) -> dict[str, str]:
     """What stands for the ids of entries that are made, and for what follows from them; and what is shown instead."""
-    shown: dict[str, str] = {}
+    shown = {UNMADE: "<uid>"}
     for id_, key in ahead.new_ids.items():
         shown[id_.hex] = shown[str(id_)] = f"<id of {key.name}>"
         for one in ahead.done:

@@ -142,6 +142,10 @@ class Reconciler:
             world, plan = await self._decide(key, looked, kept, document)
         return world, plan
 
+    def memory_of(self, key: Key) -> Memory:
+        """What the next decision about a key will remember."""
+        return self._memories.get(key, Memory())
+
     # ---- rounds
 
     async def _take_round(self, key: Key, at: _Round, kept: Kept) -> None:

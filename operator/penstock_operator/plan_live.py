@@ -1,0 +1,48 @@
+"""What would be done to what is there, told by the operator that leads: it looks, decides and imagines, and performs
+nothing. The shell around plan_ahead.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from penstock.api.parse import check_resource
+from penstock_operator.names import Key, namespace_key
+from penstock_operator.observe import Looked, Observer
+from penstock_operator.plan_ahead import Ahead
+from penstock_operator.plan_telling import tell
+from penstock_operator.reconciling import Reconciler
+from penstock_operator.world import NamespaceWorld, World
+
+FORMER: Final = "of a former creation, and about to be collected"
+
+
+async def plan_live(
+    reconciler: Reconciler, observer: Observer, key: Key, document: Mapping[str, Any] | None, now_us: int
+) -> dict[str, Any]:
+    """Of one key; with another document of its resource, if that is told. As `tell` tells it, with the trail."""
+    if document is not None and _is_as_it_is(observer, key, document):
+        document = None
+    ahead = Ahead({}, {}, now_us)
+    for each in (key,) if key.kind == "Namespace" else (key, namespace_key(key.namespace)):
+        found, _ = await reconciler.plan(each, document if each == key else None)
+        ahead.memories[each] = reconciler.memory_of(each)
+        if isinstance(found, World):
+            ahead.add(each, found)
+        elif isinstance(found, NamespaceWorld):
+            ahead.namespaces[each.namespace] = found
+    while ahead.turn():
+        for each, asked in ahead.asks.items():
+            looked = Looked()
+            await observer.ask(each, asked, looked)
+            ahead.answer(each, {**looked.foreign, **dict.fromkeys(looked.waits, FORMER)})
+    return {**tell(ahead), "key": key.path, "trail": ahead.trails.get(key, [])}
+
+
+def _is_as_it_is(observer: Observer, key: Key, document: Mapping[str, Any]) -> bool:
+    """Whether applying it would change nothing of the spec, so that it stays the generation that it is."""
+    present, found = observer.present(key), check_resource(document)
+    if present is None or isinstance(found, list) or isinstance(present.parsed, tuple):
+        return False
+    return found.spec == present.parsed.spec
