@@ -19,10 +19,10 @@ from penstock.api.queues import Queue
 from penstock.api.status import Reason
 from penstock.engines.registry import engine_of
 from penstock.store.decide_generation import shards_in_force
-from penstock_operator.decide_bulk import bulk, jobs_of, said
+from penstock_operator.decide_bulk import bulk, said
 from penstock_operator.decide_children import children
 from penstock_operator.decide_consumers import TYPE as CONSUMERS
-from penstock_operator.decide_consumers import consumers_finding
+from penstock_operator.decide_consumers import consumers_finding, fails_at_us
 from penstock_operator.decide_dead_letters import resolved
 from penstock_operator.decide_deletion import LEFT_BEHIND, absent, deletion, finalized
 from penstock_operator.decide_figures import figures, lanes_of
@@ -33,7 +33,7 @@ from penstock_operator.decide_scaling import scaled
 from penstock_operator.decide_status import concluded, status_of
 from penstock_operator.decide_store import connected, seen, stored
 from penstock_operator.effects import Plan
-from penstock_operator.verdict import Finding, Verdict, stopped
+from penstock_operator.verdict import Finding, Verdict, earliest, stopped
 from penstock_operator.world import Connection, Memory, Present, StoreView, Trouble, World
 
 
@@ -174,12 +174,11 @@ def _served(
     """The namespace, workers, bulk."""
     if world.namespace.terminating:
         return verdict.then(stopped(verdict.memory, Reason.PROGRESSING, "its namespace is being deleted"))
+    waiting = _namespace(world, resource, verdict.memory)
+    if waiting.is_stopped:
+        return said(world, verdict.then(waiting)) if isinstance(resource, Queue) else verdict.then(waiting)
     if not isinstance(resource, Queue):
         return verdict
-    if resource.spec.consumers or jobs_of(world):
-        waiting = _namespace(world, verdict.memory)
-        if waiting.is_stopped:
-            return said(world, verdict.then(waiting))
     numbers = scaled(world, shards, lanes, verdict.memory, now_us)
     verdict = verdict.then(
         Verdict(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
@@ -192,20 +191,21 @@ def _served(
             ask=made.ask,
             findings=(consumers_finding(world, made.consumers, now_us),),
             trail=made.trail,
-            again_at_us=made.again_at_us,
+            again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),
         )
     )
     verdict = verdict.then(bulk(world, connection, verdict.memory, now_us))
     return verdict.then(figures(world, made.consumers, verdict.memory, now_us))
 
 
-def _namespace(world: World, memory: Memory) -> Verdict:
-    """What all pods of a namespace need comes from the namespace's own key, and is waited for."""
+def _namespace(world: World, resource: Resource, memory: Memory) -> Verdict:
+    """What all pods of a namespace need comes from the namespace's own key; workers and bulk jobs wait for it."""
     trouble = world.namespace.trouble
+    has_pods = isinstance(resource, Queue) and bool(resource.spec.consumers or resource.spec.bulk)
     if trouble is not None:
         found = stopped(memory, trouble.reason, trouble.says)
-        return found.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says))
-    if not world.namespace.ready:
+        return found.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says)) if has_pods else found
+    if has_pods and not world.namespace.ready:
         return stopped(memory, Reason.PROGRESSING, "waits for the namespace's account and Secret")
     return Verdict(memory)
 

@@ -118,7 +118,7 @@ def _by_schedule(world: World, job: Bulk, last: int, now_us: int) -> int | None:
     due_us = int(due.timestamp()) * SECOND_US
     period_us = MISSED_US * 2 if following is None else int((following - due).total_seconds()) * SECOND_US
     minute = due_us // MINUTE_US
-    is_new = minute > last and due_us >= world.resource.meta.created_us
+    is_new = minute > last and due_us > world.resource.meta.created_us
     if not is_new or _told(world, job.name) == application_name(world.key.name, job.name, minute):
         return None
     return minute if now_us - due_us < min(MISSED_US, period_us // 2) else None
@@ -130,9 +130,10 @@ def _following(job: Bulk, now_us: int) -> int | None:
 
 
 def _cleaned(world: World, memory: Memory) -> Verdict:
-    """Of each job the last run of each result stays, for whoever wants to look at it."""
+    """Of each job the last run of each result stays, for whoever wants to look at it; of former jobs none."""
     verdict = Verdict(memory)
-    kept: set[tuple[str, str]] = set()
+    named = {job.name for job in jobs_of(world)}
+    kept = {(run.bulk, run.state) for run in world.runs if run.bulk not in named}
     for run in sorted(world.runs, key=lambda run: (run.minute, run.name), reverse=True):
         if run.state not in ENDED:
             continue
@@ -140,7 +141,9 @@ def _cleaned(world: World, memory: Memory) -> Verdict:
             live = world.live.get(ChildName(KIND, run.name))
             if live is None or not live["metadata"].get("deletionTimestamp"):
                 effect = DeleteObject(KIND, world.key.namespace, run.name, run.uid)
-                verdict = verdict.then(Verdict(memory, effects=(effect,), trail=(f"delete {run.name}: later ones",)))
+                verdict = verdict.then(
+                    Verdict(memory, effects=(effect,), trail=(f"delete {run.name}, which is over",))
+                )
         kept.add((run.bulk, run.state))
     return verdict
 

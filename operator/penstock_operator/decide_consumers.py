@@ -32,6 +32,12 @@ def consumers_finding(world: World, stands: Sequence[ConsumerStand], now_us: int
     return min(found, key=lambda finding: _ORDER.index(finding.reason))
 
 
+def fails_at_us(stands: Sequence[ConsumerStand], now_us: int) -> int | None:
+    """When the first of those that are short of workers counts as failing, if nothing changes."""
+    moments = (stand.short_since_us + SHORT_US for stand in stands if stand.short_since_us is not None)
+    return min((moment_us for moment_us in moments if moment_us > now_us), default=None)
+
+
 _ORDER: Final = (
     Reason.NAME_TAKEN,
     Reason.HANDLER_REFUSED,

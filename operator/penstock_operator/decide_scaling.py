@@ -76,7 +76,8 @@ def scaled(world: World, shards: int | None, lanes: int | None, memory: Memory, 
     memory, is_falling = _watched(figures, memory, now_us)
     now = _Now(figures, shards, lanes, int(now_us < memory.unwell_until_us), now_us, is_falling)
     busy = figures is not None and _is_busy(figures)
-    decided = Scaled({}, _without_others(memory, consumers), now_us + LOOK_EVERY_US if consumers and busy else None)
+    again_us = earliest(now_us + LOOK_EVERY_US if busy else None, memory.unwell_until_us if now.extra else None)
+    decided = Scaled({}, _without_others(memory, consumers), again_us if consumers else None)
     for consumer in consumers:
         decided = _with(decided, consumer, _crew(world, consumer), now)
     if figures is not None and not busy:
