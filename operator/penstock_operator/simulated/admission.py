@@ -17,7 +17,7 @@ from penstock.api.crd import build_structural_schema
 from penstock.api.parse import check_resource
 from penstock.api.queues import Queue
 from penstock.api.rules import rules_of
-from penstock_operator.kinds import COUNTER, QUEUE, SPARK_APPLICATION, Kind
+from penstock_operator.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, Kind
 from penstock_operator.port import Cause
 from penstock_operator.simulated.fields import without_empty
 from penstock_operator.simulated.quantity import canonical
@@ -47,6 +47,10 @@ def faults_of(kind: Kind, document: Object, old: Object | None) -> list[Cause]:
     for path, says in _IMMUTABLE.get(kind.kind, ()):
         if old is not None and _at(document, path) != _at(old, path):
             found.append(Cause("FieldValueInvalid", path, says))
+    strategy = _at(document, "spec.strategy") if kind is DEPLOYMENT else None
+    if strategy and strategy["type"] == "Recreate" and strategy.get("rollingUpdate") is not None:
+        says = "Forbidden: may not be specified when strategy `type` is 'Recreate'"
+        found.append(Cause("FieldValueForbidden", "spec.strategy.rollingUpdate", says))
     for path in _REQUIRED.get(kind.kind, ()):
         if not _at(document, path):
             found.append(Cause("FieldValueRequired", path, "Required value"))

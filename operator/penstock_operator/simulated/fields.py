@@ -155,7 +155,7 @@ def _merge_lists(shape: Shape, live: Sequence[Any], applied: Sequence[Any]) -> l
 
 
 def without(shape: Shape, value: Any, fields: Iterable[Path]) -> Any:
-    """The value without these fields, and all that is below them. What is emptied by that goes too."""
+    """The value without these fields, and all that is below them. What is emptied by that is null, as on a server."""
     tree: dict[str, Any] = {}
     for path in fields:
         at = tree
@@ -174,9 +174,7 @@ def _without(shape: Shape, value: Any, tree: Mapping[str, Any]) -> Any:
             if below is None:
                 kept[name] = child
             elif "" not in below:
-                left = _without(shape.of_field(name), child, below)
-                if left is not None:
-                    kept[name] = left
+                kept[name] = _without(shape.of_field(name), child, below)
         return kept or None
     if isinstance(value, list) and shape.form in ("list", "set"):
         items = []
@@ -188,6 +186,22 @@ def _without(shape: Shape, value: Any, tree: Mapping[str, Any]) -> Any:
                 items.append(_without(shape.item or Shape("piece"), item, below))
         return items or None
     return value
+
+
+def emptied(value: Any, before: Any, at: str = "") -> Iterator[str]:
+    """Where something is null that was a list or a map."""
+    if isinstance(value, Mapping) and isinstance(before, Mapping):
+        for name, child in value.items():
+            yield from emptied(child, before.get(name), f"{at}.{name}" if at else name)
+    elif value is None and isinstance(before, Mapping | list):
+        yield at
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without fields that are null."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(child) for name, child in value.items() if child is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def with_named(shape: Shape, fields: Fields) -> Fields:

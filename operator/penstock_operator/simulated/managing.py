@@ -136,7 +136,7 @@ def apply(
     shape: Shape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
 ) -> Merged | tuple[Clash, ...]:
     """The object with the document applied, and who owns what then; or what stands against it."""
-    before = read_managed(live)
+    before = read_managed(live) or _before_first_apply(shape, live, manager, now=now)
     mine = next((one for one in before if one.manager == manager), None)
     others = [one for one in before if one.manager != manager]
     wanted = owned(fields_of(shape, applied), manager)
@@ -154,6 +154,13 @@ def apply(
     kept = [replace(one, fields=frozenset(p for p in one.fields if p not in removed)) for one in kept]
     time = mine.time if mine is not None and mine.fields == wanted else now
     return Merged(made, (*_held(kept), *_held([Managed(manager, wanted, time)])))
+
+
+def _before_first_apply(shape: Shape, live: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+    """An object that nobody owns anything of is taken to have been written otherwise, by somebody, before."""
+    somebody = Manager("before-first-apply", "Update", "", manager.api_version)
+    fields = owned(compare(shape, {"metadata": {}}, live).changed, somebody)
+    return tuple(_held([Managed(somebody, fields, now)]))
 
 
 def update(shape: Shape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:

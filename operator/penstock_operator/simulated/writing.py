@@ -31,7 +31,8 @@ from penstock_operator.kinds import (
 )
 from penstock_operator.port import Cause, Propagation
 from penstock_operator.simulated import managing, refusals
-from penstock_operator.simulated.admission import faults_of, unknown_field, with_defaults
+from penstock_operator.simulated.admission import MODELS, faults_of, unknown_field, with_defaults
+from penstock_operator.simulated.fields import emptied, without_nulls
 from penstock_operator.simulated.fields import shown as shown_path
 from penstock_operator.simulated.managing import Manager
 from penstock_operator.simulated.shapes import shape_of
@@ -171,7 +172,13 @@ def _applied(write: Write, live: Object) -> tuple[Object, Sequence[managing.Mana
     outcome = managing.apply(shape_of(write.kind), live, body, write.manager, now=write.now, force=write.force)
     if not isinstance(outcome, managing.Merged):
         raise _clashed(outcome)
-    return _confined(write, live, outcome.document), outcome.managed
+    nulls = list(emptied(outcome.document, live))
+    if nulls and write.kind in MODELS:
+        says = 'Invalid value: "null": {0} in body must be of type array: "null"'
+        causes = [Cause("FieldValueTypeInvalid", path, says.format(path)) for path in nulls]
+        raise refusals.invalid(write.kind, write.name, causes)
+    made = without_nulls(outcome.document) if nulls else outcome.document
+    return _confined(write, live, made), outcome.managed
 
 
 def _clashed(clashes: Sequence[managing.Clash]) -> refusals.Refusal:

@@ -75,6 +75,10 @@ class Ground(ABC):
         """Run a case to its end."""
 
     @abstractmethod
+    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something, and make no namespace for it."""
+
+    @abstractmethod
     def unanswered(self) -> AbstractAsyncContextManager[ClusterPort]:
         """A port whose requests arrive, and whose answers do not."""
 
@@ -127,6 +131,10 @@ class SimulatedGround(Ground):
 
         return self.world.run(whole())
 
+    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """In virtual time."""
+        return self.world.run(work)
+
     @asynccontextmanager
     async def unanswered(self) -> AsyncIterator[ClusterPort]:
         """Each answer is lost."""
@@ -164,6 +172,10 @@ class RealGround(Ground):
                 await self.port.delete(Address(NAMESPACE, None, self.namespace))
 
         return self._runner.run(whole())
+
+    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """On the loop of all cases."""
+        return self._runner.run(work)
 
     @asynccontextmanager
     async def unanswered(self) -> AsyncIterator[ClusterPort]:

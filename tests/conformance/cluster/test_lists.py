@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock_operator.port import Denial, address_of
 from tests.conformance.cluster.documents import config, deployment, queue
 from tests.conformance.cluster.grounds import Ground, applied, denied
 
@@ -24,6 +25,17 @@ async def test_09_an_item_that_its_manager_leaves_out_goes_with_all_of_its_field
     await ground.port.apply(deployment(ground, env=env), manager="one")
     left = applied(await ground.port.apply(deployment(ground, env=env[1:]), manager="one"))
     assert left.document["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "B", "value": "2"}]
+
+
+async def test_09_the_last_item_left_out_while_another_owns_a_field_of_it_is_refused(ground: Ground) -> None:
+    """Its list would become null, which a CRD does not take."""
+    consumer = {"name": "a", "handler": "a:b"}
+    await ground.port.apply(queue(ground, spec={"consumers": [consumer]}), manager="one")
+    change = {"spec": {"consumers": [{**consumer, "concurrency": 3}]}}
+    applied(await ground.port.patch(address_of(queue(ground)), change, manager="hand"))
+    refused = denied(await ground.port.apply(queue(ground), manager="one"))
+    assert (refused.denial, refused.causes[0].field) == (Denial.INVALID, "spec.consumers")
+    assert refused.causes[0].message.endswith('spec.consumers in body must be of type array: "null"')
 
 
 async def test_09_ports_are_told_apart_by_number_and_protocol(ground: Ground) -> None:
