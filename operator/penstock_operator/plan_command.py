@@ -13,14 +13,18 @@ import click
 
 from penstock.api.loader import load_files
 from penstock.api.parse import Resource
+from penstock.api.queues import Queue
+from penstock.api.status import Reason
 from penstock.api.versions import document_of
 from penstock.errors import SpecError
+from penstock_operator.decide_dead_letters import named_by
 from penstock_operator.kubectl import Kubectl
 from penstock_operator.leader import Leader, leader_options
 from penstock_operator.plan_offline import empty_ahead, settings_of, unknown
 from penstock_operator.plan_telling import PARTS, Told, lines, tell
 
 EXIT_STALLED = 2
+DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
 OFFLINE = "what would be done, in this order, where nothing is there yet"
 AGAINST = "what would be done, in this order, to what is there now"
 
@@ -76,15 +80,25 @@ def _offline(resources: Sequence[Resource]) -> Told:
 
 
 def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
-    """Each resource by itself; what several of them need together is told once."""
+    """Each resource by itself; what several of them need together is told once. The operator knows one at a time, so
+    what it misses and is in these files is said here."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
     leader = Leader(kubectl, options["operator_namespace"], address=options["operator_address"])
+    queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, Queue)}
     told: dict[str, list[Any]] = {"effects": [], "ends": [], "unknown": []}
     for resource in resources:
         answer = leader.tell("/plan", document_of(resource))
         for part, known in told.items():
             known += [each for each in answer.get(part) or () if each not in known]
+        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["says"] and _dead_letters(resource) <= queues:
+            told["ends"][-1]["says"] = "Ready, once the dead letter queue of these files is there"
     return told
+
+
+def _dead_letters(resource: Resource) -> set[tuple[str, str]]:
+    """The queues that it names, with their namespace."""
+    named = named_by(resource) if isinstance(resource, Queue) else ()
+    return {(resource.metadata.namespace, name) for name in named}
 
 
 def _version() -> str:

@@ -596,6 +596,16 @@ def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl) -> None:
     assert {"--context=prod"} == {call.words[0] for call in kubectl.calls}
 
 
+def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(kubectl: FakeKubectl) -> None:
+    kubectl.answers("get", "lease", out=lease())
+    end = {"of": "queue shop/emails", "ready": False, "stalled": False, "open": []}
+    told = {"effects": [], "ends": [end | {"says": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
+    kubectl.answers("create", "--raw", out=told, times=1)
+    kubectl.answers("create", "--raw", out={"effects": [], "ends": []})
+    result = CliRunner().invoke(penstock, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
+    assert "queue shop/emails: Ready, once the dead letter queue of these files is there\n" in result.stdout
+
+
 def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: str) -> None:
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator]
     result = CliRunner().invoke(penstock, arguments)
