@@ -169,7 +169,9 @@ def test_what_is_accepted_hides_no_other_change_and_no_other_document() -> None:
     answers = answered(shown[DEPLOYMENT], stamped(made("python")))
     memory = decide(live=shown, answers=answers).memory
     edited = changed(shown, replicas=9)
-    assert 2 == applied(decide(live=edited, answers=answers, memory=memory)).document["spec"]["replicas"]
+    mended = decide(live=edited, answers=answers, memory=memory)
+    assert 2 == applied(mended).document["spec"]["replicas"]
+    assert ["spec.replicas"] == [one.field for one in mended.memory.mended]
     assert ["ApplyObject Deployment"] == kinds_of(decide(wanted=3, live=shown, answers=answers, memory=memory))
 
 
