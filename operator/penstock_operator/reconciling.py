@@ -150,12 +150,13 @@ class Reconciler:
 
     async def _take_round(self, key: Key, at: _Round, kept: Kept) -> None:
         world, plan = await self._decide(key, at.looked, kept)
+        decided_us = self._now_us()
         self.rounds += 1
         self._memories[key] = plan.memory
         self._take_notes(key, world, plan)
         at.plan, at.failed, at.waits_for_place = plan, None, False
         at.failed = await self._performer.perform(key, plan.effects, kept)
-        self._ring.add(key, self._now_us(), world, plan, outcome="" if at.failed is None else at.failed.says)
+        self._ring.add(key, decided_us, world, plan, outcome="" if at.failed is None else at.failed.says)
         if at.failed is None and plan.ask:
             before = len(at.looked.checked) + len(at.looked.foreign)
             await self._observer.ask(key, plan.ask, at.looked)
