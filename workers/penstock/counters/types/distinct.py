@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.counters.types.contract import CounterType, Example, Json
-from penstock.counters.types.sketches import Estimate, Held, Sketch, estimate_of, items_of, library
+from penstock.counters.types.contract import Example, Json
+from penstock.counters.types.sketches import Estimate, Held, Sketch, SketchType, estimate_of, items_of
 
 LG_REGISTERS = 12
 MODE_AT, MODE_BITS, MODE_REGISTERS = 7, 3, 2
@@ -22,14 +22,13 @@ REGISTERS_AT = 40
 """Where the library's form has them. Its first byte is the length of the head, in words of 4 bytes."""
 
 
-class Distinct(CounterType[Held, tuple[int | str, ...]]):
+class Distinct(SketchType[tuple[int | str, ...]]):
     """State: the sketch."""
 
     name = "distinct"
-    is_dated = False
 
     def __init__(self) -> None:
-        self._library = library(self.name)
+        super().__init__()
         self._form = self._library.tgt_hll_type.HLL_4
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
@@ -37,17 +36,21 @@ class Distinct(CounterType[Held, tuple[int | str, ...]]):
         self.require_verb(verb)
         return items_of(self, arguments)
 
-    def zero(self) -> Held:
-        return Held(self._library.hll_sketch(LG_REGISTERS, self._form))
+    def new_sketch(self) -> Sketch:
+        return self._library.hll_sketch(LG_REGISTERS, self._form)
 
-    def apply(self, state: Held, update: tuple[int | str, ...]) -> Held:
+    def read_sketch(self, body: bytes) -> Sketch:
+        sketch = self._library.hll_sketch.deserialize(body)
+        if sketch.lg_config_k != LG_REGISTERS:
+            raise ValueError("a sketch of another size")
+        return sketch
+
+    def write_sketch(self, sketch: Sketch) -> bytes:
+        return bytes(sketch.serialize_compact())
+
+    def take(self, sketch: Sketch, update: tuple[int | str, ...]) -> None:
         for item in update:
-            state.sketch.update(item)
-        state.data = None
-        return state
-
-    def merge(self, one: Held, other: Held) -> Held:
-        return self.merge_all((one, other))
+            sketch.update(item)
 
     def merge_all(self, states: Iterable[Held]) -> Held:
         return Held(self._union_of(each.sketch for each in states).get_result(self._form))
@@ -75,15 +78,6 @@ class Distinct(CounterType[Held, tuple[int | str, ...]]):
             return mode, data[REGISTERS_AT:]
         hashes = data[data[0] * 4 :]
         return mode, b"".join(sorted(hashes[at : at + 4] for at in range(0, len(hashes), 4)))
-
-    def dump_body(self, state: Held) -> bytes:
-        return bytes(state.sketch.serialize_compact()) if state.data is None else state.data
-
-    def load_body(self, body: bytes, version: int) -> Held:
-        sketch = self._library.hll_sketch.deserialize(body)
-        if sketch.lg_config_k != LG_REGISTERS:
-            raise ValueError("a sketch of another size")
-        return Held(sketch, body)
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """As they are written."""

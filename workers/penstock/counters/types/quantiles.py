@@ -13,12 +13,12 @@ Body: a KllDoublesSketch of DataSketches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.counters.types.contract import CounterType, Example, Json, is_number
-from penstock.counters.types.sketches import Held, Sketch, library
+from penstock.counters.types.contract import Example, Json, is_number
+from penstock.counters.types.sketches import Held, Sketch, SketchType
 
 K = 200
 RANKS = (0.5, 0.9, 0.99)
@@ -43,14 +43,10 @@ class QuantilesValue:
     """By how much a rank may be wrong, with a confidence of 99 %."""
 
 
-class Quantiles(CounterType[Held, float]):
+class Quantiles(SketchType[float]):
     """State: the sketch."""
 
     name = "quantiles"
-    is_dated = False
-
-    def __init__(self) -> None:
-        self._library = library(self.name)
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> float:
         """`add` a number."""
@@ -63,22 +59,17 @@ class Quantiles(CounterType[Held, float]):
         except OverflowError:
             raise self.wrong("a number that a float can hold", "a greater one") from None
 
-    def zero(self) -> Held:
-        return Held(self._library.kll_doubles_sketch(K))
+    def new_sketch(self) -> Sketch:
+        return self._library.kll_doubles_sketch(K)
 
-    def apply(self, state: Held, update: float) -> Held:
-        state.sketch.update(update)
-        state.data = None
-        return state
+    def read_sketch(self, body: bytes) -> Sketch:
+        sketch = self._library.kll_doubles_sketch.deserialize(body)
+        if sketch.k != K:
+            raise ValueError("a sketch of another size")
+        return sketch
 
-    def merge(self, one: Held, other: Held) -> Held:
-        return self.merge_all((one, other))
-
-    def merge_all(self, states: Iterable[Held]) -> Held:
-        merged = self.zero()
-        for each in states:
-            merged.sketch.merge(each.sketch)
-        return merged
+    def take(self, sketch: Sketch, update: float) -> None:
+        sketch.update(update)
 
     def value(self, state: Held, question: Mapping[str, Any]) -> QuantilesValue:
         """`ranks`: numbers from 0 to 1; the median and the highest tenth and hundredth unless asked."""
@@ -106,15 +97,6 @@ class Quantiles(CounterType[Held, float]):
         estimated = left.is_estimation_mode() or right.is_estimation_mode()
         within = SAME_ERRORS * left.normalized_rank_error(False) if estimated else ROUNDING
         return all(_rank_distance(left, right, rank) <= within for rank in SAME_RANKS)
-
-    def dump_body(self, state: Held) -> bytes:
-        return bytes(state.sketch.serialize()) if state.data is None else state.data
-
-    def load_body(self, body: bytes, version: int) -> Held:
-        sketch = self._library.kll_doubles_sketch.deserialize(body)
-        if sketch.k != K:
-            raise ValueError("a sketch of another size")
-        return Held(sketch, body)
 
     def examples(self) -> Sequence[Example]:
         return [Example("add", (12.5,)), Example("add", (-3,)), Example("add", (0.1,))]

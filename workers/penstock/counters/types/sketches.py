@@ -6,9 +6,11 @@ The library is an extra: a process that counts with other types does without.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.counters.types.contract import CounterType, Json, is_text, is_whole
 from penstock.errors import Surroundings
@@ -37,6 +39,58 @@ class Held:
     def __init__(self, sketch: Sketch, data: bytes | None = None) -> None:
         self.sketch = sketch
         self.data = data
+
+
+U = TypeVar("U")
+"""An update, checked."""
+
+
+class SketchType(CounterType[Held, U]):
+    """A type whose state is one sketch of the library, which takes updates and is merged into another of its kind."""
+
+    is_dated = False
+
+    def __init__(self) -> None:
+        self._library = library(self.name)
+
+    @abstractmethod
+    def new_sketch(self) -> Sketch:
+        """An empty one."""
+
+    @abstractmethod
+    def read_sketch(self, body: bytes) -> Sketch:
+        """The one that these bytes are; raises what it likes when they are none of this type's."""
+
+    @abstractmethod
+    def take(self, sketch: Sketch, update: U) -> None:
+        """Have it take an update."""
+
+    def zero(self) -> Held:
+        return Held(self.new_sketch())
+
+    def apply(self, state: Held, update: U) -> Held:
+        self.take(state.sketch, update)
+        state.data = None
+        return state
+
+    def merge(self, one: Held, other: Held) -> Held:
+        return self.merge_all((one, other))
+
+    def merge_all(self, states: Iterable[Held]) -> Held:
+        merged = self.new_sketch()
+        for each in states:
+            merged.merge(each.sketch)
+        return Held(merged)
+
+    def dump_body(self, state: Held) -> bytes:
+        return self.write_sketch(state.sketch) if state.data is None else state.data
+
+    def write_sketch(self, sketch: Sketch) -> bytes:
+        """Its bytes."""
+        return bytes(sketch.serialize())
+
+    def load_body(self, body: bytes, version: int) -> Held:
+        return Held(self.read_sketch(body), body)
 
 
 @dataclass(frozen=True)

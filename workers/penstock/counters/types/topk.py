@@ -12,12 +12,12 @@ Body: a frequent-strings sketch of DataSketches (Java: ItemsSketch<String> with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.counters.types.contract import CounterType, Example, Json, is_whole
-from penstock.counters.types.sketches import Held, library, text_item
+from penstock.counters.types.contract import Example, Json, is_whole
+from penstock.counters.types.sketches import Held, Sketch, SketchType, text_item
 
 LG_PLACES = 10
 LIMIT = 10
@@ -49,14 +49,13 @@ class TopKValue:
 Update = tuple[str, int]
 
 
-class TopK(CounterType[Held, Update]):
+class TopK(SketchType[Update]):
     """State: the sketch."""
 
     name = "topk"
-    is_dated = False
 
     def __init__(self) -> None:
-        self._library = library(self.name)
+        super().__init__()
         self._all = self._library.frequent_items_error_type.NO_FALSE_NEGATIVES
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Update:
@@ -69,22 +68,14 @@ class TopK(CounterType[Held, Update]):
             raise self.wrong(f"a whole number from 1 to {COUNT_MAX}", count)
         return text_item(self, arguments[0]), count
 
-    def zero(self) -> Held:
-        return Held(self._library.frequent_strings_sketch(LG_PLACES))
+    def new_sketch(self) -> Sketch:
+        return self._library.frequent_strings_sketch(LG_PLACES)
 
-    def apply(self, state: Held, update: Update) -> Held:
-        state.sketch.update(*update)
-        state.data = None
-        return state
+    def read_sketch(self, body: bytes) -> Sketch:
+        return self._library.frequent_strings_sketch.deserialize(body)
 
-    def merge(self, one: Held, other: Held) -> Held:
-        return self.merge_all((one, other))
-
-    def merge_all(self, states: Iterable[Held]) -> Held:
-        merged = self.zero()
-        for each in states:
-            merged.sketch.merge(each.sketch)
-        return merged
+    def take(self, sketch: Sketch, update: Update) -> None:
+        sketch.update(*update)
 
     def value(self, state: Held, question: Mapping[str, Any]) -> TopKValue:
         """`limit`: how many items; 10 unless asked."""
@@ -107,12 +98,6 @@ class TopK(CounterType[Held, Update]):
         missing = [Frequent("", 0, 0, _error(state)) for state in (one, other)]
         pairs = [(here.get(item, missing[0]), there.get(item, missing[1])) for item in here.keys() | there.keys()]
         return all(a.low <= b.high and b.low <= a.high for a, b in pairs)
-
-    def dump_body(self, state: Held) -> bytes:
-        return bytes(state.sketch.serialize()) if state.data is None else state.data
-
-    def load_body(self, body: bytes, version: int) -> Held:
-        return Held(self._library.frequent_strings_sketch.deserialize(body), body)
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """The item as it is written."""
