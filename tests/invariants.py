@@ -493,9 +493,13 @@ class Ledger:
         )
 
     def _may_be_purged(self, tale: Tale) -> bool:
-        """A purge without an answer may cover whatever there is; one with an answer, what began before it."""
+        """A purge without an answer may cover whatever there is; one with an answer, what began before it. Of a put
+        without an answer its deliveries tell the moment that a purge goes by."""
         if tale.put is None:
-            return False
+            puts_us = [hand.delivery.put_us for hand in tale.hands]
+            return any(
+                each.before_us is None or put_us < each.before_us for each in self.purges for put_us in puts_us
+            )
         began_us = min(put.began_us for put in self._may_have_made(tale.put))
         return any(each.before_us is None or began_us < each.before_us + self.skew_us for each in self.purges)
 

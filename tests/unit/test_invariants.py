@@ -295,6 +295,20 @@ def test_what_comes_again_too_late_is_told_where_all_was_calm(history: Callable[
     assert set() == day.rules(there=["a"])
 
 
+@pytest.mark.parametrize(("purged_to_us", "is_owed"), [(START_US, True), (START_US + 1, False), (None, False)])
+def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_purged(
+    purged_to_us: int | None, is_owed: bool
+) -> None:
+    day = Day()
+    day.ledger.not_acknowledged(day.ledger.trying([Message(b"a")], "producer"), TimeoutError())
+    day.settle(Nack(day.deliver("a", put_us=START_US), delay_us=15 * SECOND_US))
+    purge = day.ledger.purging()
+    if purged_to_us is not None:
+        day.ledger.purged(purge, purged_to_us)
+    day.later(600)
+    assert ({"redelivery within visibility + 30 s"} if is_owed else set()) == day.rules(calm_us=START_US)
+
+
 def test_what_repair_has_to_bring_may_come_late_but_is_not_to_be_lost() -> None:
     day = Day()
     not_again(day)
