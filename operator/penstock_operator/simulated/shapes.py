@@ -74,6 +74,7 @@ _ENV: Final = by(
     struct(valueFrom=struct(secretKeyRef=PIECE, configMapKeyRef=PIECE, fieldRef=PIECE, resourceFieldRef=PIECE)),
 )
 _PROBE: Final = struct(exec_=struct(command=PIECE), httpGet=struct(httpHeaders=PIECE))
+_RESOURCES: Final = struct(limits=STRINGS, requests=STRINGS, claims=by("name"))
 _CONTAINER: Final = struct(
     args=PIECE,
     command=PIECE,
@@ -84,7 +85,7 @@ _CONTAINER: Final = struct(
     readinessProbe=_PROBE,
     startupProbe=_PROBE,
     ports=by("containerPort protocol", protocol="TCP"),
-    resources=struct(limits=STRINGS, requests=STRINGS, claims=by("name")),
+    resources=_RESOURCES,
     securityContext=struct(capabilities=struct(add=PIECE, drop=PIECE)),
     volumeDevices=by("devicePath"),
     volumeMounts=by("mountPath"),
@@ -94,11 +95,19 @@ _VOLUME: Final = struct(
     configMap=struct(items=PIECE),
     projected=struct(sources=PIECE),
     downwardAPI=struct(items=PIECE),
+    csi=struct(volumeAttributes=STRINGS),
+    flexVolume=struct(options=STRINGS),
+    ephemeral=struct(
+        volumeClaimTemplate=struct(metadata=METADATA, spec=struct(resources=struct(limits=STRINGS, requests=STRINGS)))
+    ),
 )
 _SPREAD: Final = struct(labelSelector=PIECE, matchLabelKeys=PIECE)
 _POD_SPEC: Final = struct(
     containers=by("name", _CONTAINER),
     initContainers=by("name", _CONTAINER),
+    ephemeralContainers=by("name", _CONTAINER),
+    resources=_RESOURCES,
+    overhead=STRINGS,
     volumes=by("name", _VOLUME),
     imagePullSecrets=by("name", PIECE),
     hostAliases=by("ip", struct(hostnames=PIECE)),
@@ -110,6 +119,7 @@ _POD_SPEC: Final = struct(
     securityContext=struct(supplementalGroups=PIECE, sysctls=PIECE),
 )
 _POD_TEMPLATE: Final = struct(metadata=METADATA, spec=_POD_SPEC)
+_POD_STATUS: Final = struct(conditions=by("type"), podIPs=by("ip"), hostIPs=PIECE, resourceClaimStatuses=by("name"))
 _STATUS: Final = struct(conditions=by("type"))
 _JOB_SPEC: Final = struct(selector=PIECE, template=_POD_TEMPLATE)
 
@@ -123,8 +133,12 @@ _TABLES: Final[Mapping[str, Shape]] = {
         spec=struct(jobTemplate=struct(metadata=METADATA, spec=_JOB_SPEC)),
         status=struct(active=PIECE),
     ),
-    "Job": struct(metadata=METADATA, spec=_JOB_SPEC, status=struct(conditions=PIECE)),
-    "Pod": struct(metadata=METADATA, spec=_POD_SPEC, status=struct(conditions=by("type"), podIPs=by("ip"))),
+    "Job": struct(
+        metadata=METADATA,
+        spec=_JOB_SPEC,
+        status=struct(conditions=PIECE, uncountedTerminatedPods=struct(failed=SET, succeeded=SET)),
+    ),
+    "Pod": struct(metadata=METADATA, spec=_POD_SPEC, status=_POD_STATUS),
     "PodDisruptionBudget": struct(
         metadata=METADATA, spec=struct(selector=PIECE), status=struct(conditions=by("type"), disruptedPods=STRINGS)
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -201,6 +202,11 @@ class RealGround(Ground):
             await port.close()
             for one in reversed(JAIL):
                 self._kubectl.delete(str(one["kind"]), JAILED)
+
+    def openapi(self) -> dict[str, Any]:
+        """What the server says of all of its kinds."""
+        found: dict[str, Any] = json.loads(self._kubectl.run("get", "--raw", "/openapi/v2"))
+        return found
 
     async def close(self) -> None:
         """End it."""

@@ -1,0 +1,302 @@
+"""`cluster.py` before servers that do not behave: whatever happens on the wire is answered with a value, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.testing.world import World
+from penstock_operator import cluster as client
+from penstock_operator.cluster import Cluster, NoCluster
+from penstock_operator.kinds import QUEUE, Address
+from penstock_operator.pacing import Pace
+from penstock_operator.port import Applied, Change, Denial, Denied, Lease, Page
+
+AT = Address(QUEUE, "shop", "emails")
+EMAILS = {
+    "apiVersion": "penstock.io/v1beta1",
+    "kind": "Queue",
+    "metadata": {"namespace": "shop", "name": "emails", "uid": "u", "resourceVersion": "7"},
+}
+
+Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Server:
+    """Answers each request by its script; keeps what was asked."""
+
+    script: Script
+    asked: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    was_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                first, *lines = head.decode().split("\r\n")
+                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines) if name}
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                self.asked.append((first, headers, body))
+                self.was_asked.set()
+                await self.script(writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+def answers(status: str, body: bytes, **headers: str) -> Script:
+    """A whole answer."""
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        told = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items())
+        writer.write(f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body)
+        await writer.drain()
+
+    return script
+
+
+def streams(*pieces: bytes, ends: str) -> Script:
+    """An answer in chunks, which then ends as it should, breaks off, or stands still."""
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in pieces:
+            writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        if ends == "well":
+            writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        if ends == "broken":
+            writer.close()
+        if ends == "still":
+            await asyncio.Event().wait()
+
+    return script
+
+
+async def stands_still(_writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+def kubeconfig(path: Path, port: int) -> str:
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+    user = {"name": "u", "user": {"token": "secret-token"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    file = path / "kubeconfig"
+    made = {"clusters": [cluster], "users": [user], "contexts": [context], "current-context": "x"}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **made}))
+    return str(file)
+
+
+@asynccontextmanager
+async def before(script: Script, path: Path) -> AsyncIterator[tuple[Cluster, Server]]:
+    """A client of a server with this script."""
+    server = Server(script)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = await Cluster.connect(kubeconfig=kubeconfig(path, listening.sockets[0].getsockname()[1]))
+    try:
+        yield port, server
+    finally:
+        await port.close()
+        listening.close()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 20))
+
+
+def asked_once(script: Script, path: Path, within_s: float = 5) -> Applied | Denied:
+    async def ask() -> Applied | Denied:
+        async with before(script, path) as (port, _):
+            return await port.get(AT, within_s=within_s)
+
+    answer: Applied | Denied = run(ask())
+    return answer
+
+
+def watched(script: Script, path: Path) -> list[Change | Denied]:
+    async def watch() -> list[Change | Denied]:
+        async with before(script, path) as (port, _):
+            return [change async for change in port.watch(QUEUE, version="5", within_s=60)]
+
+    changes: list[Change | Denied] = run(watch())
+    return changes
+
+
+def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
+    async def ask() -> tuple[Applied | Denied, Server]:
+        async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, server):
+            return await port.apply(EMAILS, manager="penstock", force=True, subresource="status"), server
+
+    answer, server = run(ask())
+    ((first, headers, body),) = server.asked
+    path = "/apis/penstock.io/v1beta1/namespaces/shop/queues/emails/status?fieldManager=penstock&force=true"
+    assert first == f"PATCH {path} HTTP/1.1"
+    assert (headers["content-type"], headers["user-agent"]) == ("application/apply-patch+yaml", "penstock-operator")
+    assert (headers["authorization"], json.loads(body)) == ("Bearer secret-token", EMAILS)
+    assert (answer.uid, answer.version) == ("u", "7")
+
+
+def test_a_server_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
+    async def ask() -> Applied | Denied:
+        listening = await asyncio.start_server(Server(stands_still).serve, "127.0.0.1", 0)
+        free = listening.sockets[0].getsockname()[1]
+        listening.close()
+        await listening.wait_closed()
+        port = await Cluster.connect(kubeconfig=kubeconfig(tmp_path, free))
+        answer = await port.get(AT)
+        await port.close()
+        return answer
+
+    answer = run(ask())
+    assert (answer.denial, answer.status, answer.may_have_landed) == (Denial.UNKNOWN, 0, True)
+
+
+def test_a_server_that_stands_still_is_no_answer_after_its_time(tmp_path: Path) -> None:
+    answer = asked_once(stands_still, tmp_path, within_s=0.2)
+    assert isinstance(answer, Denied)
+    assert (answer.denial, answer.message.endswith("no answer in 0.2 s")) == (Denial.UNKNOWN, True)
+
+
+def test_an_answer_that_breaks_off_is_none(tmp_path: Path) -> None:
+    answer = asked_once(streams(b'{"kind": "Queue", ', ends="broken"), tmp_path)
+    assert isinstance(answer, Denied)
+    assert answer.denial is Denial.UNKNOWN
+
+
+def test_a_plain_refusal_under_load_says_when_to_come_again(tmp_path: Path) -> None:
+    plain = answers("429 Too Many Requests", b"Too many requests, please try again later.\n", Retry_After="3")
+    answer = asked_once(plain, tmp_path)
+    assert isinstance(answer, Denied)
+    assert (answer.denial, answer.retry_after_s) == (Denial.THROTTLED, 3.0)
+    assert answer.message == "Too many requests, please try again later."
+
+
+def test_the_page_of_a_proxy_is_a_failure_and_not_an_object(tmp_path: Path) -> None:
+    answer = asked_once(answers("502 Bad Gateway", b"<html>bad gateway</html>", Content_Type="text/html"), tmp_path)
+    assert isinstance(answer, Denied)
+    assert (answer.denial, answer.status, answer.may_have_landed) == (Denial.BROKEN, 502, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "denial"),
+    [
+        (400, Denial.MALFORMED),
+        (401, Denial.UNAUTHORIZED),
+        (403, Denial.FORBIDDEN),
+        (404, Denial.NOT_FOUND),
+        (409, Denial.CONFLICT),
+        (410, Denial.GONE),
+        (422, Denial.INVALID),
+        (500, Denial.BROKEN),
+        (504, Denial.BROKEN),
+    ],
+)
+def test_each_status_has_its_denial_and_keeps_the_words(tmp_path: Path, status: int, denial: Denial) -> None:
+    causes = [{"reason": "FieldValueInvalid", "field": "spec.shards", "message": "too many"}]
+    told = {"kind": "Status", "code": status, "reason": "Word", "message": "words", "details": {"causes": causes}}
+    answer = asked_once(answers(f"{status} X", json.dumps(told).encode()), tmp_path)
+    assert isinstance(answer, Denied)
+    assert (answer.denial, answer.status, str(answer)) == (denial, status, f"{status} Word: words")
+    assert [(cause.field, cause.message) for cause in answer.causes] == [("spec.shards", "too many")]
+
+
+def event(type_: str, version: int) -> bytes:
+    metadata = {**EMAILS["metadata"], "resourceVersion": str(version)}  # type: ignore[dict-item]
+    return json.dumps({"type": type_, "object": {**EMAILS, "metadata": metadata}}).encode() + b"\n"
+
+
+def test_a_watch_is_read_event_by_event_however_its_bytes_are_cut(tmp_path: Path) -> None:
+    whole = event("ADDED", 6) + event("MODIFIED", 7)
+    changes = watched(streams(whole[:10], whole[10:200], whole[200:], ends="well"), tmp_path)
+    assert [(one.type, one.version) for one in changes if isinstance(one, Change)] == [
+        ("ADDED", "6"),
+        ("MODIFIED", "7"),
+    ]
+    assert len(changes) == 2
+
+
+def test_a_watch_that_breaks_off_says_so_after_what_it_had_told(tmp_path: Path) -> None:
+    changes = watched(streams(event("ADDED", 6), event("MODIFIED", 7)[:30], ends="broken"), tmp_path)
+    assert [type(one).__name__ for one in changes] == ["Change", "Denied"]
+    assert isinstance(changes[-1], Denied)
+    assert changes[-1].denial is Denial.UNKNOWN
+
+
+def test_a_watch_that_is_quiet_for_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "QUIET_MAX_S", 0.2)
+    changes = watched(streams(event("ADDED", 6), ends="still"), tmp_path)
+    assert [type(one).__name__ for one in changes] == ["Change", "Denied"]
+
+
+def test_a_compacted_version_ends_a_watch_in_either_way_of_saying_it(tmp_path: Path) -> None:
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 5 (9)"}
+    within = json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n"
+    for script in (streams(within, ends="well"), answers("410 Gone", json.dumps(gone).encode())):
+        (answer,) = watched(script, tmp_path)
+        assert isinstance(answer, Denied)
+        assert (answer.denial, answer.reason) == (Denial.GONE, "Expired")
+
+
+def test_an_event_of_a_megabyte_is_read(tmp_path: Path) -> None:
+    document = {**EMAILS, "spec": {"text": "x" * 1_500_000}}
+    line = json.dumps({"type": "ADDED", "object": document}).encode() + b"\n"
+    (change,) = watched(streams(line, ends="well"), tmp_path)
+    assert isinstance(change, Change)
+    assert len(change.document["spec"]["text"]) == 1_500_000
+
+
+def test_a_call_that_is_cancelled_frees_its_connection(tmp_path: Path) -> None:
+    async def ask() -> int:
+        async with before(stands_still, tmp_path) as (port, server):
+            task = asyncio.create_task(port.get(AT))
+            await server.was_asked.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            manager = port._api.rest_client.pool_manager
+            return len(manager.connector._acquired)
+
+    assert run(ask()) == 0
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoCluster) as raised:
+        run(Cluster.connect(kubeconfig=str(tmp_path / "none")))
+    assert "--kubeconfig" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_calls_keep_a_pace_and_leases_do_not_wait_for_it(tmp_path: Path) -> None:
+    async def ask() -> tuple[Page | Denied, Lease | Denied]:
+        async with before(answers("200 OK", b'{"metadata": {"resourceVersion": "1"}}'), tmp_path) as (port, _):
+            port._pace = Pace(per_s=0.01, burst=1)
+            first = await port.list(QUEUE)
+            assert isinstance(first, Page)
+            late = await port.list(QUEUE, within_s=0.1)
+            lease = await port.get(Address(client.LEASE, "shop", "leader"), within_s=2)
+            return late, lease  # type: ignore[return-value]
+
+    late, lease = run(ask())
+    assert (late.denial, isinstance(lease, Applied)) == (Denial.UNKNOWN, True)
+
+
+def test_a_pace_lets_a_burst_pass_and_then_one_after_the_other() -> None:
+    with World() as world:
+
+        async def passed() -> list[float]:
+            pace = Pace(per_s=10, burst=3)
+            moments = []
+            for _ in range(6):
+                await pace.turn()
+                moments.append(round(world.now_s(), 3))
+            return moments
+
+        assert world.run(passed()) == [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
