@@ -33,7 +33,6 @@ QPS: Final = 100.0
 BURST: Final = 200
 QUIET_MAX_S: Final = 90.0
 """A watch with bookmarks that tells nothing for so long hangs: API servers send one a minute."""
-CONNECT_WITHIN_S: Final = 5.0
 USER_AGENT: Final = "penstock-operator"
 
 

@@ -117,6 +117,9 @@ OPERATOR_DECIDERS = tuple(
     )
 )  # fmt: skip
 
+CLUSTER_PORT = tuple(f"operator/penstock_operator/{name}.py" for name in ("asking", "kinds", "pacing", "port"))
+SIMULATED_CLUSTER = "operator/penstock_operator/simulated/**"
+
 RULES = (
     Rule(
         "driver",
@@ -190,6 +193,18 @@ RULES = (
             *OPERATOR_VALUES,
             *DECISIONS,
         ),
+    ),
+    Rule(
+        "cluster port",
+        "what is asked of a cluster is the same, whoever asks and whoever answers",
+        CLUSTER_PORT,
+        only=(STDLIB, "workers/penstock/errors.py", *CLUSTER_PORT),
+    ),
+    Rule(
+        "simulated cluster",
+        "a simulation that knew the operator would be right whenever the operator is wrong",
+        (SIMULATED_CLUSTER,),
+        only=(STDLIB, "workers/penstock/api/**", "workers/penstock/testing/world/**", *CLUSTER_PORT, SIMULATED_CLUSTER),
     ),
     Rule(
         "counter types",
