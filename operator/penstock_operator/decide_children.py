@@ -113,7 +113,7 @@ def _consumer(
 ) -> tuple[Tended, ConsumerStand]:
     name = consumer_name(world.key.name, consumer.name)
     live = world.live.get(ChildName("Deployment", name))
-    replicas = _replicas(consumer, live, wanted)
+    replicas = _replicas(world, consumer, live, wanted)
     owner = Owner(world.key, world.uid)
     told = None if _is_external(consumer) else replicas
     try:
@@ -126,7 +126,8 @@ def _consumer(
     if live is not None and tended.trouble is None:
         tended = _handed_over(tended, document, live, is_external=_is_external(consumer))
     stand = _stand(name, consumer, live, replicas, tended, now_us)
-    tended = tended.then(_budget(world, consumer, replicas, tended.memory, now_us))
+    is_known = wanted is not None or _is_external(consumer)
+    tended = tended.then(_budget(world, consumer, replicas if is_known else None, tended.memory, now_us))
     return tended, replace(stand, trouble=tended.trouble)
 
 
@@ -134,14 +135,23 @@ def _is_external(consumer: Consumer) -> bool:
     return consumer.scaling is not None and consumer.scaling.mode == "external"
 
 
-def _replicas(consumer: Consumer, live: Document | None, wanted: int | None) -> int:
-    """How many there should be: as told, else as it is, else as few as may be."""
+def _replicas(world: World, consumer: Consumer, live: Document | None, wanted: int | None) -> int:
+    """How many there should be: as told, else as it is, else as few as may be, or as many as there were shards."""
     found = None if live is None else live["spec"].get("replicas")
     if found is not None and (wanted is None or _is_external(consumer)):
         return int(found)
     if wanted is not None:
         return wanted
-    return consumer.scaling.min if consumer.scaling else 0
+    return consumer.scaling.min if consumer.scaling else _shards_told(world)
+
+
+def _shards_told(world: World) -> int:
+    """The shards in force as our own status has them, while the store can not be asked."""
+    present = world.resource
+    if present is None or not isinstance(present.parsed, Queue):
+        return 0
+    told = (present.document.get("status") or {}).get("replicas")
+    return int(told) if told is not None else present.parsed.spec.shards
 
 
 def _handed_over(tended: Tended, document: Document, live: Document, *, is_external: bool) -> Tended:
@@ -182,11 +192,15 @@ def _owners_of_replicas(live: Document) -> frozenset[str] | None:
     )
 
 
-def _budget(world: World, consumer: Consumer, replicas: int, memory: Memory, now_us: int) -> Tended:
-    """From two workers on there is something to protect; it stays while there may be two again."""
+def _budget(world: World, consumer: Consumer, replicas: int | None, memory: Memory, now_us: int) -> Tended:
+    """From two workers on there is something to protect; it stays while there may be two again, and while nobody
+    knows how many there should be (`replicas` None)."""
     child = ChildName("PodDisruptionBudget", consumer_name(world.key.name, consumer.name))
-    most = consumer.scaling.max if consumer.scaling is not None else replicas
-    if replicas >= 2 or (child in world.live and most >= 2):
+    wants = child in world.live
+    if replicas is not None:
+        most = consumer.scaling.max if consumer.scaling is not None else replicas
+        wants = replicas >= 2 or (wants and most >= 2)
+    if wants:
         return tend(world, disruption_budget(Owner(world.key, world.uid), consumer), memory, now_us)
     if child in world.live:
         return remove(world, child, memory, "one worker alone is not protected by it")

@@ -274,6 +274,22 @@ def test_replicas_are_as_told_else_as_they_are_else_as_few_as_may_be() -> None:
     assert 1 == applied(decide(few, wanted=None, checked=free)).document["spec"]["replicas"]
 
 
+def test_while_the_shards_are_not_known_a_missing_deployment_has_as_many_as_the_status_told() -> None:
+    free, resource = frozenset((DEPLOYMENT, BUDGET)), queue(PYTHON, shards=5)
+    for status, expected in (({}, 5), ({"status": {"replicas": 3}}, 3)):
+        around = world(resource, checked=free)
+        assert around.resource is not None
+        around = replace(around, resource=replace(around.resource, document=status))
+        (effect,) = children(around, CONNECTION, {}, Memory(), NOW_US).effects
+        assert isinstance(effect, ApplyObject)
+        assert expected == effect.document["spec"]["replicas"]
+
+
+def test_a_budget_stays_while_nobody_knows_how_many_workers_there_should_be() -> None:
+    assert () == decide(wanted=None, live=there(replicas=1)).effects
+    assert ["DeleteObject PodDisruptionBudget"] == kinds_of(decide(wanted=1, live=there(replicas=1)))
+
+
 EXTERNAL = [CONSUMERS["external"]]
 
 
