@@ -204,7 +204,13 @@ RULES = (
         "simulated cluster",
         "a simulation that knew the operator would be right whenever the operator is wrong",
         (SIMULATED_CLUSTER,),
-        only=(STDLIB, "workers/penstock/api/**", "workers/penstock/testing/world/**", *CLUSTER_PORT, SIMULATED_CLUSTER),
+        only=(
+            STDLIB,
+            "workers/penstock/api/**",
+            "workers/penstock/testing/world/**",
+            *CLUSTER_PORT,
+            SIMULATED_CLUSTER,
+        ),
     ),
     Rule(
         "counter types",

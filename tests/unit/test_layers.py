@@ -60,6 +60,8 @@ WRONG = [
     ("decisions", "workers/penstock/engines/lease/decide_take.py", "import datasketches"),
     ("decisions", "workers/penstock/expiry.py", "from penstock.store import clock"),
     ("applying decisions", "workers/penstock/applying/decide_steps.py", "from penstock.store import cassandra"),
+    ("cluster port", "operator/penstock_operator/port.py", "import aiohttp"),
+    ("simulated cluster", "operator/penstock_operator/simulated/server.py", "from penstock_operator import decide"),
     ("counter types", "workers/penstock/counters/types/total.py", "from penstock.counters.mutator import Mutator"),
     ("counter types", "workers/penstock/counters/types/deep/total.py", "import numpy"),
     ("no doors", "workers/penstock/engines/decide_hand_out.py", "import time"),
