@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from penstock.api.loader import load_files
+from penstock.api.parse import parse_resource
 from penstock.cli import main as door
 from penstock.cli.main import main
 from penstock_operator.differing import stamped
@@ -21,8 +22,9 @@ from penstock_operator.effects import ApplyObject
 from penstock_operator.names import APPLIED
 from penstock_operator.plan_ahead import Ahead
 from penstock_operator.plan_offline import empty_ahead, settings_of
+from penstock_operator.plan_telling import tell
 from tests.golden.plan.running import PLANS, planned
-from tests.unit.api_cases import ROOT
+from tests.unit.api_cases import ACCEPTED, ROOT, document
 
 NOW_US = 1_800_000_000_000_000
 
@@ -239,3 +241,14 @@ def test_a_joined_command_takes_no_name_of_ours(monkeypatch: pytest.MonkeyPatch)
     entry = EntryPoint("send", "penstock_nowhere:command", "penstock.commands")
     monkeypatch.setattr(door, "entry_points", lambda group: [entry])
     assert 0 == CliRunner().invoke(main, ["send", "--help"]).exit_code
+
+
+def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
+    settings = settings_of("0.1.0")
+    for number, (kind, spec) in enumerate(ACCEPTED):
+        resource = parse_resource({**document(kind, spec), "metadata": {"name": f"n{number}", "namespace": "shop"}})
+        ahead = empty_ahead([resource], settings, NOW_US)
+        while ahead.turn():
+            pass
+        assert [] == [key for key, plan in ahead.plans.items() if not plan.is_settled], spec
+        assert [True] == [bool(end["says"]) for end in tell(ahead)["ends"]], spec
