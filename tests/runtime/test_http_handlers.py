@@ -247,8 +247,9 @@ def test_a_worker_that_ends_while_its_handler_is_away_gives_back_without_charge_
 @contextmanager
 def program(command: list[str], folder: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """An example, and the port on which it listens."""
+    where = {"HOST": "127.0.0.1", "PORT": "0"}
     with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, "PORT": "0"}, stdout=subprocess.PIPE, text=True
+        command, cwd=folder, env={**os.environ, **where}, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None

@@ -1,6 +1,6 @@
 // A handler of messages in Go, of the standard library alone. Run it beside a worker:
 //
-//	PORT=8080 go run . &
+//	HOST=127.0.0.1 PORT=8080 go run . &
 //	penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
 // The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
@@ -81,7 +81,8 @@ func main() {
 	if port == "" {
 		port = "8080"
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+	// Without HOST at all addresses: in a pod Kubernetes looks from outside whether it is up.
+	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HOST"), port))
 	if err != nil {
 		log.Fatal(err)
 	}

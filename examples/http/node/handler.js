@@ -1,6 +1,6 @@
 // A handler of messages in Node, without any library. Run it beside a worker:
 //
-//   PORT=8080 node handler.js &
+//   HOST=127.0.0.1 PORT=8080 node handler.js &
 //   penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
 // The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
@@ -45,7 +45,8 @@ const server = http.createServer(async (request, response) => {
   }
 });
 
-server.listen(Number(process.env.PORT ?? 8080), "127.0.0.1", () => {
+// In a pod it listens at all addresses, since Kubernetes looks from outside whether it is up.
+server.listen(Number(process.env.PORT ?? 8080), process.env.HOST, () => {
   console.log(JSON.stringify({ listening: server.address().port }));
 });
 
