@@ -161,6 +161,32 @@ def test_events_are_heard_in_order_however_late_one_of_them_comes(scene: Scene) 
     assert scene.run(followed()) == [5, 6, 7]
 
 
+def test_a_watch_that_lost_an_event_breaks_however_much_comes_after_it(scene: Scene) -> None:
+    async def followed() -> tuple[list[Change | Denied], float]:
+        listed = await scene.port.list(QUEUE)
+        assert isinstance(listed, Page)
+        heard: list[Change | Denied] = []
+
+        async def follow() -> None:
+            async for change in scene.port.watch(QUEUE, version=listed.version, within_s=600):
+                heard.append(change)
+
+        task = scene.process.start(follow())
+        await scene.world.sleep(0.1)
+        scene.world.network.lose("api event")
+        began_s = scene.world.now_s()
+        shards = 4
+        while not task.done():
+            shards = 5 if shards == 4 else 4
+            await scene.port.apply(queue(shards=shards), manager="one")
+            await scene.world.sleep(1)
+        return heard, scene.world.now_s() - began_s
+
+    heard, took_s = scene.run(followed())
+    assert [type(one).__name__ for one in heard] == ["Denied"]
+    assert 20 <= took_s < 23
+
+
 def test_a_finalizer_that_lands_while_a_delete_is_under_way_may_hold_nothing() -> None:
     """As on a real server, where both may be acknowledged and the object is gone."""
     seen = set()

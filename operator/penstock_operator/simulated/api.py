@@ -5,7 +5,6 @@ What goes wrong on the way is the network's; what goes wrong here is in `faults`
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from penstock_operator.simulated.collecting import DELAY_S, Collector
 from penstock_operator.simulated.controllers import Deployments, IdleNode, Kubelet, Node
 from penstock_operator.simulated.faults import Fault, Faults, Wrong
 from penstock_operator.simulated.log import Entry
+from penstock_operator.simulated.plain import copied
 from penstock_operator.simulated.schedules import IdlePrograms, Programs, Schedules
 from penstock_operator.simulated.server import ApiServer
 from penstock_operator.simulated.watching import BOOKMARK_EVERY_S, Event, Watcher
@@ -81,7 +81,7 @@ class SimulatedApi:
         """A watch has arrived."""
 
         def send(event_number: int, event: Event | None) -> None:
-            told = copy.deepcopy(event)
+            told = copied(event)
             self.world.network.send("api event", self.process, source, deliver, event_number, told)
 
         watcher = Watcher(self.server, request, send)

@@ -17,6 +17,8 @@ from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.watching import Event
 
 QUIET_MAX_S: Final = 90.0
+GAP_MAX_S: Final = 20.0
+"""How long a connection tries to carry what was lost on the way, before it breaks."""
 
 
 class SimulatedCluster(Client):
@@ -55,20 +57,24 @@ class SimulatedCluster(Client):
         network, api = self._api.world.network, self._api
         asked = (self._process, request, number, deliver)
         network.send("api request", self._process, api.process, api.open_watch, *asked)
-        following = 1
+        following, loop = 1, asyncio.get_running_loop()
+        until_s = loop.time() + QUIET_MAX_S
         try:
             while True:
                 while following in heard:
                     event = heard.pop(following)
                     following += 1
+                    until_s = loop.time() + QUIET_MAX_S
                     if event is None:
                         return
                     yield event
+                if heard:  # something is missing: what is lost for so long does not come any more
+                    until_s = min(until_s, loop.time() + GAP_MAX_S)
                 news.clear()
-                async with asyncio.timeout(QUIET_MAX_S):
+                async with asyncio.timeout_at(until_s):
                     await news.wait()
         except TimeoutError:
-            yield no_answer(f"watch {request.path}: nothing for {QUIET_MAX_S:g} s")
+            yield no_answer(f"watch {request.path}: broken, or nothing for {QUIET_MAX_S:g} s")
         finally:
             api.end_watch(number)
 

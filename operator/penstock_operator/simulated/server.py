@@ -11,7 +11,6 @@ kind, generateName collisions, strategic merge patches.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +19,7 @@ from penstock_operator.asking import Answer, Request
 from penstock_operator.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, Kind
 from penstock_operator.simulated import refusals, writing
 from penstock_operator.simulated.log import Entry, Log
+from penstock_operator.simulated.plain import copied
 from penstock_operator.simulated.selecting import selects
 from penstock_operator.simulated.writing import Object, Write
 
@@ -117,7 +117,8 @@ class ApiServer:
     def answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
         """What a real server would answer. `was_unheld`: of a delete, what `is_unheld` said when it arrived."""
         try:
-            return copy.deepcopy(self._answer(request, was_unheld=was_unheld))
+            answer = self._answer(request, was_unheld=was_unheld)
+            return Answer(answer.status, copied(answer.body))
         except refusals.Refusal as refused:
             return refused.answer
 
@@ -176,7 +177,7 @@ class ApiServer:
         return {"metadata": metadata, "items": [self._seen(request, one) for one in page]}
 
     def _write(self, request: Request) -> Answer:
-        body = request.body or {}
+        body = copied(request.body or {})
         kind = request.kind
         name = request.name or body.get("metadata", {}).get("name")
         if not name:
