@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from penstock_operator.build_deployment import HANDLER, WORKER
 from penstock_operator.kinds import POD
 from penstock_operator.names import GROUP, Key
 from penstock_operator.port import ClusterPort, Denied
@@ -63,7 +64,8 @@ def pod_seen(pod: Document) -> PodSeen:
         name=metadata["name"],
         ready=ready,
         restarts=max((int(each.get("restartCount") or 0) for each in statuses), default=0),
-        exit_code=None if ended is None else int(ended.get("exitCode") or 0),
+        # Of our own container alone: in a handler of somebody else's the same code means something else.
+        exit_code=int(ended.get("exitCode") or 0) if ended is not None and worst.get("name") == WORKER else None,
         says=_words(statuses, conditions, ended),
     )
 
@@ -92,6 +94,8 @@ def _words(statuses: Iterable[Any], conditions: Iterable[Any], ended: Mapping[st
         waiting = (each.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
             return " ".join(str(part) for part in (waiting.get("reason"), waiting.get("message")) if part)
+        if each.get("name") == HANDLER and each.get("restartCount") and each.get("started") is False:
+            return "the handler runs, and nobody listens at its port on the pod's address"
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return str(each.get("message") or each.get("reason") or "it can not be scheduled")

@@ -1,0 +1,56 @@
+"""What is made of a pod that does not become ready: statuses as a kubelet writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock_operator.observe_pods import pod_seen
+
+ENDED = {"exitCode": 2, "reason": "Error", "message": "loading\nno module named shop\n"}
+
+
+def pod(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
+    inits = [each for each in containers if each["name"] == "handler"]
+    return {
+        "metadata": {"name": "p", "labels": {"penstock.io/consumer": "mailer"}},
+        "status": {
+            "initContainerStatuses": inits,
+            "containerStatuses": [each for each in containers if each not in inits],
+            **status,
+        },
+    }
+
+
+def container(name: str, *, restarts: int = 0, started: bool = False, **state: Any) -> dict[str, Any]:
+    return {"name": name, "restartCount": restarts, "started": started, "state": {}, **state}
+
+
+WAITING = container("worker", state={"waiting": {"reason": "PodInitializing"}})
+
+
+def test_a_worker_that_ended_tells_its_code_and_its_last_line() -> None:
+    seen = pod_seen(pod(container("worker", restarts=3, lastState={"terminated": ENDED})))
+    assert (2, 3, "no module named shop", "mailer") == (seen.exit_code, seen.restarts, seen.says, seen.consumer)
+
+
+def test_the_code_of_somebody_else_s_handler_is_no_refusal_of_ours() -> None:
+    """A Go program that panics ends with 2 as well."""
+    seen = pod_seen(pod(container("handler", restarts=1, lastState={"terminated": ENDED}), WAITING))
+    assert (None, "no module named shop") == (seen.exit_code, seen.says)
+
+
+def test_a_handler_that_listens_where_nobody_sees_it_is_told() -> None:
+    handler = container("handler", restarts=1, state={"running": {}}, lastState={"terminated": {"exitCode": 0}})
+    assert "nobody listens at its port on the pod's address" in pod_seen(pod(handler, WAITING)).says
+    assert "" == pod_seen(pod({**handler, "restartCount": 0}, WAITING)).says
+
+
+def test_why_a_pod_waits_is_told_in_the_kubelet_s_words() -> None:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    assert "ErrImagePull not found" == pod_seen(pod(container("worker", state=waiting))).says
+    nowhere = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    assert "0/3 nodes are available" == pod_seen(pod(conditions=[nowhere])).says
+
+
+def test_a_ready_pod_is_ready() -> None:
+    assert pod_seen(pod(conditions=[{"type": "Ready", "status": "True"}])).ready
