@@ -30,7 +30,7 @@ from penstock_operator.decide_health import health
 from penstock_operator.decide_ownership import is_ours
 from penstock_operator.decide_passes import passed
 from penstock_operator.decide_scaling import scaled
-from penstock_operator.decide_status import concluded, status_of
+from penstock_operator.decide_status import concluded
 from penstock_operator.decide_store import connected, seen, stored
 from penstock_operator.effects import Plan
 from penstock_operator.verdict import Finding, Verdict, earliest, stopped
@@ -147,18 +147,26 @@ def _with_store(
     found = stored(world, resource, store, connection, verdict.memory, now_us)
     if is_ours(world, store.entry) or found.effects:
         verdict = verdict.then(finalized(present, verdict.memory))
-    return verdict.then(found)
+    return verdict.then(replace(found, memory=_stored(found, present, store)))
+
+
+def _stored(found: Verdict, present: Present, store: StoreView) -> Memory:
+    """What is gone by while Cassandra is away: only what was found to be all there."""
+    if store.entry is None or found.stop is not None:
+        return replace(found.memory, stored=None)
+    if found.is_stopped or found.effects:
+        return found.memory
+    return replace(found.memory, stored=(present.meta.generation, shards_in_force(store.entry.generations)))
 
 
 def _without_store(
     world: World, present: Present, resource: Resource, connection: Connection, verdict: Verdict, now_us: int
 ) -> Verdict:
     """Cassandra is away: what was made is kept as it was; what was changed meanwhile waits for the store."""
-    status = status_of(present)
-    shards = status.get("replicas")
-    if shards is None or status.get("observedGeneration") != present.meta.generation:
+    generation, shards = verdict.memory.stored or (0, 0)
+    if generation != present.meta.generation:
         return verdict
-    return _served(world, resource, connection, verdict, now_us, shards=int(shards), lanes=None)
+    return _served(world, resource, connection, verdict, now_us, shards=shards, lanes=None)
 
 
 def _served(

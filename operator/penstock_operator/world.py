@@ -342,6 +342,8 @@ class Memory:
     """Of whom all of it is; of another creation nothing is remembered."""
     generation: int = 0
     """The latest that was decided about: an older one is never acted upon."""
+    stored: tuple[int, int] | None = None
+    """(generation, shards in force): the latest whose part of the store was found to be all there."""
     began_us: int = 0
     """When that generation was first decided about: its first status is held back for a moment."""
     busy_since_us: int | None = None

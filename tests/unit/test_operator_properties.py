@@ -301,7 +301,9 @@ def test_replicas_are_within_their_bounds_and_the_lanes(world: TinyWorld) -> Non
 @given(worlds())
 def test_replicas_never_go_down_while_nobody_knows_what_is_behind(world: TinyWorld) -> None:
     world.figures = UNKNOWN
-    for before, plan in all_plans(world):
+    plans = all_plans(world)
+    world.now_us += MINUTE_US
+    for before, plan in [*plans, *all_plans(world)]:
         for name, replicas in replicas_of(plan).items():
             assert before.document is not None
             scaling = before.document["spec"]["consumers"][0].get("scaling")

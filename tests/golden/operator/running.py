@@ -299,6 +299,12 @@ def _began(world: TinyWorld, said: str) -> None:
     world.memory = Memory(uid=UID, generation=1, began_us=began_us, busy_since_us=began_us)
 
 
+def _started(world: TinyWorld, said: bool) -> None:
+    """Whatever was due has begun."""
+    assert said
+    world.settle()
+
+
 def _forgotten(world: TinyWorld, said: bool) -> None:
     """The process was started anew."""
     assert said
@@ -309,6 +315,7 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "after": _after,
     "began": _began,
     "forgotten": _forgotten,
+    "started": _started,
     "metadata": _metadata,
     "told": _status,
     "gone": _gone,
