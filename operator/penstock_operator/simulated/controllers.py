@@ -84,6 +84,8 @@ class Deployments:
         self._chance = chance
         self._scheduled: set[tuple[str, str]] = set()
         self._made = 0
+        self._pods: dict[str, dict[str, tuple[str, str]]] = {}
+        """By the uid of their Deployment, then by their own: where they are."""
         self._progress_us: dict[str, tuple[Any, int]] = {}
         """By uid: what was reached last, and when."""
         server.when_written(self._written)
@@ -95,7 +97,16 @@ class Deployments:
         elif entry.kind is POD:
             for owner in metadata.get("ownerReferences") or ():
                 if owner["kind"] == "Deployment":
+                    self._know(owner["uid"], entry)
                     self._soon(metadata["namespace"], owner["name"])
+
+    def _know(self, owner: str, entry: Entry) -> None:
+        metadata = entry.document["metadata"]
+        pods = self._pods.setdefault(owner, {})
+        if entry.type == "DELETED":
+            pods.pop(metadata["uid"], None)
+        else:
+            pods[metadata["uid"]] = (metadata["namespace"], metadata["name"])
 
     def _soon(self, namespace: str, name: str) -> None:
         if (namespace, name) not in self._scheduled:
@@ -128,13 +139,9 @@ class Deployments:
         self._tell(found, current, former)
 
     def _pods_of(self, deployment: Object) -> list[Object]:
-        uid, namespace = deployment["metadata"]["uid"], deployment["metadata"]["namespace"]
-        return [
-            pod
-            for _, pod in self._server.all(POD, namespace)
-            if not pod["metadata"].get("deletionTimestamp")
-            and any(owner["uid"] == uid for owner in pod["metadata"].get("ownerReferences") or ())
-        ]
+        places = self._pods.get(deployment["metadata"]["uid"], {}).values()
+        found = [self._server.find(POD, *place) for place in sorted(places)]
+        return [pod for pod in found if pod is not None and not pod["metadata"].get("deletionTimestamp")]
 
     def _make_pod(self, deployment: Object, mark: str) -> None:
         metadata, template = deployment["metadata"], deployment["spec"]["template"]
