@@ -55,6 +55,16 @@ async def test_28_an_apply_that_leaves_the_finalizer_out_lets_it_go(ground: Grou
     assert denied(await ground.port.get(queue_at(ground))).denial is Denial.NOT_FOUND
 
 
+async def test_28_an_apply_of_no_finalizers_lets_it_go_and_keeps_those_of_others(ground: Ground) -> None:
+    made = applied(await ground.port.apply(queue(ground, finalizers=[STORE]), manager="one"))
+    await ground.port.apply(queue(ground, finalizers=["a.io/b"]), manager="other")
+    await ground.port.delete(queue_at(ground))
+    left = applied(await ground.port.apply(queue(ground, finalizers=[], uid=made.uid), manager="one"))
+    assert left.document["metadata"]["finalizers"] == ["a.io/b"]
+    applied(await ground.port.apply(queue(ground, finalizers=[], uid=made.uid), manager="other"))
+    assert denied(await ground.port.get(queue_at(ground))).denial is Denial.NOT_FOUND
+
+
 async def test_29_what_is_being_deleted_gets_no_new_finalizer(ground: Ground) -> None:
     await ground.port.apply(queue(ground, finalizers=["a.io/b"]), manager="other")
     await ground.port.delete(queue_at(ground))
