@@ -29,10 +29,14 @@ class Leader(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.tell({"leader": "stub", "decisions": [{"at_us": 1, "trail": ["asked for " + self.path]}]})
     def do_POST(self):
-        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        document = json.loads(b"".join(self.chunks()))
         name = document["kind"] + " " + document["metadata"]["name"]
         end = {"of": name, "ready": True, "says": "Ready", "stalled": False, "open": []}
         self.tell({"effects": [{"of": name, "says": self.path}], "ends": [end], "unknown": []})
+    def chunks(self):
+        while length := int(self.rfile.readline(), 16):
+            yield self.rfile.read(length)
+            self.rfile.readline()
     def tell(self, answer):
         body = json.dumps(answer).encode()
         self.send_response(200)
@@ -152,7 +156,7 @@ def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_n
     assert (1, [True]) == (code, [err.endswith(says)])
     planner = person(here, tmp_path, {namespace: [], leading: [there[0], ("", "pods/proxy", "create")]})
     code, out, err = calling.plan(planner, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
-    assert (0, "") == (code, err)
+    assert 0 == code, err
     assert "Queue emails\n   1. /plan\n" in out
 
 

@@ -93,11 +93,11 @@ def test_objects_are_shown_word_for_word_but_for_secrets_and_digests_of_what_is_
     told = told_of(str(ROOT / "examples/shop.yaml"))
     shown = {each["object"]["metadata"]["name"]: each["object"] for each in told["effects"] if "object" in each}
     effects = [one.effect for one in ahead_of(ROOT / "examples/shop.yaml").done]
-    for document in (effect.document for effect in effects if isinstance(effect, ApplyObject)):
-        metadata = document["metadata"]
-        if document["kind"] in ("Secret", "CronJob"):
+    for made in (effect.document for effect in effects if isinstance(effect, ApplyObject)):
+        metadata = made["metadata"]
+        if made["kind"] in ("Secret", "CronJob"):
             continue
-        bare = {**document, "metadata": {name: part for name, part in metadata.items() if name != "annotations"}}
+        bare = {**made, "metadata": {name: part for name, part in metadata.items() if name != "annotations"}}
         known = dict(shown[metadata["name"]])
         known["metadata"] = {name: part for name, part in known["metadata"].items() if name != "annotations"}
         assert bare == known
