@@ -181,6 +181,7 @@ def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, 
     here.run("delete", "deployment", "--all", "--wait=false")
     said = {name: process.communicate(timeout=60)[0] for name, process in followed.items()}
     assert wait_until(lambda: not here.list("pods"), timeout_s=30)
+    assert "FailedPreStopHook" not in {event["reason"] for event in here.list("events")}
     return said
 
 
