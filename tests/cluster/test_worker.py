@@ -378,7 +378,9 @@ def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_la
         assert before[lane].epoch == stopped["epoch"] < after[lane].epoch
         assert {"two"} == {each.worker for each in fleet.notes.all()}
         assert fleet.running["one"].poll() is None
-        assert (503, b"a lane had to be taken from it: its loop hung") == livez(fleet.said("one", "worker begins")["health_port"])
+        assert (503, b"a lane had to be taken from it: its loop hung") == livez(
+            fleet.said("one", "worker begins")["health_port"]
+        )
         assert (200, b"ok\n") == livez(fleet.said("two", "worker begins")["health_port"])
         assert [0, 0] == [fleet.end("one"), fleet.end("two")]
 
