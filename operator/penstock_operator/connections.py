@@ -53,6 +53,10 @@ class Connections:
             self._last[key] = (place, found)
         return found
 
+    async def reach_default(self) -> None:
+        """Have a session by the chart's Secret, if there can be one."""
+        await self._reach(self._default(), named=False)
+
     async def source(self) -> Document | Unread | None:
         """The chart's Secret."""
         read = await self._secrets.read(*self._default())

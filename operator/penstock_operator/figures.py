@@ -96,7 +96,9 @@ class FigureBoard:
         self._read_from(reached)
         with suppress(PenstockError):
             store = reached.ground.store_in(reached.ground.keyspace)
-            rows = await store.read(Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S)
+            rows = await store.read(
+                Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S
+            )
             now_us = reached.ground.clock.now_us()
             self._judge(followed, combined(rows, now_us=now_us), now_us, tell=False)
 

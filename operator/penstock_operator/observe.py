@@ -70,8 +70,6 @@ class Looked:
 
     checked: set[ChildName] = field(default_factory=set)
     foreign: dict[ChildName, str] = field(default_factory=dict)
-    waits: set[ChildName] = field(default_factory=set)
-    """Places of children of a former creation that are about to be collected."""
 
 
 @dataclass(frozen=True)
@@ -237,8 +235,6 @@ class Observer:
                     looked.checked.add(child)
                     if child.kind == SECRET.kind:
                         self._from.secrets.note_gone(key.namespace, child.name)
-                else:
-                    looked.waits.add(child)
                 continue
             self._place(key, child, found.document, looked)
 
@@ -249,10 +245,8 @@ class Observer:
         if self._is_ours(key, document):
             if child.kind != SECRET.kind:
                 self._from.intake.wrote(document)
-        elif any(owner.get("kind") == key.kind and owner.get("name") == key.name for owner in owners):
-            looked.waits.add(child)  # of a former creation: it is about to be collected
-        else:
-            looked.foreign[child] = _whose(owners)
+        elif not any(owner.get("kind") == key.kind and owner.get("name") == key.name for owner in owners):
+            looked.foreign[child] = _whose(owners)  # a child of a former creation is about to be collected
 
     def _is_ours(self, key: Key, document: Document) -> bool:
         metadata = document["metadata"]
@@ -326,6 +320,9 @@ class Observer:
             if not document["metadata"].get("ownerReferences")
         }
         copy = self._from.secrets.known(name, CONNECTION_COPY)
+        if copy is None:
+            read = await self._from.secrets.read(name, CONNECTION_COPY)
+            copy = None if isinstance(read, Denied) else read
         if copy is not None and copy.document is not None:
             key = namespace_key(name)
             if self._is_ours(key, copy.document):

@@ -118,7 +118,7 @@ class Operator:
         self.health = Health(self.board, self.queue.add)
         self.passes = PassBoard(self.store, self.seen, self._tell_id)
         self.ring = Ring()
-        self.sweep = Sweep(ports.port, self.seen, self.store, may_act=ports.may_act)
+        self.sweep = Sweep(ports.port, self.seen, self.store, self.connections, may_act=ports.may_act)
         pods = PodLooks(ports.port, now_s=now_s)
         sources = Sources(
             ports.port, self.seen, self.intake, self.secrets, self.connections, self.store, self.board, self.health,

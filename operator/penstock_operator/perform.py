@@ -164,7 +164,9 @@ class Performer:
         )
         kept.answers.pop(ChildName(effect.kind, effect.name), None)
         if isinstance(answer, Denied):
-            if answer.denial is not Denial.NOT_FOUND and answer.denial is not Denial.CONFLICT:
+            if answer.denial is Denial.CONFLICT:  # there is another of its name, or somebody says so
+                await self._look_again(at)
+            if answer.denial is not Denial.NOT_FOUND:
                 return _failed(effect, answer)
         elif not answer.gone:
             found = await self._hands.port.get(at)

@@ -22,7 +22,7 @@ from penstock_operator.observe import Looked, Observer
 from penstock_operator.perform import Failed, Kept, NotLeading, Performer
 from penstock_operator.ring import Ring
 from penstock_operator.work_queue import Class, WorkQueue
-from penstock_operator.world import Memory, NamespaceStand, NamespaceWorld, StoreView, Trouble, World
+from penstock_operator.world import ChildName, Memory, NamespaceStand, NamespaceWorld, StoreView, Trouble, World
 
 log = logging.getLogger("penstock.operator")
 
@@ -55,6 +55,8 @@ class _Round:
     plan: Plan = field(default_factory=Plan)
     failed: Failed | None = None
     waits_for_place: bool = False
+    """What was asked for before is asked for again: it can not be told now."""
+    asked: frozenset[ChildName] = frozenset()
 
 
 class Reconciler:
@@ -158,11 +160,9 @@ class Reconciler:
         at.failed = await self._performer.perform(key, plan.effects, kept)
         self._ring.add(key, decided_us, world, plan, outcome="" if at.failed is None else at.failed.says)
         if at.failed is None and plan.ask:
-            before = len(at.looked.checked) + len(at.looked.foreign)
+            at.waits_for_place = not plan.effects and plan.ask <= at.asked
+            at.asked |= plan.ask
             await self._observer.ask(key, plan.ask, at.looked)
-            known = len(at.looked.checked) + len(at.looked.foreign)
-            at.waits_for_place = not plan.effects and known == before and bool(at.looked.waits & plan.ask)
-            at.looked.waits.clear()
 
     async def _decide(
         self, key: Key, looked: Looked, kept: Kept, document: Mapping[str, Any] | None = None

@@ -66,7 +66,8 @@ class Seen:
         self._by_place: dict[Place, str] = {}
         self._by_owner: defaultdict[str, set[str]] = defaultdict(set)
         self._by_namespace: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        self._buried: OrderedDict[str, None] = OrderedDict()
+        self._buried: OrderedDict[str, str] = OrderedDict()
+        """At which version each was deleted, or lost our label."""
         self._leads_to: dict[tuple[str, str], frozenset[str]] = {}
         self._led_from: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
@@ -78,10 +79,12 @@ class Seen:
         uid = str(metadata["uid"])
         if deleted:
             return self._bury(uid, document)
-        if uid in self._buried:
-            return None
-        known = self._objects.get(uid)
         version = str(metadata.get("resourceVersion", ""))
+        if uid in self._buried:
+            if is_newer(self._buried[uid], version):
+                return None
+            del self._buried[uid]  # it had only lost our label
+        known = self._objects.get(uid)
         if known is not None and not is_newer(version, known.version):
             return None
         keys = self._keys_before(known) | frozenset(self._keys_of(document))
@@ -175,8 +178,8 @@ class Seen:
         place = Place(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
         before = self._by_place.get(place)
         if before is not None:  # made again under its name before its end was told
+            self._remember_buried(before, self._objects[before].version)
             self._take_out(before)
-            self._remember_buried(before)
         owners = tuple(str(owner["uid"]) for owner in metadata.get("ownerReferences") or ())
         body = json.dumps(_lean(document), separators=(",", ":")).encode()
         self._objects[uid] = _Object(place, version, int(metadata.get("generation") or 0), owners, body)
@@ -209,15 +212,15 @@ class Seen:
 
     def _bury(self, uid: str, document: Document) -> News | None:
         known = self._objects.get(uid)
-        self._remember_buried(uid)
+        self._remember_buried(uid, str(document["metadata"].get("resourceVersion", "")))
         if known is None:
             return None
         keys = self._keys_before(known) | frozenset(self._keys_of(document)) | self._keys_beside_gone(known.place)
         self._take_out(uid)
         return News(keys, first=False)
 
-    def _remember_buried(self, uid: str) -> None:
-        self._buried[uid] = None
+    def _remember_buried(self, uid: str, version: str) -> None:
+        self._buried[uid] = version
         while len(self._buried) > BURIED_MAX:
             self._buried.popitem(last=False)
 

@@ -258,8 +258,11 @@ class StoreSide:
     async def owned(self) -> list[tuple[Reached, Entry]]:
         """All entries of this cluster's resources, of every session; Unavailable where one can not be read."""
         found: list[tuple[Reached, Entry]] = []
-        for reached in self.with_catalogue():
-            _, _, performer = self._view_of(reached)
+        for reached in self._sessions.all():
+            _, views, performer = self._view_of(reached)
+            there = await views.tables(reached.ground.keyspace)
+            if not all(table.name in there for table in CATALOGUE_TABLES):
+                continue
             known = await performer.catalogue.owned(owner_of(self._cluster, ""))
             found += [(reached, each.entry) for each in known]
         return found

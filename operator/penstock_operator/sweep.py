@@ -15,6 +15,7 @@ from typing import Final
 from penstock.applying.decide_steps import Retain
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import Entry, State
+from penstock_operator.connections import Connections
 from penstock_operator.kinds import COUNTER, QUEUE
 from penstock_operator.names import owner_parts
 from penstock_operator.port import ClusterPort, Denied
@@ -33,8 +34,17 @@ PAGE: Final = 500
 class Sweep:
     """The net."""
 
-    def __init__(self, port: ClusterPort, seen: Seen, store: StoreSide, *, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        port: ClusterPort,
+        seen: Seen,
+        store: StoreSide,
+        connections: Connections,
+        *,
+        may_act: Callable[[], bool],
+    ) -> None:
         self._port = port
+        self._connections = connections
         self._seen = seen
         self._store = store
         self._may_act = may_act
@@ -49,6 +59,7 @@ class Sweep:
     async def turn(self) -> int:
         """Look twice, and mark what nobody owns; how many there were."""
         try:
+            await self._connections.reach_default()  # where no resource is left, nobody else has
             orphans = await self._orphans()
             if not orphans:
                 return 0

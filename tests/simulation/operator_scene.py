@@ -78,9 +78,11 @@ class Scene:
     lives: int = 0
     node: IdleNode = field(default_factory=IdleNode)
     marked: set[str] = field(default_factory=set)
+    uid_at: dict[str, str] = field(default_factory=dict)
+    """Whose each resourceVersion was."""
 
     def __post_init__(self) -> None:
-        self.api.server.when_written(self._note_deleted)
+        self.api.server.when_written(self._note_written)
 
     def start_operator(self, *, elected: bool = False) -> Running:
         """One more operator, in a process of its own."""
@@ -157,8 +159,9 @@ class Scene:
         """Whether a resource of that entry was ever seen being deleted under Delete, with our finalizer."""
         return entry.owner.rpartition("/")[2] in self.marked
 
-    def _note_deleted(self, written: LogEntry) -> None:
+    def _note_written(self, written: LogEntry) -> None:
         metadata = written.document["metadata"]
+        self.uid_at[str(metadata["resourceVersion"])] = str(metadata["uid"])
         spec = written.document.get("spec") or {}
         is_marked = metadata.get("deletionTimestamp") and FINALIZER in (metadata.get("finalizers") or ())
         if is_marked and written.kind in (QUEUE, COUNTER) and spec.get("deletionPolicy") == "Delete":

@@ -61,6 +61,7 @@ class Storm:
             one.process.kill()
         for one in scene.operators:
             one.process.resume()
+            one.process.clock.step(-one.process.clock.error_s())
         scene.api.process.resume()
         for document in scene.all(QUEUE):
             if document["spec"].get("paused"):
