@@ -215,13 +215,17 @@ def _container(container: Object) -> Object:
 _MODE: Final = 0o644
 
 
+def _empty_dir(source: Object) -> Object:
+    return {**source, "sizeLimit": canonical(str(source["sizeLimit"]))} if "sizeLimit" in source else source
+
+
 def _volume(volume: Object) -> Object:
     if volume.keys() == {"name"}:
         return {**volume, "emptyDir": {}}
     filled = volume
     for name in ("secret", "configMap", "projected", "downwardAPI"):
         filled = _under(filled, name, lambda source: {"defaultMode": _MODE, **source})
-    return _under(filled, "emptyDir.sizeLimit", lambda size: size)
+    return _under(filled, "emptyDir", _empty_dir)
 
 
 def _pod_spec(spec: Object) -> Object:

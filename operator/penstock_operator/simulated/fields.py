@@ -275,14 +275,22 @@ def _read(tree: Mapping[str, Any], at: Path) -> Iterator[Path]:
             yield from _read(below, here)
 
 
+ZEROES = frozenset({
+    "paused", "minReadySeconds", "initialDelaySeconds", "hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce",
+    "tty", "readOnly", "subPath", "stringData", "hostname", "priorityClassName", "nodeName",
+})  # fmt: skip
+"""Fields whose zero is as if they were not there; those that a server keeps as pointers show their zeroes."""
+
+
 def without_empty(shape: Shape, value: Any) -> Any:
-    """The value without empty maps and lists: Go leaves them out of what it writes. Empty structs stay."""
+    """The value without empty maps and lists, and zeroes: Go leaves them out of what it writes. Structs stay."""
     if not isinstance(value, Mapping):
         return value
     kept = {}
     for name, child in value.items():
         below = shape.of_field(name)
-        if child == [] or (child == {} and below.form == "map"):
+        is_zero = name in ZEROES and not child and shape.form == "struct"
+        if is_zero or child == [] or (child == {} and below.form == "map"):
             continue
         if isinstance(child, list) and below.form == "list":
             kept[name] = [without_empty(below.item or below, item) for item in child]
