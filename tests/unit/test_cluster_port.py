@@ -274,6 +274,15 @@ def test_a_kubeconfig_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_pod_without_its_account_s_token_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(NoCluster) as raised:
+        run(Cluster.connect())
+    assert "Service token file does not exist" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 def test_calls_keep_a_pace_and_leases_do_not_wait_for_it(tmp_path: Path) -> None:
     async def ask() -> tuple[Page | Denied, Lease | Denied]:
         async with before(answers("200 OK", b'{"metadata": {"resourceVersion": "1"}}'), tmp_path) as (port, _):
