@@ -1,0 +1,118 @@
+"""`kubectl penstock lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by somebody
+who may make Jobs there and has no way to Cassandra of his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import penstock
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.processes import wait_until
+from penstock_operator.build_cronjob import cronjob
+from penstock_operator.world import JobGroup
+from tests.cluster.people import Calling, person
+from tests.cluster.test_children_run import here, near_cassandra, told
+from tests.unit.operator_children_cases import CONNECTION, SETTINGS
+
+__all__ = ["here", "near_cassandra", "told"]
+
+ROOT = Path(__file__).resolve().parents[2]
+RIGHTS = [
+    ("penstock.io", "queues", "get"), ("batch", "cronjobs", "list"), ("batch", "jobs", "create,delete,get"),
+    ("", "pods,events", "list"), ("", "pods,pods/log", "get"),
+]  # fmt: skip
+SPEC = {"shards": 2, "maxClockSkew": "100ms", "timeline": {"safetyLag": "200ms"}, "storage": {"tables": "shared"}}
+
+
+def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) -> str:
+    """A queue in this namespace, on both sides, with repair as the operator makes it; its name for programs."""
+    namespace = str(here.namespace)
+    metadata = {"name": "emails", "namespace": namespace}
+    document = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": SPEC}
+    here.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    here.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
+    group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, image)
+    repair = cronjob(namespace, replace(SETTINGS, image=image), group)
+    repair["spec"]["suspend"] = True
+    here.apply(document, repair)
+    file = folder / "queue.yaml"
+    file.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "penstock.cli.main", "apply", str(file)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert 0 == done.returncode, done.stderr
+    return f"{namespace}/emails"
+
+
+def put(told: dict[str, str], queue: str, *texts: str) -> None:
+    async def work() -> None:
+        async with penstock.connect(told) as connection:
+            found = await connection.queue(queue)
+            for text in texts:
+                await found.put(text)
+
+    asyncio.run(work())
+
+
+def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
+    here: Kubectl,
+    told: dict[str, str],
+    penstock_image: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    queue = make_queue(here, told, penstock_image, tmp_path)
+    put(told, queue, "one", "two")
+    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+
+    def run(*arguments: str) -> str:
+        capfd.readouterr()
+        code, _, err = calling.plugin(who, *arguments)
+        assert 0 == code, err
+        return capfd.readouterr().out
+
+    def backlog() -> int:
+        return int(json.loads(run("lanes", "queue/emails", "--json").splitlines()[-1])["backlog"])
+
+    shown = run("lanes", "queue/emails")
+    assert "backlog    2" in shown
+    assert ["1/0", "1/1"] == [line.split()[0] for line in shown.splitlines()[-2:]]
+    assert "redriven 0" in run("redrive", "queue/emails")
+    assert "purged what was put before" in run("purge", "queue/emails", "--yes")
+    assert wait_until(lambda: backlog() == 0, timeout_s=30)
+    assert wait_until(lambda: here.list("jobs") == [] == here.list("pods"), timeout_s=60)
+
+
+def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
+    here: Kubectl,
+    told: dict[str, str],
+    penstock_image: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    make_queue(here, told, penstock_image, tmp_path)
+    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--before", "yesterday")
+    assert 2 == code
+    assert "'yesterday' is not a moment such as" in capfd.readouterr().out
+    assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)
+
+
+def test_an_image_that_is_not_there_is_told_and_nothing_is_left(
+    here: Kubectl, told: dict[str, str], penstock_image: str, tmp_path: Path
+) -> None:
+    make_queue(here, told, penstock_image, tmp_path)
+    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+    code, _, err = calling.plugin(who, "lanes", "queue/emails", "--image", "localhost:1/none:1", "--timeout", "30")
+    assert (1, 1) == (code, err.count("\n"))
+    assert err.startswith("The Job could not start (")
+    assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)
