@@ -135,7 +135,8 @@ def _compare_best(item: Any, candidates: Sequence[Any], where: _Where, found: di
     for candidate in candidates:
         told.append({})
         _compare(item, candidate, where, told[-1])
-    found.update(min(told, key=len))
+    closest: dict[str, Any] = min(told, key=len)
+    found.update(closest)
 
 
 def _same(applied: Any, live: Any, where: _Where) -> bool:
