@@ -36,7 +36,7 @@ from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 MINUTE_US = 60 * SECOND_US
 MAX = 6
-EXAMPLES = settings(max_examples=int(os.environ.get("OPERATOR_EXAMPLES", "40")), deadline=None)
+EXAMPLES = settings(max_examples=int(os.environ.get("OPERATOR_EXAMPLES", "30")), deadline=None)
 
 AUTO = {"mode": "auto", "min": 1, "max": MAX, "backlogPerWorker": 100}
 SCALINGS = (None, AUTO, {**AUTO, "min": 0}, {**AUTO, "mode": "external"})
@@ -117,6 +117,11 @@ def worlds(draw: st.DrawFn) -> TinyWorld:
 def _edit(world: TinyWorld, draw: st.DrawFn) -> None:
     assert world.document is not None
     world.edit({**draw(specs()), "storage": world.document["spec"]["storage"]})
+
+
+def _change_policy(world: TinyWorld, draw: st.DrawFn) -> None:
+    assert world.document is not None
+    world.edit({**world.document["spec"], "deletionPolicy": draw(st.sampled_from(("Retain", "Delete")))})
 
 
 def _pause(world: TinyWorld, _draw: st.DrawFn) -> None:
@@ -208,7 +213,7 @@ def _forget(world: TinyWorld, _draw: st.DrawFn) -> None:
 
 Change = Callable[[TinyWorld, st.DrawFn], None]
 CHANGES: tuple[Change, ...] = (
-    _edit, _pause, _delete, _lose_child, _scale_by_hand, _entry, _adopt, _figures, _lanes, _pods, _passes, _runs,
+    _edit, _change_policy, _pause, _delete, _lose_child, _scale_by_hand, _entry, _adopt, _figures, _lanes, _pods, _passes, _runs,
     _namespace, _away, _forget,
 )  # fmt: skip
 
@@ -267,19 +272,36 @@ def test_a_paused_resource_is_only_told_about(world: TinyWorld) -> None:
             assert plan.ask == frozenset()
 
 
+@st.composite
+def worlds_that_end(draw: st.DrawFn) -> TinyWorld:
+    """Resources that are being deleted, under either policy, and what may have been changed before."""
+    world = TinyWorld(resource_document("Queue", draw(specs())))
+    world.settle()
+    for change in draw(
+        st.lists(st.sampled_from((_change_policy, _entry, _pause, _namespace, _lose_child)), max_size=3)
+    ):
+        change(world, draw)
+    assert world.document is not None
+    if draw(st.booleans()):
+        world.document["metadata"]["finalizers"] = draw(st.sampled_from(([], [FINALIZER], ["other", FINALIZER])))
+    world.delete()
+    return world
+
+
 @EXAMPLES
-@given(worlds())
+@given(worlds_that_end())
 def test_data_are_dropped_only_under_delete_with_our_finalizer_in_hand(world: TinyWorld) -> None:
-    for before, plan in all_plans(world):
-        steps = [effect.step for effect in plan.effects if isinstance(effect, StoreStep)]
-        if any(isinstance(step, MarkDeleting | DropTable | ForgetRows | Forget) for step in steps):
-            assert before.document is not None
-            metadata = before.document["metadata"]
-            assert "deletionTimestamp" in metadata
-            assert FINALIZER in metadata.get("finalizers", ())
-            assert before.document["spec"]["deletionPolicy"] == "Delete"
-            assert before.entry is not None
-            assert before.entry.owner == "operator/c1/u1"
+    for _ in range(4):
+        for before, plan in all_plans(world):
+            steps = [effect.step for effect in plan.effects if isinstance(effect, StoreStep)]
+            if any(isinstance(step, MarkDeleting | DropTable | ForgetRows | Forget) for step in steps):
+                assert before.document is not None
+                metadata = before.document["metadata"]
+                assert FINALIZER in metadata.get("finalizers", ())
+                assert before.document["spec"]["deletionPolicy"] == "Delete"
+                assert before.entry is not None
+                assert before.entry.owner == "operator/c1/u1"
+        world.now_us += 30 * SECOND_US
 
 
 @EXAMPLES
@@ -298,19 +320,28 @@ def test_replicas_are_within_their_bounds_and_the_lanes(world: TinyWorld) -> Non
 
 
 @EXAMPLES
-@given(worlds())
-def test_replicas_never_go_down_while_nobody_knows_what_is_behind(world: TinyWorld) -> None:
-    world.figures = UNKNOWN
-    plans = all_plans(world)
-    world.now_us += MINUTE_US
-    for before, plan in [*plans, *all_plans(world)]:
-        for name, replicas in replicas_of(plan).items():
-            assert before.document is not None
-            scaling = before.document["spec"]["consumers"][0].get("scaling")
-            if scaling is None or scaling["mode"] == "external":
-                continue
-            lanes = sum(window.shards for window in before.entry.generations.windows()) if before.entry else 8
-            assert replicas >= min(live_replicas(before).get(name, 0), scaling["max"], lanes)
+@given(
+    st.sampled_from((AUTO, {**AUTO, "min": 0})),
+    st.lists(st.tuples(st.integers(0, MAX + 2), st.sampled_from((0, 20, 60)), st.booleans()), min_size=1, max_size=4),
+    st.data(),
+)
+def test_replicas_never_go_down_while_nobody_knows_what_is_behind(
+    scaling: dict[str, Any], changes: list[tuple[int, int, bool]], data: st.DataObject
+) -> None:
+    consumer = {"name": "mailer", "image": "mailer:1", "handler": "a.b:c", "scaling": scaling}
+    world = TinyWorld(resource_document("Queue", {"storage": {"tables": "shared"}, "consumers": [consumer]}))
+    world.settle()
+    for replicas, pause_s, forgets in changes:
+        for child, live in world.live.items():
+            if child.kind == "Deployment":
+                live["spec"]["replicas"] = replicas
+        world.now_us += pause_s * SECOND_US
+        world.memory = Memory() if forgets else world.memory
+        old_us = world.now_us - data.draw(st.integers(16, 60)) * SECOND_US
+        world.figures = data.draw(st.sampled_from((UNKNOWN, Figures(old_us, backlog=0, owners=1))))
+        all_plans(world)
+        kept = min(replicas, scaling["max"], 4)
+        assert all(after >= kept for after in live_replicas(world).values())
 
 
 PARTS: tuple[Callable[[TinyWorld], None], ...] = (
