@@ -48,7 +48,7 @@ coverage: $(READY) ## the fast tests' coverage by package
 mutants: $(READY) ## ten deliberate breakages for each protocol: every one has to be found
 	@$(PY) -m dev.mutants
 
-simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n; OF=counters
+simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n; OF=counters or operator
 	@$(PY) -m dev.simulate $(if $(OF),--of $(OF)) $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST)) $(if $(FAILURES),--failures $(FAILURES)))
 

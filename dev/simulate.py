@@ -1,7 +1,8 @@
 """Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
-A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), or of a counter with
-`--of counters` (counter_weather.py; `make simulate OF=counters`). One that fails is named with
+A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), of a counter with
+`--of counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
+(operator_weather.py). One that fails is named with
 the one command that replays it and shows its history, which is kept in a file as well; `STATEMENTS=1` shows each
 statement too. `MINUTES=60` bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run
 ended, which says where.
@@ -43,7 +44,11 @@ class Tried:
     cpu_s: float
 
 
-LIVES = {"queues": "tests.simulation.timeline_weather", "counters": "tests.simulation.counter_weather"}
+LIVES = {
+    "queues": "tests.simulation.timeline_weather",
+    "counters": "tests.simulation.counter_weather",
+    "operator": "tests.simulation.operator_weather",
+}
 
 
 def try_seed(seed: int, *, of: str = "queues", statements: bool = False, keep_history: bool = False) -> Tried:

@@ -1,0 +1,130 @@
+"""The operator is killed before each of its effects: who comes after it brings the world to the same end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock.store.catalogue_entry import State
+from penstock.testing.world import World
+from penstock_operator.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
+from penstock_operator.names import Key
+from penstock_operator.perform import Performer
+from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
+
+EMAILS = Key("Queue", "shop", "emails")
+DELETE = "{shards: 2, deletionPolicy: Delete, consumers: [{name: mailer, image: 'mailer:1', handler: 'mailer:send'}]}"
+
+
+def kill_before(monkeypatch: pytest.MonkeyPatch, running: Running, number: int) -> None:
+    """Let it die just before its effect of that number."""
+    whole = Performer._one
+    begun = 0
+
+    async def one(self: Performer, *args: Any) -> Any:
+        nonlocal begun
+        begun += 1
+        if begun == number:
+            running.process.kill()
+            await asyncio.sleep(0)
+        return await whole(self, *args)
+
+    monkeypatch.setattr(Performer, "_one", one)
+
+
+def shown(scene: Scene) -> dict[str, Any]:
+    """What a life ends with, but for uids and moments."""
+    made: dict[str, Any] = {}
+    for kind in (DEPLOYMENT, CRON_JOB, SERVICE_ACCOUNT, SECRET):
+        made[kind.kind] = [(each["metadata"]["name"], _spec(each)) for each in scene.all(kind, "shop")]
+    queue = scene.find(QUEUE, "shop", "emails")
+    made["ready"] = condition(queue)
+    made["tables"] = sorted(name[34:] for name in scene.schema.tables["penstock"] if name.startswith("q_"))
+    return made
+
+
+def _spec(document: dict[str, Any]) -> Any:
+    return (document.get("spec") or {}).get("replicas"), sorted(document["metadata"].get("annotations") or ())
+
+
+def is_ready(scene: Scene) -> bool:
+    return condition(scene.find(QUEUE, "shop", "emails")) == ("True", "Reconciled") and bool(
+        scene.all(CRON_JOB, "shop")
+    )
+
+
+def live(monkeypatch: pytest.MonkeyPatch, number: int | None, spec: str) -> tuple[dict[str, Any], bool]:
+    """Applied, and Ready in the end; whether the operator was killed on the way."""
+
+    async def life(scene: Scene) -> tuple[dict[str, Any], bool]:
+        first = scene.start_operator()
+        if number is not None:
+            kill_before(monkeypatch, first, number)
+        await asyncio.sleep(1.0)
+        scene.apply(queue_text(spec=spec))
+        await asyncio.sleep(8.0)
+        was_killed = not first.is_running
+        if was_killed:
+            monkeypatch.undo()
+            scene.start_operator()
+        await scene.until(lambda: is_ready(scene), within_s=60)
+        entry = await scene.entry(EMAILS)
+        assert entry is not None
+        assert State.ACTIVE is entry.state
+        assert [] == sorted({name for name in scene.schema.made if scene.schema.made.count(name) > 1})
+        return shown(scene), was_killed
+
+    with World(1) as world:
+        return world.run(life(scene_of(world)))
+
+
+def test_killed_before_any_effect_it_ends_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed, _ = live(monkeypatch, None, DELETE)
+    number, was_killed = 0, True
+    while was_killed:
+        number += 1
+        ended, was_killed = live(monkeypatch, number, DELETE)
+        assert undisturbed == ended, f"killed before effect {number}"
+        monkeypatch.undo()
+    assert number > 15
+
+
+def deleted(monkeypatch: pytest.MonkeyPatch, number: int | None) -> bool:
+    """Made, then deleted under Delete, and killed before an effect of that."""
+
+    async def life(scene: Scene) -> bool:
+        first = scene.start_operator()
+        await asyncio.sleep(1.0)
+        scene.apply(queue_text(spec=DELETE))
+        await scene.until(lambda: is_ready(scene), within_s=60)
+        entry = await scene.entry(EMAILS)
+        assert entry is not None
+        if number is not None:
+            kill_before(monkeypatch, first, number)
+        scene.delete(QUEUE, "shop", "emails")
+        await asyncio.sleep(100.0)
+        was_killed = not first.is_running
+        if was_killed:
+            monkeypatch.undo()
+            scene.start_operator()
+        await scene.until(lambda: scene.find(QUEUE, "shop", "emails") is None, within_s=200)
+        await asyncio.sleep(5.0)
+        assert await scene.entry(EMAILS) is None
+        assert [] == [name for name in scene.schema.tables["penstock"] if name.startswith("q_")]
+        assert [] == scene.all(DEPLOYMENT, "shop")
+        assert [] == [each for kind in (CRON_JOB, SERVICE_ACCOUNT, SECRET) for each in scene.all(kind, "shop")]
+        return was_killed
+
+    with World(1) as world:
+        return world.run(life(scene_of(world)))
+
+
+def test_killed_before_any_effect_of_a_deletion_nothing_is_left_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, was_killed = 0, True
+    while was_killed:
+        number += 1
+        was_killed = deleted(monkeypatch, number)
+        monkeypatch.undo()
+    assert number > 10
