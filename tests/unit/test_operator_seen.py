@@ -1,0 +1,169 @@
+"""What was seen of the cluster: the newest counts, echoes are no news, and each event concerns the right keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock_operator.intake import Intake, urgency_of
+from penstock_operator.kinds import QUEUE
+from penstock_operator.names import Key, namespace_key
+from penstock_operator.seen import Seen
+from penstock_operator.work_queue import Class
+
+EMAILS = Key("Queue", "shop", "emails")
+
+
+def queue(name: str = "emails", *, uid: str = "u1", version: int = 1, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": str(version), "generation": 1}
+    document = {"kind": "Queue", "apiVersion": "penstock.io/v1beta1", "metadata": metadata, "spec": {}}
+    metadata |= more.pop("metadata", {})
+    return {**document, **more}
+
+
+def deployment(*, owner: str | None = "u1", version: int = 5, uid: str = "d1", **metadata: Any) -> dict[str, Any]:
+    reference = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner}
+    told = {"name": "emails-mailer", "namespace": "shop", "uid": uid, "resourceVersion": str(version), **metadata}
+    if owner is not None:
+        told["ownerReferences"] = [reference]
+    return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": told, "spec": {"replicas": 1}}
+
+
+def keys_of(news: Any) -> set[Key]:
+    return set() if news is None else set(news.keys)
+
+
+def test_a_resource_concerns_itself_and_its_namespace() -> None:
+    assert {EMAILS, namespace_key("shop")} == keys_of(Seen().hear(queue()))
+
+
+def test_the_same_version_twice_is_no_news() -> None:
+    seen = Seen()
+    seen.hear(queue())
+    assert seen.hear(queue()) is None
+
+
+def test_an_older_version_never_replaces_a_newer_one() -> None:
+    seen = Seen()
+    seen.hear(queue(version=10))
+    assert seen.hear(queue(version=9, spec={"shards": 3})) is None
+    assert {} == (seen.get("Queue", "shop", "emails") or {})["spec"]
+
+
+def test_what_was_deleted_does_not_come_back_by_a_late_answer() -> None:
+    seen = Seen()
+    seen.hear(queue(version=3))
+    assert EMAILS in keys_of(seen.hear(queue(version=8), deleted=True))
+    assert seen.hear(queue(version=7)) is None
+    assert not seen.is_there("u1")
+
+
+def test_what_had_only_lost_our_label_comes_back() -> None:
+    seen = Seen()
+    seen.hear(deployment(version=3))
+    seen.hear(deployment(version=8), deleted=True)
+    assert {EMAILS} == keys_of(seen.hear(deployment(version=8)))
+
+
+def test_a_resource_made_again_takes_its_place_before_the_end_of_the_first_was_told() -> None:
+    seen = Seen()
+    seen.hear(queue(uid="u1", version=3))
+    seen.hear(queue(uid="u2", version=5))
+    assert seen.hear(queue(uid="u1", version=3), deleted=True) is None
+    assert "u2" == (seen.get("Queue", "shop", "emails") or {})["metadata"]["uid"]
+
+
+def test_a_child_concerns_its_owner_and_one_of_nobody_its_namespace() -> None:
+    seen = Seen()
+    assert {EMAILS} == keys_of(seen.hear(deployment()))
+    assert {namespace_key("shop")} == keys_of(seen.hear(deployment(owner=None, uid="d2", name="other")))
+
+
+def test_an_owner_that_was_taken_off_is_concerned_as_well() -> None:
+    seen = Seen()
+    seen.hear(deployment(version=5))
+    assert EMAILS in keys_of(seen.hear(deployment(version=6, owner=None)))
+
+
+def test_children_are_found_by_the_uid_of_their_owner() -> None:
+    seen = Seen()
+    seen.hear(deployment())
+    assert ["emails-mailer"] == [each["metadata"]["name"] for each in seen.children_of("u1")]
+    assert [] == seen.children_of("u2")
+
+
+def test_whoever_names_a_queue_for_dead_letters_is_concerned_by_its_making_and_its_end() -> None:
+    seen = Seen()
+    seen.hear(queue("orders", uid="o", spec={"deadLetter": "emails"}))
+    orders = Key("Queue", "shop", "orders")
+    assert orders in keys_of(seen.hear(queue()))
+    assert orders not in keys_of(seen.hear(queue(version=2, status={"observedGeneration": 1})))
+    assert orders in keys_of(seen.hear(queue(version=3), deleted=True))
+    assert frozenset({"emails"}) == seen.dead_letters_of("shop", "orders")
+
+
+def test_a_namespace_that_ends_concerns_all_in_it() -> None:
+    seen = Seen()
+    seen.hear(queue())
+    namespace = {"kind": "Namespace", "metadata": {"name": "shop", "uid": "n", "resourceVersion": "9"}}
+    assert {namespace_key("shop")} == keys_of(seen.hear(namespace))
+    ending = {"name": "shop", "uid": "n", "resourceVersion": "10", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert {EMAILS, namespace_key("shop")} == keys_of(seen.hear({"kind": "Namespace", "metadata": ending}))
+
+
+def test_of_managed_fields_only_who_has_the_replicas_is_kept() -> None:
+    seen = Seen()
+    fields = [
+        {"manager": "penstock", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:selector": {}}}},
+        {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}},
+    ]
+    seen.hear(deployment(managedFields=fields))
+    found = (seen.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["managedFields"]
+    assert [("penstock", {"f:spec": {"f:replicas": {}}})] == [(each["manager"], each["fieldsV1"]) for each in found]
+
+
+def test_what_a_whole_list_lacks_is_missing_from_it() -> None:
+    seen = Seen()
+    seen.hear(queue(uid="u1"))
+    seen.hear(queue("orders", uid="u2"))
+    assert ["u1"] == seen.missing_from(QUEUE, {"u2"})
+
+
+class Keys:
+    """A queue that notes what is added."""
+
+    def __init__(self) -> None:
+        self.added: list[tuple[Key, Class]] = []
+
+    def add(self, key: Key, class_: Class) -> None:
+        self.added.append((key, class_))
+
+
+def test_an_echo_of_our_own_write_gives_no_key() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    intake.wrote(queue(version=4))
+    intake.changed(queue(version=4))
+    intake.changed(queue(version=3))
+    assert [] == keys.added
+    intake.changed(queue(version=5))
+    assert (EMAILS, Class.NEW) in keys.added
+
+
+def test_what_a_list_no_longer_has_is_told_as_gone() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    intake.listed(QUEUE, [queue()])
+    keys.added.clear()
+    intake.listed(QUEUE, [])
+    assert (EMAILS, Class.CHANGED) in keys.added
+    assert not seen.is_there("u1")
+
+
+def test_how_urgent_news_are() -> None:
+    settled = {"status": {"observedGeneration": 1}}
+    assert Class.NEW is urgency_of(queue(), listed=True)
+    assert Class.RESYNC is urgency_of(queue(**settled), listed=True)
+    assert Class.CHANGED is urgency_of(queue(**settled), listed=False)
+    assert Class.CHANGED is urgency_of(queue(metadata={"generation": 2}, **settled), listed=True)
+    assert Class.RESYNC is urgency_of(deployment(), listed=True)
+    assert Class.CHANGED is urgency_of(deployment(), listed=False)

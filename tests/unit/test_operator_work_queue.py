@@ -1,0 +1,204 @@
+"""The queue of keys: deduplicated, by urgency, starving nobody, with pauses that double."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.telemetry.metrics import Registry
+from penstock.testing.world import World
+from penstock_operator.names import Key
+from penstock_operator.work_queue import RETRY_S, RETRY_S_MAX, Class, WorkQueue
+
+
+def key(name: str) -> Key:
+    return Key("Queue", "shop", name)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """In virtual time."""
+    with World(1) as world:
+        world.run(work)
+
+
+def queue(**how: Any) -> WorkQueue:
+    return WorkQueue(chance=Random(1), **how)
+
+
+async def taken(keys: WorkQueue, count: int) -> list[str]:
+    """The next keys, each done at once."""
+    found = []
+    for _ in range(count):
+        got = await keys.get()
+        keys.done(got)
+        found.append(got.name)
+    return found
+
+
+def test_a_key_waits_once_and_the_most_urgent_class_counts() -> None:
+    async def work() -> None:
+        keys = queue()
+        keys.add(key("b"), Class.NEW)
+        keys.add(key("a"), Class.RESYNC)
+        keys.add(key("a"), Class.CHANGED)
+        keys.add(key("a"), Class.FAILED)
+        assert 2 == len(keys)
+        assert ["a", "b"] == await taken(keys, 2)
+
+    run(work())
+
+
+def test_a_key_that_is_added_while_it_is_worked_is_worked_again_and_never_by_two() -> None:
+    async def work() -> None:
+        keys = queue()
+        keys.add(key("a"), Class.NEW)
+        got = await keys.get()
+        keys.add(got, Class.RESYNC)
+        keys.add(got, Class.CHANGED)
+        assert 0 == len(keys)
+        keys.done(got)
+        again = await keys.get()
+        assert (got, Class.CHANGED) == (again, keys.class_of(again))
+
+    run(work())
+
+
+def test_of_eight_takes_one_is_of_the_lowest_class() -> None:
+    async def work() -> None:
+        keys = queue()
+        for number in range(20):
+            keys.add(key(f"changed-{number:02}"), Class.CHANGED)
+        keys.add(key("resync"), Class.RESYNC)
+        names = await taken(keys, 8)
+        assert "resync" == names[7]
+        assert [f"changed-{number:02}" for number in range(7)] == names[:7]
+
+    run(work())
+
+
+def test_reserved_reconcilers_take_changes_alone() -> None:
+    async def work() -> None:
+        keys = queue()
+        waiting = asyncio.get_running_loop().create_task(keys.get(reserved=True))
+        keys.add(key("new"), Class.NEW)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        keys.add(key("changed"), Class.CHANGED)
+        assert "changed" == (await waiting).name
+
+    run(work())
+
+
+def test_a_change_wakes_a_reserved_reconciler_and_leaves_the_others_asleep() -> None:
+    async def work() -> None:
+        keys = queue()
+        loop = asyncio.get_running_loop()
+        anyone, reserved = loop.create_task(keys.get()), loop.create_task(keys.get(reserved=True))
+        await asyncio.sleep(0)
+        keys.add(key("changed"), Class.CHANGED)
+        await asyncio.sleep(1)
+        assert (False, True) == (anyone.done(), reserved.done())
+        keys.add(key("new"), Class.NEW)
+        assert "new" == (await anyone).name
+
+    run(work())
+
+
+def test_a_getter_that_is_cancelled_passes_its_wake_up_on() -> None:
+    async def work() -> None:
+        keys = queue()
+        loop = asyncio.get_running_loop()
+        first, second = loop.create_task(keys.get()), loop.create_task(keys.get())
+        await asyncio.sleep(0)
+        keys.add(key("a"), Class.NEW)
+        first.cancel()
+        assert "a" == (await second).name
+
+    run(work())
+
+
+def test_retries_double_to_five_minutes_and_begin_anew_once_it_went_well() -> None:
+    async def work() -> None:
+        keys = queue()
+        pauses = [keys.retry(key("a")) for _ in range(14)]
+        for number, pause_s in enumerate(pauses):
+            assert pytest.approx(min(RETRY_S * 2**number, RETRY_S_MAX), rel=0.21) == pause_s
+        keys.forget(key("a"))
+        assert pytest.approx(RETRY_S, rel=0.21) == keys.retry(key("a"))
+
+    run(work())
+
+
+def test_of_several_moments_the_earliest_counts_and_a_take_forgets_them() -> None:
+    async def work() -> None:
+        keys = queue()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        keys.add_in(key("a"), 50)
+        keys.add_in(key("a"), 10, Class.FAILED)
+        keys.add_in(key("a"), 30)
+        got = await keys.get()
+        assert (10.0, Class.FAILED) == (pytest.approx(loop.time() - began_s), keys.class_of(got))
+        keys.done(got)
+        assert keys.next_moment_in_s() is None
+
+    run(work())
+
+
+def test_a_change_during_a_pause_is_worked_at_once() -> None:
+    async def work() -> None:
+        keys = queue()
+        keys.retry(key("a"))
+        keys.add(key("a"), Class.CHANGED)
+        assert "a" == (await asyncio.wait_for(keys.get(), 0.1)).name
+
+    run(work())
+
+
+def test_beyond_its_bound_it_owes_a_resync_and_loses_none_that_waits() -> None:
+    async def work() -> None:
+        keys = queue(keys_max=2)
+        for name in "abc":
+            keys.add(key(name), Class.NEW)
+        assert (2, True) == (len(keys), keys.resync_owed)
+        keys.add(key("a"), Class.CHANGED)
+        assert ["a", "b"] == await taken(keys, 2)
+
+    run(work())
+
+
+def test_it_holds_all_keys_until_it_is_released() -> None:
+    async def work() -> None:
+        keys = queue(settle=True)
+        keys.add(key("a"), Class.CHANGED)
+        getting = asyncio.get_running_loop().create_task(keys.get(reserved=True))
+        await asyncio.sleep(5)
+        assert not getting.done()
+        keys.release()
+        assert "a" == (await getting).name
+
+    run(work())
+
+
+def test_metrics_are_those_of_controller_runtime() -> None:
+    async def work() -> None:
+        registry = Registry()
+        keys = queue(registry=registry)
+        keys.add(key("a"), Class.NEW)
+        keys.add(key("b"), Class.NEW)
+        await keys.get()
+        await asyncio.sleep(3)
+        told = {sample.name: sample for sample in registry.samples()}
+        assert {"name": "penstock"} == dict(told["workqueue_depth"].labels)
+        assert (1.0, 2.0) == (told["workqueue_depth"].value, told["workqueue_adds"].value)
+        assert pytest.approx(3.0) == told["workqueue_longest_running_processor_seconds"].value
+        assert pytest.approx(3.0) == told["workqueue_unfinished_work_seconds"].value
+        assert {"workqueue_retries", "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"} <= set(
+            told
+        )
+
+    run(work())
