@@ -213,8 +213,8 @@ def _forget(world: TinyWorld, _draw: st.DrawFn) -> None:
 
 Change = Callable[[TinyWorld, st.DrawFn], None]
 CHANGES: tuple[Change, ...] = (
-    _edit, _change_policy, _pause, _delete, _lose_child, _scale_by_hand, _entry, _adopt, _figures, _lanes, _pods, _passes, _runs,
-    _namespace, _away, _forget,
+    _edit, _change_policy, _pause, _delete, _lose_child, _scale_by_hand, _entry, _adopt, _figures, _lanes, _pods,
+    _passes, _runs, _namespace, _away, _forget,
 )  # fmt: skip
 
 
