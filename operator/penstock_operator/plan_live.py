@@ -15,7 +15,7 @@ from penstock_operator.plan_telling import tell
 from penstock_operator.reconciling import Reconciler
 from penstock_operator.world import NamespaceWorld, World
 
-FORMER: Final = "of a former creation, and about to be collected"
+NOT_TOLD_APART: Final = "of a former creation, or was made just now: ask again"
 
 
 async def plan_live(
@@ -36,7 +36,8 @@ async def plan_live(
         for each, asked in ahead.asks.items():
             looked = Looked()
             await observer.ask(each, asked, looked)
-            ahead.answer(each, {**looked.foreign, **dict.fromkeys(looked.waits, FORMER)})
+            taken = asked - looked.checked
+            ahead.answer(each, {child: looked.foreign.get(child, NOT_TOLD_APART) for child in taken})
     return {**tell(ahead), "key": key.path, "trail": ahead.trails.get(key, [])}
 
 

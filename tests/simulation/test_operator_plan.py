@@ -12,7 +12,7 @@ import yaml
 from penstock.testing.world import World
 from penstock_operator.differing import differences
 from penstock_operator.kinds import COUNTER, QUEUE, kind_of
-from penstock_operator.names import Key
+from penstock_operator.names import Key, consumer_name
 from penstock_operator.simulated.log import Entry
 from tests.simulation.operator_scene import Running, Scene, condition, scene_of
 
@@ -82,6 +82,21 @@ def test_what_a_plan_says_is_what_is_done_and_a_plan_does_nothing() -> None:
         assert [[], [], []] == [each["effects"] for each in again]
 
     in_world(7, scenario)
+
+
+def test_what_stands_in_a_childs_place_is_told_and_left_alone() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = await started(scene)
+        name = consumer_name("emails", "mailer")
+        foreign = objects_of(await plan(running, DOCUMENTS[0]))[-1]
+        assert ("Deployment", name) == (foreign["kind"], foreign["metadata"]["name"])
+        foreign["metadata"].pop("ownerReferences")
+        scene.apply(foreign)
+        told = await plan(running, DOCUMENTS[0])
+        assert "Deployment" not in [each["kind"] for each in objects_of(told)]
+        assert [True] == ["NameTaken" in end["says"] and end["stalled"] for end in told["ends"]]
+
+    in_world(9, scenario)
 
 
 def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
