@@ -44,8 +44,6 @@ STRIPPED: Final[frozenset[Path]] = frozenset(
 )  # fmt: skip
 """What no manager owns."""
 
-_KEPT_BY_SERVER: Final = frozenset({("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:generateName")})
-
 
 @dataclass(frozen=True)
 class Manager:
