@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from penstock.errors import PenstockError, Refused, SpecError, Surroundings, Unavailable
 
-WITHIN_S: Final = 30.0
+WITHIN_S: Final = 60.0
+"""A login may ask a person."""
 
 _SERVER: Final = re.compile(r"^Error from server \((\w+)\): (.*)$", re.MULTILINE)
 _MAY_NOT: Final = re.compile(

@@ -288,6 +288,11 @@ class Observer:
         resource = _valid(present)
         return None if resource is None else grouping.group_of(resource, self.settings)
 
+    def groups_beside(self, key: Key) -> frozenset[JobGroup]:
+        """By which CronJobs the other resources of its namespace are looked after."""
+        others = (self.present(each) for each in self._keys_in(key.namespace) if each != key)
+        return frozenset(group for found in others if found is not None and (group := self.group_of(found)))
+
     def _keys_in(self, namespace: str) -> list[Key]:
         seen = self._from.seen
         return [

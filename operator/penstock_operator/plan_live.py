@@ -5,6 +5,7 @@ nothing. The shell around plan_ahead.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock.api.parse import check_resource
@@ -13,7 +14,7 @@ from penstock_operator.observe import Looked, Observer
 from penstock_operator.plan_ahead import Ahead
 from penstock_operator.plan_telling import tell
 from penstock_operator.reconciling import Reconciler
-from penstock_operator.world import NamespaceWorld, World
+from penstock_operator.world import NamespaceWorld, Nothing, World
 
 NOT_TOLD_APART: Final = "of a former creation, or was made just now: ask again"
 
@@ -31,7 +32,7 @@ async def plan_live(
         if isinstance(found, World):
             ahead.add(each, found)
         elif isinstance(found, NamespaceWorld):
-            ahead.namespaces[each.namespace] = found
+            ahead.namespaces[each.namespace] = found if document is None else _without(found, observer, key)
     while ahead.turn():
         for each, asked in ahead.asks.items():
             looked = Looked()
@@ -39,6 +40,15 @@ async def plan_live(
             taken = asked - looked.checked
             ahead.answer(each, {child: looked.foreign.get(child, NOT_TOLD_APART) for child in taken})
     return {**tell(ahead), "key": key.path, "trail": ahead.trails.get(key, [])}
+
+
+def _without(world: NamespaceWorld, observer: Observer, key: Key) -> NamespaceWorld:
+    """Without what only the spec that stands needs there; what the other one needs is added on the way."""
+    present = observer.present(key)
+    group = None if present is None else observer.group_of(present)
+    if group is None or isinstance(world.groups, Nothing) or group in observer.groups_beside(key):
+        return world
+    return replace(world, groups=world.groups - {group})
 
 
 def _is_as_it_is(observer: Observer, key: Key, document: Mapping[str, Any]) -> bool:

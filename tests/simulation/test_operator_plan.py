@@ -118,5 +118,17 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         ] == says[:4]
         assert "registry.example/shop:1.5" in says[4]
         assert ["Deployment"] == [each["kind"] for each in objects_of(told)]
+        shared = copy.deepcopy(DOCUMENTS[0])
+        shared["spec"]["repair"] = {"schedule": "*/7 * * * *"}
+        jobs = [
+            each for each in (one["says"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
+        ]
+        assert [True] == [each.startswith("make CronJob penstock-repair-") for each in jobs]
+        alone = copy.deepcopy(DOCUMENTS[2])
+        alone["spec"]["gc"] = {"schedule": "30 * * * *"}
+        jobs = [
+            each for each in (one["says"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
+        ]
+        assert ["delete", "make"] == [each.split()[0] for each in jobs]
 
     in_world(8, scenario)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -252,3 +254,17 @@ def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
             pass
         assert [] == [key for key, plan in ahead.plans.items() if not plan.is_settled], spec
         assert [True] == [bool(end["says"]) for end in tell(ahead)["ends"]], spec
+
+
+def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -> None:
+    """`pip install penstock` is enough for both, without any extra."""
+    program = (
+        "import sys\n"
+        "for name in ('kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'pyspark'): sys.modules[name] = None\n"
+        "import penstock_operator.plugin\n"
+        "from penstock.cli.main import main\n"
+        f"main(['plan', '-f', {str(ROOT / 'examples/shop.yaml')!r}, '--only', 'order'])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert "queue shop/emails: Ready" in ran.stdout
