@@ -201,11 +201,11 @@ class FigureBoard:
             return False
         stale = now_us - followed.slept_at_us > READ_AGAIN_US
         if followed.slept_us is None:
-            self._begin(followed, self._read_lanes(followed, now_us))
-            return followed.figures.awake if followed.figures is not None else None
+            self._begin(followed, self._read_lanes(followed, now_us, found))
+            return None
         awake = found.wakes(followed.slept_us, now_us=now_us)
         if awake and stale:
-            self._begin(followed, self._read_lanes(followed, now_us))
+            self._begin(followed, self._read_lanes(followed, now_us, found))
         if not awake:
             followed.counted = followed.counted_oldest_us = None
         return awake
@@ -230,13 +230,18 @@ class FigureBoard:
             return
         followed.background = asyncio.get_running_loop().create_task(work)
 
-    async def _read_lanes(self, followed: Followed, now_us: int) -> None:
+    async def _read_lanes(self, followed: Followed, now_us: int, found: QueueFigures) -> None:
+        """Then what was found can be judged at once."""
         async with self._at_once:
             try:
-                followed.slept_us = await followed.looks.read_to_us()
-                followed.slept_at_us = now_us
+                slept_us = await followed.looks.read_to_us()
             except PenstockError as error:
                 log.info("lanes can not be read: %s", error, extra={"key": followed.key.path})
+                return
+        first, followed.slept_us, followed.slept_at_us = followed.slept_us is None, slept_us, now_us
+        followed.background = None
+        if first:
+            self._judge(followed, found, now_us)
 
     async def _count(self, followed: Followed) -> None:
         async with self._at_once:

@@ -24,7 +24,7 @@ class SchemaViews:
 
     def __init__(self, schema: SchemaOfCluster, catalogue: Catalogue) -> None:
         self._schema = schema
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._known: dict[tuple[str, str], Any] = {}
         self._reading: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._version = ""
@@ -43,7 +43,7 @@ class SchemaViews:
 
     async def made(self, keyspace: str) -> frozenset[str]:
         """The tables that were ever made in it."""
-        return await self._once(("made", keyspace), lambda: self._catalogue.tables_made(keyspace))
+        return await self._once(("made", keyspace), lambda: self.catalogue.tables_made(keyspace))
 
     async def total(self) -> int:
         """Of all users of the cluster."""

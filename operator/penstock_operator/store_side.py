@@ -137,7 +137,7 @@ class StoreSide:
         if silent is not None and self._now_s() < silent.until_s:
             return silent.trouble
         try:
-            found = await self._patiently(connection, lambda: self._view(key, connection, uid or "", resource))
+            found = await self._view(key, connection, uid or "", resource)
         except PenstockError as error:
             return self._failed(connection, error)
         self._silent.pop(connection.digest, None)
@@ -149,12 +149,12 @@ class StoreSide:
         held = self._held(connection)
         if held is None:
             return UNKNOWN
-        _, views, performer = held
+        _, views, _ = held
         there = await views.tables(connection.keyspace)
         if not all(table.name in there for table in CATALOGUE_TABLES):
             return StoreView(None, catalogue_there=False, keyspace_there=False)
         self._catalogued.add(connection.digest)
-        entry = await self._entry(key, uid, performer.catalogue)
+        entry = await self._entry(key, uid, views.catalogue)
         keyspace = entry.place.keyspace if entry is not None else connection.keyspace
         if entry is None and resource is not None:
             keyspace = wanted_of(resource, _surroundings(connection)).place.keyspace
@@ -287,8 +287,10 @@ class StoreSide:
                 new_uuid=ground.new_uuid,
                 new_key=self._new_key,
             )
-            performer = StepPerformer(reached.schema, catalogue, reached.ground.store_in)
-            held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, catalogue), performer)
+            performer = StepPerformer(reached.schema, catalogue, ground.store_in)
+            # What is only looked at needs no clock that could be relied on.
+            reading = Catalogue(ground.store_in(ground.keyspace), now_us=ground.clock.now_us)
+            held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, reading), performer)
         return held
 
     def _failed(self, connection: Connection, error: PenstockError) -> Trouble:

@@ -76,7 +76,7 @@ class Scene:
     schema: VersionedSchema = field(default_factory=VersionedSchema)
     operators: list[Running] = field(default_factory=list)
     lives: int = 0
-    node: IdleNode = field(default_factory=IdleNode)
+    kubelet: Kubelet = field(init=False)
     marked: set[str] = field(default_factory=set)
     uid_at: dict[str, str] = field(default_factory=dict)
     """Whose each resourceVersion was."""
@@ -270,7 +270,7 @@ def scene_of(world: World) -> Scene:
     delays = world.chance("collector")
     Collector(server, lambda act: world.outside(delays.uniform(*DELAY_S), act))
     Deployments(server, world.outside, world.chance("deployments"))
-    Kubelet(server, world.outside, world.chance("kubelet"), scene.node)
+    scene.kubelet = Kubelet(server, world.outside, world.chance("kubelet"), IdleNode())
     for namespace in (SYSTEM, "shop"):
         scene.make_namespace(namespace)
     scene.make_connection()

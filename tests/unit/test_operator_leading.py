@@ -98,7 +98,7 @@ def test_who_gives_up_is_followed_at_once() -> None:
 
 def test_cut_from_the_api_nothing_is_begun_once_the_promise_is_over_and_goes_on_after_it() -> None:
     async def scenario(candidates: Candidates) -> None:
-        process, one = candidates.start("one")
+        _, one = candidates.start("one")
         await until(candidates.world, one.may_act, 5)
         candidates.world.network.cut("one", candidates.api.process.name)
         await until(candidates.world, lambda: not one.may_act(), TTL_S - MARGIN_S + 0.1)

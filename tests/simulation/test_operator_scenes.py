@@ -1,0 +1,248 @@
+"""What an operator does in scenes that people know: a first message, Cassandra away, a namespace ends, adoption."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.client.queue import Queue
+from penstock.errors import PenstockError
+from penstock.store.catalogue_entry import State
+from penstock.testing.world import World
+from penstock_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT
+from penstock_operator.names import ADOPT, Key, consumer_name
+from penstock_operator.simulated.controllers import Fate
+from tests.simulation.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
+from tests.simulation.sdk_world import Program, Shop
+
+T = TypeVar("T")
+EMAILS = Key("Queue", "shop", "emails")
+MAILER = consumer_name("emails", "mailer")
+
+
+def play(scenario: Callable[[Scene], Coroutine[Any, Any, T]], seed: int = 1) -> T:
+    with World(seed) as world:
+        return world.run(scenario(scene_of(world)))
+
+
+def emails(scene: Scene) -> dict[str, Any]:
+    found = scene.find(QUEUE, "shop", "emails")
+    assert found is not None
+    return found
+
+
+async def ready(scene: Scene, spec: str | None = None) -> None:
+    scene.apply(queue_text() if spec is None else queue_text(spec=spec))
+    await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 30)
+
+
+def replicas(scene: Scene) -> int:
+    found = scene.find(DEPLOYMENT, "shop", MAILER)
+    return -1 if found is None else int(found["spec"]["replicas"])
+
+
+class Workers:
+    """Pods in which a program of the SDK receives and acknowledges: what the worker runtime does, in few lines."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self._running: dict[str, Program] = {}
+        self.handled: list[float] = []
+
+    def started(self, pod: Mapping[str, Any]) -> Fate:
+        program = self._shop.program(str(pod["metadata"]["name"]))
+        self._running[pod["metadata"]["uid"]] = program
+        program.process.start(self._work(program))
+        return Fate(ready_after_s=0.5)
+
+    def ending(self, pod: Mapping[str, Any]) -> float:
+        program = self._running.pop(pod["metadata"]["uid"])
+        program.process.start(program.connection.close())
+        return 1.0
+
+    async def _work(self, program: Program) -> None:
+        async with program.connection as connection:
+            queue = await connection.queue("shop/emails")
+            while True:
+                try:
+                    for message in await queue.receive(10, wait=1.0):
+                        await message.ack()
+                        self.handled.append(self._shop.world.now_s())
+                except PenstockError:
+                    await asyncio.sleep(0.2)
+
+
+async def producer(scene: Scene, shop: Shop) -> tuple[Program, Queue]:
+    program = shop.program("producer")
+    await program.process.start(program.connection.open())
+    return program, await program.process.start(program.connection.queue("shop/emails"))
+
+
+def test_the_first_message_wakes_a_queue_within_three_seconds_and_it_sleeps_again() -> None:
+    async def scenario(scene: Scene) -> None:
+        shop = Shop(scene.world, scene.ring, scene.schema)
+        workers = Workers(shop)
+        scene.kubelet.node = workers
+        scene.start_operator()
+        await ready(scene)
+        assert 0 == replicas(scene)
+        program, queue = await producer(scene, shop)
+        await asyncio.sleep(20)
+        put_s = scene.world.now_s()
+        await program.process.start(queue.put("hello"))
+        await scene.until(lambda: replicas(scene) == 1, 3)
+        await scene.until(lambda: workers.handled, 10)
+        assert workers.handled[0] - put_s <= 10
+        await scene.until(lambda: replicas(scene) == 0, 60)
+        await asyncio.sleep(30)
+        assert (0, 1) == (replicas(scene), len(workers.handled))
+
+    play(scenario)
+
+
+def test_as_many_workers_as_the_backlog_wants_come_at_once() -> None:
+    async def scenario(scene: Scene) -> None:
+        shop = Shop(scene.world, scene.ring, scene.schema)
+        scene.start_operator()
+        scaling = "{min: 0, max: 3, backlogPerWorker: 10}"
+        consumer = f"{{name: mailer, image: 'mailer:1', handler: 'mailer:send', scaling: {scaling}}}"
+        await ready(scene, f"{{shards: 3, consumers: [{consumer}]}}")
+        program, queue = await producer(scene, shop)
+        for _ in range(25):
+            await program.process.start(queue.put("hello"))
+        await scene.until(lambda: replicas(scene) == 3, 5)
+
+    play(scenario)
+
+
+def test_with_cassandra_away_for_a_minute_children_are_mended_and_one_status_says_so() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = scene.start_operator()
+        await ready(scene)
+        scene.world.network.cut(running.process.name, list(scene.ring.nodes))
+        await asyncio.sleep(70)  # what is known of the entry is believed for a minute
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"maxReceives": 9}})
+        scene.delete(DEPLOYMENT, "shop", MAILER)
+        await scene.until(lambda: scene.find(DEPLOYMENT, "shop", MAILER), 30)
+        await scene.until(lambda: condition(emails(scene), "TablesReady") == ("False", "CassandraUnavailable"), 60)
+        scene.world.network.heal(running.process.name, list(scene.ring.nodes))
+        await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 60)
+        entry = await scene.entry(EMAILS)
+        assert entry is not None
+        assert 9 == entry.spec["maxReceives"]
+
+    play(scenario)
+
+
+def test_deleted_under_delete_with_cassandra_away_it_waits_says_so_and_ends_once_it_is_back() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = scene.start_operator()
+        await ready(scene, f"{{deletionPolicy: Delete, consumers: {CONSUMERS}}}")
+        scene.world.network.cut(running.process.name, list(scene.ring.nodes))
+        scene.delete(QUEUE, "shop", "emails")
+        await scene.until(lambda: "Cassandra" in str(emails(scene)["status"]["conditions"][0]["message"]), 120)
+        assert ("False", "Deleting") == condition(emails(scene))
+        scene.world.network.heal(running.process.name, list(scene.ring.nodes))
+        await scene.until(lambda: scene.find(QUEUE, "shop", "emails") is None, 240)
+        assert [] == [name for name in scene.schema.tables["penstock"] if name.startswith("q_")]
+
+    play(scenario)
+
+
+def test_a_namespace_that_ends_is_released_with_cassandra_away() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = scene.start_operator()
+        await ready(scene, f"{{deletionPolicy: Delete, consumers: {CONSUMERS}}}")
+        scene.world.network.cut(running.process.name, list(scene.ring.nodes))
+        scene.delete(NAMESPACE, None, "shop")
+        await scene.until(lambda: scene.find(NAMESPACE, None, "shop") is None, 90)
+
+    play(scenario)
+
+
+def test_what_was_retained_is_adopted_with_its_messages_by_an_annotation_alone() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        await ready(scene)
+        first = await scene.entry(EMAILS)
+        scene.delete(QUEUE, "shop", "emails")
+        await asyncio.sleep(5)
+        retained = await scene.entry(EMAILS)
+        assert first is not None
+        assert retained is not None
+        assert State.RETAINED is retained.state
+        scene.apply(queue_text())
+        await scene.until(lambda: condition(emails(scene), "Stalled") == ("True", "NameTaken"), 20)
+        scene.patch(QUEUE, "shop", "emails", {"metadata": {"annotations": {ADOPT: "by-name"}}})
+        await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 30)
+        again = await scene.entry(EMAILS)
+        assert again is not None
+        assert (first.id, State.ACTIVE) == (again.id, again.state)
+
+    play(scenario)
+
+
+def test_paused_nothing_is_changed_and_the_status_goes_on() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        await ready(scene)
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"paused": True}})
+        await scene.until(lambda: condition(emails(scene)) == ("False", "Paused"), 20)
+        scene.delete(DEPLOYMENT, "shop", MAILER)
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"shards": 4}})
+        await asyncio.sleep(60)
+        assert scene.find(DEPLOYMENT, "shop", MAILER) is None
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"paused": False}})
+        await scene.until(lambda: scene.find(DEPLOYMENT, "shop", MAILER), 20)
+
+    play(scenario)
+
+
+def test_in_mode_external_replicas_are_left_to_whoever_scales() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        await ready(scene, "{consumers: [{name: mailer, image: 'mailer:1', handler: 'm:s', scaling: {min: 2}}]}")
+        assert 2 == replicas(scene)
+        consumer = {"name": "mailer", "image": "mailer:1", "handler": "m:s", "scaling": {"mode": "external"}}
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"consumers": [consumer]}})
+        await asyncio.sleep(30)
+        assert 2 == replicas(scene)
+        scene.patch(DEPLOYMENT, "shop", MAILER, {"spec": {"replicas": 5}})
+        await asyncio.sleep(60)
+        assert 5 == replicas(scene)
+
+    play(scenario)
+
+
+def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.delete(SECRET, "penstock-system", "penstock-connection")
+        scene.start_operator()
+        await asyncio.sleep(1)
+        scene.apply(queue_text())
+        await scene.until(lambda: condition(emails(scene)) == ("False", "ConnectionMissing"), 30)
+        assert [] == scene.all(SERVICE_ACCOUNT, "shop") or scene.find(DEPLOYMENT, "shop", MAILER) is None
+        scene.make_connection()
+        await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 120)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_after_a_restart_nothing_is_written_that_stands_already(seed: int) -> None:
+    async def scenario(scene: Scene) -> None:
+        first = scene.start_operator()
+        await ready(scene)
+        await asyncio.sleep(10)
+        first.process.kill()
+        written = len(scene.api.requests)
+        second = scene.start_operator()
+        await asyncio.sleep(60)
+        assert [] == [request.path for _, _, request in scene.api.requests[written:]]
+        assert second.operator is not None
+        assert second.operator.listed.is_set()
+
+    play(scenario, seed)
