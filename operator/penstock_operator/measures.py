@@ -38,6 +38,7 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
     of_operator("leading", "1 while this process leads.", lambda: float(is_leading()))
     of_operator("objects", "Objects of the cluster that are known.", lambda: float(len(operator.seen)))
     of_operator("writes", "Changes that were asked of the API server.", lambda: float(operator.performer.writes))
+    of_operator("left_behind", "Resources whose data stayed.", lambda: float(operator.reconciler.left_behind))
     of_operator("rounds", "Decisions that were made.", lambda: float(operator.reconciler.rounds))
 
 

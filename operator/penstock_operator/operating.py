@@ -169,8 +169,8 @@ class Operator:
                 self.queue.release()
                 self.listed.set()
                 for work in (
-                    self.reconciler.run(), self.health.run(), self.passes.run(), self.sweep.run(),
-                    self._resync(), self._look_at_schemas(), self._read_secrets(),
+                    self.reconciler.run(), self.reconciler.probe(), self.health.run(), self.passes.run(),
+                    self.sweep.run(), self._resync(), self._look_at_schemas(), self._read_secrets(),
                 ):  # fmt: skip
                     group.create_task(work)
         finally:

@@ -16,13 +16,23 @@ from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
+from penstock_operator.decide_deletion import LEFT_BEHIND
 from penstock_operator.effects import Emit, PatchStatus, Plan
 from penstock_operator.names import Key, namespace_key
 from penstock_operator.observe import Looked, Observer
 from penstock_operator.perform import Failed, Kept, NotLeading, Performer
 from penstock_operator.ring import Ring
 from penstock_operator.work_queue import Class, WorkQueue
-from penstock_operator.world import ChildName, Memory, NamespaceStand, NamespaceWorld, StoreView, Trouble, World
+from penstock_operator.world import (
+    ChildName,
+    Connection,
+    Memory,
+    NamespaceStand,
+    NamespaceWorld,
+    StoreView,
+    Trouble,
+    World,
+)
 
 log = logging.getLogger("penstock.operator")
 
@@ -34,6 +44,8 @@ WITHIN_S: Final = 240.0
 PLACE_AGAIN_S: Final = 1.0
 """A child's place that is not free yet is looked at again after this."""
 NOT_LEADING_AGAIN_S: Final = 1.0
+PROBE_EVERY_S: Final = 3.0
+PROBED_AT_ONCE: Final = 4
 
 Decide = Callable[[World, Memory, int], Plan]
 DecideNamespace = Callable[[NamespaceWorld, Memory, int], Plan]
@@ -85,7 +97,9 @@ class Reconciler:
         self._memories: dict[Key, Memory] = {}
         self._kept: dict[Key, Kept] = {}
         self._active: dict[Key, bool] = {}
+        self._blind: dict[Key, None] = {}
         self.rounds = 0
+        self.left_behind = 0
 
     async def run(self, *, reconcilers: int = RECONCILERS, reserved: int = RESERVED) -> None:
         """All reconcilers, for ever."""
@@ -159,6 +173,8 @@ class Reconciler:
         at.plan, at.failed, at.waits_for_place = plan, None, False
         at.failed = await self._performer.perform(key, plan.effects, kept)
         self._ring.add(key, decided_us, world, plan, outcome="" if at.failed is None else at.failed.says)
+        if at.failed is None:
+            self._note_left_behind(key, plan)
         if at.failed is None and plan.ask:
             at.waits_for_place = not plan.effects and plan.ask <= at.asked
             at.asked |= plan.ask
@@ -202,6 +218,31 @@ class Reconciler:
             elif self._active.get(key, False) != is_active and not isinstance(world.store, Trouble):
                 self._queue.add(namespace_key(key.namespace), Class.NEW)  # its CronJobs are for what is active
             self._active[key] = is_active
+            self._note_blindness(key, world)
+
+    def _note_left_behind(self, key: Key, plan: Plan) -> None:
+        """What a namespace took with it before its data could be dropped: a person may want to know."""
+        if plan.notes.get(LEFT_BEHIND):
+            self.left_behind += 1
+            log.warning("its data are left behind, as its namespace is gone", extra={"key": key.path})
+
+    def _note_blindness(self, key: Key, world: World) -> None:
+        """Whoever could not see Cassandra is looked at again once anybody can."""
+        if not isinstance(world.connection, Connection) or not isinstance(world.store, StoreView):
+            self._blind[key] = None
+        elif key in self._blind:
+            others, self._blind = [each for each in self._blind if each != key], {}
+            for each in others:
+                self._queue.add(each, Class.FAILED)
+
+    async def probe(self) -> None:
+        """A few of those that are blind try again and again, in turn; for ever."""
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            for key in list(self._blind)[:PROBED_AT_ONCE]:
+                del self._blind[key]
+                self._blind[key] = None
+                self._queue.add(key, Class.FAILED)
 
     def _after(self, key: Key, at: _Round) -> None:
         if at.failed is not None:
@@ -214,10 +255,11 @@ class Reconciler:
             self._queue.add_in(key, PLACE_AGAIN_S)
         elif at.plan.again_at_us is not None:
             self._queue.add_in(key, (at.plan.again_at_us - self._now_us()) / 1_000_000)
-        if at.plan.is_settled and self._is_gone(key):
+        if at.plan.is_settled and key not in self._blind and self._is_gone(key):
             self._memories.pop(key, None)
             self._kept.pop(key, None)
             self._active.pop(key, None)
+            self._blind.pop(key, None)
             self._forget_elsewhere(key)
 
     def _is_gone(self, key: Key) -> bool:

@@ -47,6 +47,8 @@ log = logging.getLogger("penstock.operator")
 
 BELIEVED_S: Final = 60.0
 SILENT_S: Final = 2.0
+PROBE_S: Final = 12.0
+"""Longer than a read takes that is not answered."""
 CLOCK_WITHIN_S: Final = 5.0
 CLOCK_TRIES: Final = 2
 
@@ -134,8 +136,10 @@ class StoreSide:
     ) -> StoreView | Trouble | Unread:
         """What Cassandra has of a resource."""
         silent = self._silent.get(connection.digest)
-        if silent is not None and self._now_s() < silent.until_s:
-            return silent.trouble
+        if silent is not None:
+            if self._now_s() < silent.until_s:
+                return silent.trouble
+            silent.until_s = self._now_s() + PROBE_S  # this one asks; the others need not wait for the answer
         try:
             found = await self._view(key, connection, uid or "", resource)
         except PenstockError as error:

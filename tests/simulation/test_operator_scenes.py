@@ -124,9 +124,9 @@ def test_with_cassandra_away_for_a_minute_children_are_mended_and_one_status_say
         await ready(scene)
         scene.world.network.cut(running.process.name, list(scene.ring.nodes))
         await asyncio.sleep(70)  # what is known of the entry is believed for a minute
-        scene.patch(QUEUE, "shop", "emails", {"spec": {"maxReceives": 9}})
         scene.delete(DEPLOYMENT, "shop", MAILER)
         await scene.until(lambda: scene.find(DEPLOYMENT, "shop", MAILER), 30)
+        scene.patch(QUEUE, "shop", "emails", {"spec": {"maxReceives": 9}})
         await scene.until(lambda: condition(emails(scene), "TablesReady") == ("False", "CassandraUnavailable"), 60)
         scene.world.network.heal(running.process.name, list(scene.ring.nodes))
         await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 60)
