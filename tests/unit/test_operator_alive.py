@@ -1,0 +1,135 @@
+"""/livez measures watching: an object that differs in two audits, and of which nothing was heard, is a dead watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from penstock.testing.world import World
+from penstock_operator.alive import WAITING_S_MAX, WORK_S_MAX, Alive, Watched
+from penstock_operator.asking import Request
+from penstock_operator.intake import Intake
+from penstock_operator.kinds import CONFIG_MAP, NAMESPACE
+from penstock_operator.names import Key
+from penstock_operator.seen import Seen
+from penstock_operator.simulated.api import SimulatedApi
+from penstock_operator.simulated.client import SimulatedCluster
+from penstock_operator.work_queue import Class, WorkQueue
+
+
+class Cluster:
+    """One kind of objects, and an operator that has heard of them as far as the test lets it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.api = SimulatedApi(world)
+        self.make(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        self.queue = WorkQueue(chance=Random(1))
+        self.seen = Seen()
+        self.intake = Intake(self.seen, self.queue)
+        port = SimulatedCluster(self.api, world.process("operator"))
+        watched = (Watched(CONFIG_MAP),)
+        self.alive = Alive(port, self.seen, self.intake, self.queue, watched, reconcilers=2)
+
+    def make(self, kind: Any, body: dict[str, Any], namespace: str | None = None) -> Any:
+        return self.api.server.must(Request("create", kind, namespace, query={"fieldManager": "test"}, body=body))
+
+    def write(self, value: str, *, heard: bool = True) -> None:
+        metadata = {"name": "one", "namespace": "shop"}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
+        query = {"fieldManager": "test", "force": "true"}
+        made = self.api.server.must(Request("apply", CONFIG_MAP, "shop", "one", query=query, body=body))
+        if heard:
+            self.intake.changed(made)
+
+    def delete(self) -> None:
+        self.api.server.must(Request("delete", CONFIG_MAP, "shop", "one", body={}))
+
+
+def run(scenario: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
+    with World(1) as world:
+        world.run(scenario(Cluster(world)))
+
+
+def test_what_was_heard_is_alive() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a")
+        await cluster.alive.audit()
+        await cluster.alive.audit()
+        assert (None, 2) == (cluster.alive.why_not_alive(), cluster.alive.audits)
+
+    run(scenario)
+
+
+def test_a_change_that_was_not_heard_is_a_dead_watch_at_the_second_audit_and_is_taken_in() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a")
+        cluster.write("b", heard=False)
+        await cluster.alive.audit()
+        assert cluster.alive.why_not_alive() is None
+        await cluster.alive.audit()
+        assert "the watch of configmaps is dead" in (cluster.alive.why_not_alive() or "")
+        assert {"value": "b"} == (cluster.seen.get("ConfigMap", "shop", "one") or {})["data"]
+        await cluster.alive.audit()
+        assert cluster.alive.why_not_alive() is None
+
+    run(scenario)
+
+
+def test_a_change_that_is_heard_late_is_none() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a")
+        cluster.write("b", heard=False)
+        await cluster.alive.audit()
+        cluster.write("c")
+        await cluster.alive.audit()
+        assert cluster.alive.why_not_alive() is None
+
+    run(scenario)
+
+
+def test_an_end_that_was_not_heard_is_a_dead_watch_too() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a")
+        cluster.delete()
+        await cluster.alive.audit()
+        await cluster.alive.audit()
+        assert "dead" in (cluster.alive.why_not_alive() or "")
+        assert cluster.seen.get("ConfigMap", "shop", "one") is None
+
+    run(scenario)
+
+
+def test_an_api_server_that_is_away_is_no_failure() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a")
+        cluster.write("b", heard=False)
+        await cluster.alive.audit()
+        cluster.world.network.cut("operator", cluster.api.process.name)
+        await cluster.alive.audit()
+        assert cluster.alive.why_not_alive() is None
+
+    run(scenario)
+
+
+def test_a_change_that_waits_while_a_reconciler_is_free_is_a_failure() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.queue.add(Key("Queue", "shop", "emails"), Class.CHANGED)
+        await asyncio.sleep(WAITING_S_MAX - 1)
+        assert cluster.alive.why_not_alive() is None
+        await asyncio.sleep(2)
+        assert "a change waits" in (cluster.alive.why_not_alive() or "")
+
+    run(scenario)
+
+
+def test_a_reconcile_that_does_not_end_is_a_failure() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.queue.add(Key("Queue", "shop", "emails"), Class.CHANGED)
+        await cluster.queue.get()
+        await asyncio.sleep(WORK_S_MAX + 1)
+        assert "a reconcile goes on" in (cluster.alive.why_not_alive() or "")
+
+    run(scenario)

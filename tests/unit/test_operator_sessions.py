@@ -1,0 +1,190 @@
+"""Sessions, Secrets, troubles: one session for one content, one attempt for many who ask, reasons for what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import stat
+from collections.abc import Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from penstock.api.status import Reason
+from penstock.applying.decide_steps import TooManyTables
+from penstock.errors import PenstockError, Unavailable
+from penstock.store.cassandra_settings import ConnectionSettings, SettingsBroken
+from penstock.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
+from penstock.store.clocks import ClockNotTrusted
+from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing
+from penstock.testing.world import World
+from penstock_operator.port import Applied, Denial, Denied
+from penstock_operator.secrets_read import FRESH_S, Secrets, digest_of, plain_values
+from penstock_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
+from penstock_operator.troubles import trouble_of
+
+VALUES = {"CONTACT_POINTS": "10.0.0.1"}
+
+
+class Cassandras:
+    """What is opened, and what was."""
+
+    def __init__(self) -> None:
+        self.opened: list[ConnectionSettings] = []
+        self.closed = 0
+        self.fails = False
+
+    async def open(self, settings: ConnectionSettings) -> Any:
+        self.opened.append(settings)
+        await asyncio.sleep(0.5)
+        if self.fails:
+            raise Unavailable("nobody answers")
+        return SimpleNamespace(data_center="dc1", close=self._close), SimpleNamespace(nodes_in=self._nodes_in)
+
+    async def _nodes_in(self, _: str) -> int:
+        return 3
+
+    async def _close(self) -> None:
+        self.closed += 1
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    with World(1) as world:
+        world.run(work)
+
+
+def sessions_of(cassandras: Cassandras, **how: Any) -> Sessions:
+    return Sessions(cassandras.open, now_s=lambda: asyncio.get_running_loop().time(), **how)
+
+
+def test_many_who_ask_for_one_content_are_one_attempt() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras)
+        found = await asyncio.gather(*(sessions.reach("a", VALUES) for _ in range(50)))
+        assert (1, 1, 3) == (len(cassandras.opened), len({id(each) for each in found}), found[0].nodes)
+
+    run(work())
+
+
+def test_one_that_could_not_be_opened_is_not_tried_again_for_a_few_seconds() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        cassandras.fails = True
+        sessions = sessions_of(cassandras)
+        for _ in range(5):
+            with pytest.raises(Unavailable):
+                await sessions.reach("a", VALUES)
+        assert 1 == len(cassandras.opened)
+        await asyncio.sleep(AGAIN_S)
+        cassandras.fails = False
+        await sessions.reach("a", VALUES)
+        assert 2 == len(cassandras.opened)
+
+    run(work())
+
+
+def test_one_that_nobody_uses_makes_room_and_one_in_use_does_not() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, most=2)
+        await sessions.reach("a", VALUES)
+        await sessions.reach("b", VALUES)
+        with pytest.raises(TooManyConnections):
+            await sessions.reach("c", VALUES)
+        await asyncio.sleep(IDLE_S)
+        assert sessions.of("b") is not None
+        await sessions.reach("c", VALUES)
+        assert (None, 1) == (sessions.of("a"), cassandras.closed)
+
+    run(work())
+
+
+def test_certificates_become_files_that_nobody_else_may_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, folder=tmp_path)
+        pem = "no certificate"
+        with pytest.raises(SettingsBroken):  # it is a file, and holds no certificate
+            await sessions.reach("a", {**VALUES, "USE_SSL": "true", "ca.crt": pem})
+        written = tmp_path / "a" / "ca.crt"
+        assert (pem, 0o600) == (written.read_text(), stat.S_IMODE(written.stat().st_mode))
+
+    run(work())
+
+
+class Port:
+    """A cluster with one Secret."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.denial: Denial | None = None
+        self.values = dict(VALUES)
+
+    async def get(self, at: Any, **_: Any) -> Applied | Denied:
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        if self.denial is not None:
+            return Denied(self.denial, 0, "", "")
+        data = {name: base64.b64encode(value.encode()).decode() for name, value in self.values.items()}
+        return Applied({"metadata": {"namespace": at.namespace, "name": at.name}, "data": data})
+
+
+def test_a_secret_is_read_once_for_all_who_ask_and_again_when_it_is_old() -> None:
+    async def work() -> None:
+        port = Port()
+        secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
+        await asyncio.gather(*(secrets.read("shop", "cassandra") for _ in range(20)))
+        assert 1 == port.asked
+        await asyncio.sleep(FRESH_S)
+        port.values["PASSWORD"] = "new"
+        before = secrets.known("shop", "cassandra")
+        after = await secrets.read("shop", "cassandra")
+        assert before is not None
+        assert not isinstance(after, Denied)
+        assert before.digest != after.digest
+
+    run(work())
+
+
+def test_a_secret_that_can_not_be_read_is_not_taken_for_missing() -> None:
+    async def work() -> None:
+        port = Port()
+        secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
+        port.denial = Denial.UNKNOWN
+        assert isinstance(await secrets.read("shop", "cassandra"), Denied)
+        port.denial = Denial.NOT_FOUND
+        read = await secrets.read("shop", "cassandra")
+        assert not isinstance(read, Denied)
+        assert read.document is None
+
+    run(work())
+
+
+def test_a_copy_has_the_digest_of_its_source_whatever_else_stands_there() -> None:
+    assert digest_of(VALUES) == digest_of({**VALUES, "note": "of the administrator"})
+    assert digest_of(VALUES) != digest_of({**VALUES, "PASSWORD": "x"})
+
+
+def test_values_of_a_secret_are_decoded_and_what_is_no_text_is_left_out() -> None:
+    data = {"A": base64.b64encode(b"one").decode(), "B": base64.b64encode(b"\xff\xfe").decode()}
+    assert {"A": "one"} == plain_values({"data": data})
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Unavailable(), Reason.CASSANDRA_UNAVAILABLE),
+        (ClockNotTrusted(), Reason.CLOCK_OUT_OF_BOUNDS),
+        (SchemaRightsMissing(("CREATE TABLE a",), "no"), Reason.RIGHTS_MISSING),
+        (KeyspaceUnfit(), Reason.WRONG_DATA_CENTER),
+        (ElsewhereAtHome(), Reason.WRONG_DATA_CENTER),
+        (OwnedByAnother(), Reason.NAME_TAKEN),
+        (TooManyTables(), Reason.TOO_MANY_TABLES),
+        (SettingsBroken(("CONTACT_POINTS is not set",)), Reason.CONNECTION_MISSING),
+    ],
+)
+def test_what_goes_wrong_with_cassandra_has_a_reason(error: PenstockError, reason: Reason) -> None:
+    assert reason is trouble_of(error).reason
