@@ -26,6 +26,8 @@ from penstock_operator.world import Memory, Present, World
 
 WRITE_EVERY_US: Final = 5 * SECOND_US
 HELD_BACK_US: Final = 2 * SECOND_US
+FIRST_LOOK_WAITS_US: Final = 600 * SECOND_US
+"""So long what a first look at lanes found waits for another change to travel with."""
 LANES_BAD_US: Final = 60 * SECOND_US
 MESSAGE_MAX: Final = 32_768
 TRANSIENT: Final = ("Reconciling", "Stalled")
@@ -117,7 +119,7 @@ def _ready(
             if now_us < bad_us:
                 again_us = bad_us
                 continue
-        return _not_ready(Reason(part["reason"]), part["message"]), again_us
+        return _not_ready(_reason(part["reason"]), part["message"]), again_us
     if verdict.awaits is not None:
         return _not_ready(verdict.awaits.reason, verdict.awaits.says), again_us
     if _is_under_way(present, before, verdict):
@@ -134,7 +136,7 @@ def _blind(present: Present, before: Status, verdict: Verdict) -> Finding:
     kept = condition_of(before, "Ready")
     if kept is None or kept.get("observedGeneration") != present.meta.generation:
         return _not_ready(Reason.PROGRESSING, f"waits until it is known: {verdict.blind}")
-    return Finding("Ready", kept["status"], Reason(kept["reason"]), kept["message"])
+    return Finding("Ready", kept["status"], _reason(kept["reason"]), kept["message"])
 
 
 def _around(ready: Finding) -> tuple[Finding, ...]:
@@ -201,7 +203,19 @@ def _date(condition: dict[str, Any], before: Status, now_us: int) -> None:
 
 
 def _moment_us(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
+    """A moment as it stands in a status; somebody else may have written it."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
+    except ValueError:
+        return 0
+
+
+def _reason(text: str) -> Reason:
+    """A reason as it stands in a status; a later release may have more of them."""
+    return Reason(text) if text in _REASONS else Reason.PROGRESSING
+
+
+_REASONS: Final = frozenset(reason.value for reason in Reason)
 
 
 def _kept_figures(before: Status) -> dict[str, Any]:
@@ -213,7 +227,7 @@ def _kept_figures(before: Status) -> dict[str, Any]:
 
 def _write_at_us(present: Present, before: Status, status: Status, verdict: Verdict, now_us: int) -> int | None:
     """The moment from which on it is to be written; None if there is nothing to write."""
-    if _telling(before) == _telling(status, before):
+    if _telling(before) == _telling(status, before, now_us):
         return None
     memory = verdict.memory
     write_at_us = memory.status_at_us + WRITE_EVERY_US if memory.status_at_us else now_us
@@ -233,21 +247,24 @@ def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict
     return before.get("observedGeneration") != present.meta.generation and (not settled or bool(verdict.blind))
 
 
-def _telling(status: Status, before: Status | None = None) -> dict[str, Any]:
+def _telling(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
     """Without what is written with another change, and causes none: that a first look found all well, too."""
     told = {name: value for name, value in status.items() if name not in PASSENGERS}
     jobs = told.get("bulk")
     if isinstance(jobs, Mapping):
         told["bulk"] = {name: _still(job) for name, job in jobs.items()}
-    conditions = (_first_look(one, before) for one in told.get("conditions") or ())
+    conditions = (_first_look(one, before, now_us) for one in told.get("conditions") or ())
     told["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
     return told
 
 
-def _first_look(condition: Mapping[str, Any], before: Status | None) -> dict[str, Any]:
+def _first_look(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:
+    """A condition, as it was before if it says no more than that a first look found all well; for a while."""
     kept = None if before is None else condition_of(before, str(condition["type"]))
-    is_news = kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value
-    return dict(condition if is_news or kept is None else kept)
+    if kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value:
+        return dict(condition)
+    is_late = now_us - _moment_us(kept["lastTransitionTime"]) > FIRST_LOOK_WAITS_US
+    return dict(condition if is_late else kept)
 
 
 def _still(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from penstock.expiry import SECOND_US
 from penstock_operator.decide_figures import rounded, rounded_age_s
 from penstock_operator.effects import ApplyObject, Emit, PatchStatus, Plan, StoreStep
 from penstock_operator.world import (
+    UNKNOWN,
     ChildName,
     Figures,
     Lanes,
@@ -125,16 +126,34 @@ def test_what_travels_with_other_changes_causes_no_write() -> None:
     assert world.document["status"]["repair"]["lastRun"] == "2026-11-18T09:16:00Z"
 
 
-def test_a_first_look_that_finds_all_well_causes_no_write_either() -> None:
+def test_a_first_look_that_finds_all_well_waits_ten_minutes_for_a_change_to_travel_with() -> None:
     world = settled()
-    world.lanes = Lanes(world.now_us, 4, 4)
-    assert writes(world.settle()) == 0
+    told = []
+    for _ in range(2):
+        world.lanes = Lanes(world.now_us, 4, 4)
+        told.append(writes(world.settle()))
+        world.now_us += 600 * SECOND_US
+    assert told == [0, 1]
 
 
 def test_somebody_elses_hand_in_the_status_is_set_right() -> None:
     world = settled()
     assert world.document is not None
     world.document["status"]["conditions"] = []
+    world.settle()
+    assert ready(world) == ("True", "Reconciled")
+
+
+def test_what_a_later_release_or_a_hand_has_written_is_no_hindrance() -> None:
+    world = settled()
+    assert world.document is not None
+    for one in world.document["status"]["conditions"]:
+        one |= {"reason": "OfALaterRelease", "lastTransitionTime": "yesterday", "status": "False"}
+    world.now_us += 60 * SECOND_US
+    world.unread_store = UNKNOWN
+    assert world.decide().trail != ()
+    world.unread_store = None
+    world.lanes = Lanes(world.now_us, 4, 4)
     world.settle()
     assert ready(world) == ("True", "Reconciled")
 
