@@ -35,7 +35,7 @@ from penstock_operator.names import FINALIZER, owner_parts
 from tests.simulation.operator_scene import KEYSPACE, SYSTEM, Running, Scene, condition
 
 STRANGER = Name("Queue", "shop", "strangers")
-STATUS_EVERY_S = 4.9
+STATUS_EVERY_S = 4.5
 NEAR_S = 35.0
 """A status that is due is written within seconds, and workers go after half a minute without work."""
 CHILDREN = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT, ROLE_BINDING, SECRET)
