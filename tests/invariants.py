@@ -512,7 +512,10 @@ class Ledger:
         return [it for it in self.puts if (it.message.once_scope, it.message.once) == key and it.message_id in ids]
 
     def _is_expired(self, tale: Tale) -> bool:
+        """Of a put without an answer its deliveries tell from when its retention counts."""
         over_us = self._over_us(tale)
+        if tale.put is None and tale.hands and self.retention_us is not None:
+            over_us = min(max(it.delivery.put_us, it.delivery.due_us) for it in tale.hands) + self.retention_us
         return over_us is not None and over_us < self.now_us()
 
     def _over_us(self, tale: Tale) -> int | None:

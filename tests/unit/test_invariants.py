@@ -309,6 +309,18 @@ def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_purged(
     assert ({"redelivery within visibility + 30 s"} if is_owed else set()) == day.rules(calm_us=START_US)
 
 
+@pytest.mark.parametrize(("retention_s", "is_owed"), [(500, False), (700, True)])
+def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_expired(
+    retention_s: int, is_owed: bool
+) -> None:
+    day = Day()
+    day.ledger.retention_us = retention_s * SECOND_US
+    day.ledger.not_acknowledged(day.ledger.trying([Message(b"a")], "producer"), TimeoutError())
+    day.deliver("a")
+    day.later(600)
+    assert ({"redelivery within visibility + 30 s"} if is_owed else set()) == day.rules(calm_us=START_US)
+
+
 def test_what_repair_has_to_bring_may_come_late_but_is_not_to_be_lost() -> None:
     day = Day()
     not_again(day)
