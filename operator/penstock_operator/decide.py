@@ -22,7 +22,7 @@ from penstock.store.decide_generation import shards_in_force
 from penstock_operator.decide_bulk import bulk, said
 from penstock_operator.decide_children import children
 from penstock_operator.decide_consumers import TYPE as CONSUMERS
-from penstock_operator.decide_consumers import consumers_finding, fails_at_us
+from penstock_operator.decide_consumers import consumers_finding, fails_at_us, former_places
 from penstock_operator.decide_dead_letters import resolved
 from penstock_operator.decide_deletion import LEFT_BEHIND, absent, deletion, finalized
 from penstock_operator.decide_figures import figures, lanes_of
@@ -196,7 +196,7 @@ def _served(
         Verdict(
             made.memory,
             effects=made.effects,
-            ask=made.ask,
+            ask=made.ask | former_places(world),
             findings=(consumers_finding(world, made.consumers, now_us),),
             trail=made.trail,
             again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),

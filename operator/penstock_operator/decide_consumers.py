@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.api.queues import Queue
 from penstock.api.status import Reason
 from penstock.expiry import SECOND_US
 from penstock_operator.decide_children import ConsumerStand
+from penstock_operator.names import consumer_name
 from penstock_operator.verdict import Finding, Status
 from penstock_operator.world import ChildName, Document, PodSeen, World
 
@@ -30,6 +32,20 @@ def consumers_finding(world: World, stands: Sequence[ConsumerStand], now_us: int
         return Finding(TYPE, "True", Reason.NO_CONSUMERS)
     found = [_of(world, stand, now_us) for stand in stands]
     return min(found, key=lambda finding: _ORDER.index(finding.reason))
+
+
+def former_places(world: World) -> frozenset[ChildName]:
+    """Places of Deployments of consumers that the status tells of and the spec does not name any more, as far as none
+    is seen there: one that lost our label is ours all the same, and goes.
+    """
+    queue = world.resource.parsed if world.resource else ()
+    if world.resource is None or not isinstance(queue, Queue):
+        return frozenset()
+    named = {consumer.name for consumer in queue.spec.consumers or ()}
+    told = (world.resource.document.get("status") or {}).get("consumers") or ()
+    former = {str(each.get("name")) for each in told} - named
+    places = {ChildName("Deployment", consumer_name(world.key.name, each)) for each in former}
+    return frozenset(places - world.live.keys() - world.foreign.keys() - world.checked)
 
 
 def fails_at_us(stands: Sequence[ConsumerStand], now_us: int) -> int | None:

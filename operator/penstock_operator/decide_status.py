@@ -34,6 +34,8 @@ TRANSIENT: Final = ("Reconciling", "Stalled")
 """There only while they are True."""
 NOT_YET: Final = AWAITED | {Reason.REPAIR_PENDING, Reason.COLLECTION_PENDING}
 PASSENGERS: Final = ("lastCollection", "repair")
+LOAD: Final = ("backlog", "inFlight", "rate")
+"""None of it says as much as nothing."""
 
 Status = Mapping[str, Any]
 
@@ -249,13 +251,20 @@ def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict
 
 def _telling(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
     """Without what is written with another change, and causes none: that a first look found all well, too."""
-    told = {name: value for name, value in status.items() if name not in PASSENGERS}
+    told = {name: value for name, value in status.items() if name not in PASSENGERS and (value or name not in LOAD)}
     jobs = told.get("bulk")
     if isinstance(jobs, Mapping):
         told["bulk"] = {name: _still(job) for name, job in jobs.items()}
-    conditions = (_first_look(one, before, now_us) for one in told.get("conditions") or ())
+    conditions = (_undated(_first_look(one, before, now_us)) for one in told.get("conditions") or ())
     told["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
     return told
+
+
+def _undated(condition: Mapping[str, Any]) -> dict[str, Any]:
+    """That a part was found as it was for a later generation, too, travels; of Ready it is news."""
+    if condition["type"] == "Ready":
+        return dict(condition)
+    return {name: value for name, value in condition.items() if name != "observedGeneration"}
 
 
 def _first_look(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:

@@ -136,6 +136,28 @@ def test_a_first_look_that_finds_all_well_waits_ten_minutes_for_a_change_to_trav
     assert told == [0, 1]
 
 
+def test_that_nothing_is_behind_causes_no_write_and_that_nothing_is_left_does() -> None:
+    world = settled()
+    told = []
+    for backlog in (0, 7, 0):
+        world.now_us += 6 * SECOND_US
+        world.figures = Figures(world.now_us, backlog=backlog, owners=1)
+        told.append(writes(world.settle()))
+    assert told == [0, 1, 1]
+
+
+def test_a_worker_of_a_former_consumer_that_is_not_seen_is_asked_for_once() -> None:
+    world = settled()
+    child = ChildName("Deployment", "emails-mailer-f6240f9c")
+    del world.live[child]  # it lost our label
+    world.checked.clear()
+    world.edit({"storage": {"tables": "shared"}})
+    plans = world.settle()
+    assert [plan.ask for plan in plans if plan.ask] == [frozenset({child})]
+    world.checked.clear()
+    assert world.decide().is_settled
+
+
 def test_somebody_elses_hand_in_the_status_is_set_right() -> None:
     world = settled()
     assert world.document is not None
