@@ -18,7 +18,7 @@ import click
 
 from penstock.errors import PenstockError, SpecError, Surroundings, Unavailable
 from penstock_operator.kubectl import Kubectl, NotThere, ServerAway
-from penstock_operator.leading import LEASE_NAME
+from penstock_operator.names import LEASE_NAME
 
 NAMESPACE: Final = "penstock-system"
 PORT: Final = 9091

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from penstock_operator.names import LEASE_NAME
 from penstock_operator.port import ClusterPort, Denial, Denied, Lease
 
 log = logging.getLogger("penstock.operator")
 
-LEASE_NAME: Final = "penstock-operator"
 TTL_S: Final = 15
 RENEW_EVERY_S: Final = 5.0
 MARGIN_S: Final = 5.0

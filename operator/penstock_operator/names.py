@@ -27,6 +27,8 @@ WORKER_ACCOUNT: Final = "penstock-worker"
 SPARK_ACCOUNT: Final = "penstock-spark"
 CONNECTION_COPY: Final = "penstock-connection"
 """The copy of the chart's Secret in a namespace that has resources."""
+LEASE_NAME: Final = "penstock-operator"
+"""In the operator's own namespace: who leads."""
 
 KeyKind = Literal["Queue", "Counter", "Namespace"]
 STEM_MAX = 40

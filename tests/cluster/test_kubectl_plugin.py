@@ -15,8 +15,9 @@ import pytest
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from penstock.testing.processes import wait_until
+from tests.cluster.operator_process import OperatorProcess
 from tests.cluster.people import Calling, person
-from tests.cluster.test_operator import OperatorProcess, becomes, operator, queue
+from tests.cluster.test_operator import becomes, operator, queue
 
 __all__ = ["operator"]
 

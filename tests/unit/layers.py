@@ -107,7 +107,7 @@ PRIMITIVES = (
 )
 
 OPERATOR_VALUES = tuple(
-    f"operator/penstock_operator/{name}.py" for name in ("effects", "kinds", "names", "verdict", "world")
+    f"operator/penstock_operator/{name}.py" for name in ("effects", "kinds", "names", "rights", "verdict", "world")
 )
 OPERATOR_DECIDERS = tuple(
     f"operator/penstock_operator/{name}.py"

@@ -1,0 +1,189 @@
+"""The operator as a process out of the cluster, as an account that may what its roles say and nothing more.
+
+What its account asked of the API server stands in the server's own audit log: `asked` reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.processes import wait_until
+from penstock_operator.build_pod import CONNECTION_FILES
+from penstock_operator.rights import OPERATOR, bindings, cluster_role, role
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHIN_S = 60.0
+FILES = dict(zip(CONNECTION_FILES, ("SSL_CA", "SSL_CERT", "SSL_KEY"), strict=True))
+"""What the connection Secret holds of what a process outside finds in files."""
+ACCOUNTS: list[str] = []
+"""The operators' accounts of this session, as the API server calls them."""
+
+
+@dataclass
+class OperatorProcess:
+    """The process, and where it answers."""
+
+    process: subprocess.Popen[str]
+    port: int
+    keyspace: str
+    log: Path
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, str]:
+        """Its HTTP port."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - our own address
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def is_ready(self) -> bool:
+        """Whether it leads, with all lists read, or stands by."""
+        return self.process.poll() is None and self.ask("/readyz")[0] == 200
+
+    def kill(self) -> None:
+        """As a node does that is lost."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        """As it should."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a chart makes before an operator: its namespace, account, roles and the connection's Secret."""
+
+    kubectl: Kubectl
+    namespace: str
+    keyspace: str
+    kubeconfig: Path
+    folder: Path
+
+    def start(self, *options: str) -> OperatorProcess:
+        """A process, as soon as its port is open."""
+        log = self.folder / f"{secrets.token_hex(3)}.log"
+        command = [sys.executable, "-m", "penstock_operator.process", "--kubeconfig", str(self.kubeconfig)]
+        command += ["--namespace", self.namespace, "--health", "127.0.0.1:0", *options]
+        with log.open("w") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, text=True, env=dict(os.environ))
+        assert wait_until(lambda: '"port":' in log.read_text() or process.poll() is not None, timeout_s=60)
+        assert process.poll() is None, log.read_text()
+        line = next(line for line in log.read_text().splitlines() if '"port":' in line)
+        return OperatorProcess(process, int(json.loads(line)["port"]), self.keyspace, log)
+
+
+@contextmanager
+def home(kubernetes: KubernetesUnderTest, connection: Mapping[str, str], folder: Path) -> Iterator[Home]:
+    """One of a test's own, with a keyspace of its own."""
+    kubectl, mark = kubernetes.kubectl, secrets.token_hex(4)
+    namespace, keyspace = f"penstock-system-{mark}", f"op_{mark}"
+    kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
+    kubectl.run("create", "namespace", namespace)
+    name = f"{OPERATOR}-{mark}"  # others' operators may be in this cluster
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": OPERATOR, "namespace": namespace}}
+    kubectl.apply(
+        account,
+        cluster_role(name),
+        role(namespace, name),
+        *bindings(namespace, name),
+        secret_of(connection, namespace, keyspace),
+    )
+    ACCOUNTS.append(f"system:serviceaccount:{namespace}:{OPERATOR}")
+    kubeconfig = folder / f"{namespace}.yaml"
+    kubeconfig.write_text(json.dumps(_by_token(kubectl.in_namespace(namespace))))
+    try:
+        yield Home(kubectl, namespace, keyspace, kubeconfig, folder)
+    finally:
+        kubectl.run("delete", "clusterrole,clusterrolebinding", name, "--wait=false")
+        kubectl.delete("namespace", namespace, wait=False)
+
+
+def _by_token(home: Kubectl) -> dict[str, Any]:
+    """A kubeconfig of the operator's account, with nothing outside the file."""
+    token = home.run("create", "token", OPERATOR, "--duration=4h").strip()
+    told: dict[str, Any] = json.loads(home.run("config", "view", "--raw", "--flatten", "--minify", "-o", "json"))
+    told["users"] = [{"name": OPERATOR, "user": {"token": token}}]
+    told["contexts"][0]["context"]["user"] = OPERATOR
+    return told
+
+
+@contextmanager
+def leading(home: Home, *options: str) -> Iterator[OperatorProcess]:
+    """A process that leads; what it logged is shown with what failed."""
+    running = home.start(*options)
+    try:
+        assert wait_until(running.is_ready, timeout_s=60), running.log.read_text()
+        yield running
+    finally:
+        running.end()
+        sys.stdout.write(running.log.read_text()[-20_000:])
+
+
+def secret_of(connection: Mapping[str, str], namespace: str, keyspace: str) -> dict[str, Any]:
+    """The chart's Secret: files' contents instead of their paths."""
+    told = {name: value.encode() for name, value in connection.items() if value and name not in FILES.values()}
+    told |= {name: Path(connection[path]).read_bytes() for name, path in FILES.items() if connection.get(path)}
+    told["KEYSPACE"] = keyspace.encode()
+    data = {name: base64.b64encode(value).decode() for name, value in told.items()}
+    metadata = {"name": "penstock-connection", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+# ---- what was asked of the API server
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as the API server's audit tells of it."""
+
+    verb: str
+    group: str
+    resource: str
+    """With its subresource."""
+    name: str
+    namespace: str
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}.{self.group} {self.namespace}/{self.name}: {self.code}"
+
+
+def asked(log: Path, users: frozenset[str]) -> list[Asked]:
+    """All that these users asked, that was answered."""
+    told = []
+    for file in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):  # with what was rotated away
+        for line in file.read_text().splitlines():
+            if OPERATOR not in line:
+                continue
+            event = json.loads(line)
+            if event["user"]["username"] in users and "objectRef" in event:
+                told.append(_asked(event))
+    return told
+
+
+def _asked(event: Mapping[str, Any]) -> Asked:
+    at = event["objectRef"]
+    resource = at["resource"] + (f"/{at['subresource']}" if "subresource" in at else "")
+    code = event.get("responseStatus", {}).get("code", 0)
+    return Asked(event["verb"], at.get("apiGroup", ""), resource, at.get("name", ""), at.get("namespace", ""), code)
