@@ -1,5 +1,5 @@
-"""Two owners of one lane, which leases make impossible: the net below them. Who owns a lane by its row goes on, who does
-not is stopped, and owners that follow one another are never taken for two. The prose is docs/protocols/balance.md.
+"""Two owners of one lane, which leases make impossible: the net below them. Who owns a lane by its row goes on, who
+does not is stopped; owners that follow one another are never taken for two. The prose is docs/protocols/balance.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def row_of(queue: Queue, name: LaneName) -> Any:
 
 async def taken_by(queue: Queue, member: Member, name: LaneName) -> Dispatcher:
     """The lane, as soon as its lock has run out."""
-    while (await row_of(queue, name)).lock is not None:
+    while (await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - nothing tells when a TTL ends
         await asyncio.sleep(0.5)
     assert member.engine is not None
     await member.process.start(member.engine.lanes._try(name))
@@ -119,7 +119,7 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
         wrong, other = members
         name, one = next(iter(held_by(wrong).items()))
         breaks_its_lease(one)
-        while (row := await row_of(queue, name)).lock is not None:
+        while (row := await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - nothing tells when a TTL ends
             await asyncio.sleep(0.5)
         hand = queue.client("somebody with cqlsh")
         table, key = queue.settings.tables.lanes, lane_key(queue.settings, *name)

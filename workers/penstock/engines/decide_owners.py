@@ -70,8 +70,8 @@ def _overlaps(claims: Collection[tuple[Claim, int]], skew_us: int) -> Iterator[T
 
 
 def epoch_to_stop(found: TwoOwners, row_epoch: int) -> int | None:
-    """Which epoch is to be stopped, when the lane's row shows this one: the earlier, unless that is the owner by right
-    and the later one is in error. Two owners of one epoch are both in error."""
+    """Which epoch is to be stopped, when the lane's row shows this one: the earlier, unless that is the owner by
+    right and the later one is in error. Two owners of one epoch are both in error."""
     shared = found.earlier == found.later == row_epoch
     return found.earlier if found.earlier < row_epoch or shared else None
 

@@ -172,7 +172,7 @@ class Dispatcher:
         return self.ended is None and self.tenure.may_act(now_us)
 
     async def has_lost(self) -> bool:
-        """Ask the lane's row whose it is; where it is another's, or nobody's, this ends, whatever the lease seemed."""
+        """Ask the lane's row whose it is; where it is another's, or nobody's, this ends, whatever the lease was."""
         seen = await self.lane.look()
         if self.ended is not None or seen is None or seen.lock == self.tenure.lock:
             return False
