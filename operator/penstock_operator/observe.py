@@ -272,7 +272,7 @@ class Observer:
             settings=self.settings,
             present=document is not None,
             terminating=document is not None and terminates(document),
-            wants_workers=bool(groups) or any(queue.spec.consumers for queue in queues),
+            wants_workers=bool(valid),  # each has repair or the collector; and the account, made first, is watched
             wants_copy=any(_secret_of(found) is None for found in valid),
             wants_spark=any(queue.spec.bulk for queue in queues),
             groups=groups,

@@ -53,18 +53,21 @@ class Sweep:
         """Sweep, for ever; soon after the start, since what was deleted meanwhile nobody saw."""
         await asyncio.sleep(FIRST_S)
         while True:
-            await self.turn()
-            await asyncio.sleep(EVERY_S)
+            swept = await self.turn()
+            await asyncio.sleep(EVERY_S if swept is not None else FIRST_S)
 
-    async def turn(self) -> int:
-        """Look twice, and mark what nobody owns; how many there were."""
+    async def turn(self) -> int | None:
+        """Look twice, and mark what nobody owns; how many there were, or None where it could not be seen."""
         try:
             await self._connections.reach_default()  # where no resource is left, nobody else has
             orphans = await self._orphans()
             if not orphans:
-                return 0
+                return None if orphans is None else 0
             await asyncio.sleep(APART_S)
-            again = {entry.id for _, entry in await self._orphans()}
+            later = await self._orphans()
+            if later is None:
+                return None
+            again = {entry.id for _, entry in later}
             marked = 0
             for reached, entry in orphans:
                 if entry.id in again and self._may_act():
@@ -74,14 +77,14 @@ class Sweep:
             return marked
         except PenstockError as error:
             log.info("a sweep was not finished: %s", error)
-            return 0
+            return None
 
-    async def _orphans(self) -> list[tuple[Reached, Entry]]:
-        """Of this cluster, in no list and not in `Seen`; none where a list can not be had."""
+    async def _orphans(self) -> list[tuple[Reached, Entry]] | None:
+        """Of this cluster, in no list and not in `Seen`; None where a list can not be had."""
         entries = await self._store.owned()
         there = await self._uids()
         if there is None:
-            return []
+            return None
         return [
             (reached, entry)
             for reached, entry in entries

@@ -107,7 +107,11 @@ class Judge:
             _, plan = await leader.process.start(operator.reconciler.plan(key))
             if not plan.is_settled:
                 left.append(f"{key}: {[*plan.trail][:5]} {plan.effects[:2]}")
-        return left or [line for line in self._of_entries(await self._entries()) if "is no more" in line]
+        if left:
+            return left
+        entries = await self._entries()
+        left = [f"{each.name} is between generations" for each in entries if each.generations.next is not None]
+        return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
     def _unheard(self, leader: Running) -> Iterator[str]:
         """What the leader's watches have not told yet: one of them may hang for two minutes before it is noticed."""
