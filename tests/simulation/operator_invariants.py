@@ -110,7 +110,11 @@ class Judge:
         if left:
             return left
         entries = await self._entries()
-        left = [f"{each.name} is between generations" for each in entries if each.generations.next is not None]
+        left = [
+            f"{each.name} is between generations"
+            for each in entries
+            if each.generations.next is not None and each.state is State.ACTIVE
+        ]
         return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
     def _unheard(self, leader: Running) -> Iterator[str]:

@@ -14,7 +14,7 @@ from tests.simulation.operator_weather import live
 
 SHARES = 2
 """Seeds are shared out among so many tests, so that both cores of a machine have a share."""
-CPU_S = 16 / SHARES
+CPU_S = 12 / SHARES
 SEEDS_MIN = 12 // SHARES
 
 
