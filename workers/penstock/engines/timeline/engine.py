@@ -194,12 +194,9 @@ class TimelineQueue:
                     await asyncio.sleep(0)  # also who never waits and asks again at once leaves others their turn
                     return found
                 within_s = min(left_s, self._until_next_timer_s())
-            except Unavailable:  # the clock is in doubt: others get their turn in any case, also who mends that
-                left_s = deadline_s - loop.time()
+            except Unavailable:
                 await asyncio.sleep(DOUBT_PAUSE_S)
-                if left_s <= 0 or self._closed:
-                    raise
-                continue
+                raise
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._changed.wait()
