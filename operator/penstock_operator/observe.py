@@ -7,7 +7,7 @@ consumers that are short of workers, and places that a plan wants to know free.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -73,6 +73,19 @@ class Looked:
 
 
 @dataclass(frozen=True)
+class _Needs:
+    """What one resource needs of its namespace."""
+
+    group: JobGroup | None
+    copy: bool
+    """Of the chart's Secret."""
+    spark: bool
+    deleting: bool
+    is_active: bool
+    """Its tables are there, so it is looked after by a CronJob."""
+
+
+@dataclass(frozen=True)
 class Sources:
     """All that a world is made from."""
 
@@ -97,6 +110,7 @@ class Observer:
         """How namespaces stand, as their own keys found it."""
         self._from = sources
         self._now_us = now_us
+        self._needs: OrderedDict[str, tuple[str, _Needs | None]] = OrderedDict()
         self._parsed: OrderedDict[tuple[str, int], Resource | tuple[Fault, ...]] = OrderedDict()
 
     # ---- a resource
@@ -262,19 +276,17 @@ class Observer:
         """What its resources need together."""
         name = key.namespace
         document = self._from.seen.get(NAMESPACE.kind, "", name)
-        present = [found for found in map(self.present, self._keys_in(name)) if found is not None]
-        valid = [found for found in present if self._is_carried(found)]
-        groups = frozenset(group for found in valid if self._is_active(found) and (group := self.group_of(found)))
-        queues = [found.parsed for found in valid if isinstance(found.parsed, Queue)]
+        needs = list(self._needs_in(name))
+        groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
         source = await self._from.connections.source()
         return NamespaceWorld(
             namespace=name,
             settings=self.settings,
             present=document is not None,
             terminating=document is not None and terminates(document),
-            wants_workers=bool(valid),  # each has repair or the collector; and the account, made first, is watched
-            wants_copy=any(_secret_of(found) is None for found in valid),
-            wants_spark=any(queue.spec.bulk for queue in queues),
+            wants_workers=bool(needs),  # each has repair or the collector; and the account, made first, is watched
+            wants_copy=any(each.copy for each in needs),
+            wants_spark=any(each.spark for each in needs),
             groups=groups,
             source=source,
             live=await self._of_namespace(name),
@@ -304,17 +316,37 @@ class Observer:
         resource = _valid(present)
         return resource is not None and grouping.is_carried(resource, self.settings)
 
-    def _is_active(self, present: Present) -> bool:
-        """Its tables are there: by what the store said last, or by what was written of it before we started."""
-        metadata = present.document["metadata"]
-        if present.meta.deleting_since_us is not None:
-            return False
-        key = Key(present.document["kind"], metadata["namespace"], metadata["name"])
-        known = self._from.store.is_active(key, present.meta.uid)
-        if known is not None:
-            return known
+    def _needs_in(self, namespace: str) -> Iterator[_Needs]:
+        """Of all resources that are carried. Each is read once a version: of a thousand queues that are applied at
+        once, each has this looked at."""
+        for key in self._keys_in(namespace):
+            uid, version = self._from.seen.which(key.kind, namespace, key.name)
+            known = self._needs.get(uid)
+            if known is None or known[0] != version:
+                known = self._needs[uid] = (version, self._needs_of(key))
+                self._needs.move_to_end(uid)
+                while len(self._needs) > PARSED_MAX:
+                    self._needs.popitem(last=False)
+            needs = known[1]
+            if needs is not None:
+                told = None if needs.deleting else self._from.store.is_active(key, uid)
+                yield needs if told is None else replace(needs, is_active=told)
+
+    def _needs_of(self, key: Key) -> _Needs | None:
+        """None: nothing is made for it. Whether it is active: by what was written of it before we started."""
+        present = self.present(key)
+        if present is None or not self._is_carried(present):
+            return None
+        deleting = present.meta.deleting_since_us is not None
         conditions = (present.document.get("status") or {}).get("conditions") or ()
-        return any(each["type"] == "TablesReady" and each["status"] == "True" for each in conditions)
+        had_tables = any(each["type"] == "TablesReady" and each["status"] == "True" for each in conditions)
+        return _Needs(
+            group=self.group_of(present),
+            copy=_secret_of(present) is None,
+            spark=isinstance(present.parsed, Queue) and bool(present.parsed.spec.bulk),
+            deleting=deleting,
+            is_active=had_tables and not deleting,
+        )
 
     async def _of_namespace(self, name: str) -> dict[ChildName, Document]:
         """Ours there that no resource owns."""

@@ -166,6 +166,10 @@ class Operator:
                 for watch in self.watches:
                     await watch.has_listed.wait()
                 await self._settle()
+                for uid in self.seen.uids_of(NAMESPACE.kind):  # one may have nothing left but what is not watched
+                    place = self.seen.place_of(uid)
+                    if place is not None:
+                        self.queue.add(namespace_key(place.name), Class.RESYNC)
                 self.queue.release()
                 self.listed.set()
                 for work in (

@@ -119,6 +119,11 @@ class Seen:
         """Whether that very object is there."""
         return uid in self._objects
 
+    def which(self, kind: str, namespace: str, name: str) -> tuple[str, str]:
+        """Uid and version of the object at a place, without a look into it; empty where there is none."""
+        uid = self._by_place.get(Place(kind, namespace, name), "")
+        return (uid, self._objects[uid].version) if uid else ("", "")
+
     def version_of(self, uid: str) -> str | None:
         """Its resourceVersion, as last told."""
         known = self._objects.get(uid)

@@ -98,6 +98,7 @@ class StoreSide:
         self._views: dict[str, tuple[Reached, SchemaViews, StepPerformer]] = {}
         self._silent: dict[str, _Silent] = {}
         self._entries: dict[Key, _Read] = {}
+        self._by_id: dict[UUID, Key] = {}
         self._catalogued: set[str] = set()
 
     # ---- reading
@@ -119,7 +120,10 @@ class StoreSide:
 
     def keys_of(self, id_: UUID) -> list[Key]:
         """Whose entry has this id."""
-        return [key for key, known in self._entries.items() if known.entry is not None and known.entry.id == id_]
+        key = self._by_id.get(id_)
+        known = None if key is None else self._entries.get(key)
+        is_his = known is not None and known.entry is not None and known.entry.id == id_
+        return [key] if key is not None and is_his else []
 
     def invalidate(self, key: Key) -> None:
         """Its entry has to be read again."""
@@ -129,7 +133,9 @@ class StoreSide:
 
     def forget(self, key: Key) -> None:
         """It is gone."""
-        self._entries.pop(key, None)
+        known = self._entries.pop(key, None)
+        if known is not None and known.entry is not None:
+            self._by_id.pop(known.entry.id, None)
 
     async def view(
         self, key: Key, connection: Connection, *, uid: str | None, resource: Resource | None
@@ -182,6 +188,8 @@ class StoreSide:
         found: Known | None = await catalogue.find(name, consistency=Consistency.SERIAL)
         entry = None if found is None else found.entry
         self._entries[key] = _Read(entry, self._now_s(), uid, frozenset())
+        if entry is not None:
+            self._by_id[entry.id] = key
         return entry
 
     def _is_believed(self, known: _Read, uid: str) -> bool:
