@@ -18,7 +18,7 @@ from penstock.api.queues import Queue
 from penstock.expiry import SECOND_US
 from penstock_operator.names import consumer_name
 from penstock_operator.verdict import earliest
-from penstock_operator.world import ChildName, Figures, Memory, World
+from penstock_operator.world import ChildName, Figures, Lanes, Memory, World
 
 FIGURES_HOLD_US: Final = 15 * SECOND_US
 WINDOW_US: Final = 30 * SECOND_US
@@ -49,6 +49,8 @@ class _Now:
     lanes: int | None
     extra: int
     """Workers beyond what the load asks for, since lanes are not worked."""
+    is_idle: bool
+    """Nothing is behind, and no lane wants a worker: an extra one would have nothing to do."""
     moment_us: int
     is_falling: bool
     """Whether the backlog falls, or nobody can tell."""
@@ -74,8 +76,9 @@ def scaled(world: World, shards: int | None, lanes: int | None, memory: Memory, 
     consumers = (resource.spec.consumers or ()) if isinstance(resource, Queue) else ()
     figures = known_figures(world, now_us)
     memory, is_falling = _watched(figures, memory, now_us)
-    now = _Now(figures, shards, lanes, int(now_us < memory.unwell_until_us), now_us, is_falling)
     busy = figures is not None and _is_busy(figures)
+    idle = not busy and not (isinstance(world.lanes, Lanes) and world.lanes.unprocessed)
+    now = _Now(figures, shards, lanes, int(now_us < memory.unwell_until_us), idle, now_us, is_falling)
     again_us = earliest(now_us + LOOK_EVERY_US if busy else None, memory.unwell_until_us if now.extra else None)
     decided = Scaled({}, _without_others(memory, consumers), again_us if consumers else None)
     for consumer in consumers:
@@ -113,7 +116,7 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: Memory) -
     if not window and crew.replicas is not None:
         window = ((now.moment_us, crew.replicas),)  # nothing is remembered: what runs was wanted until now
     needed, memory, why = _needed(name, scaling, crew, now, now.figures, memory)
-    needed = _bounded(needed + now.extra, scaling, now.lanes)
+    needed = _bounded(needed if now.is_idle else needed + now.extra, scaling, now.lanes)
     target = _bounded(max([needed, *(each for _, each in window)]), scaling, now.lanes)
     memory = _remember(memory, name, now.moment_us, needed, window)
     if target == needed:

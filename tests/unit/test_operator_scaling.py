@@ -10,7 +10,7 @@ import pytest
 from penstock.expiry import SECOND_US
 from penstock_operator.decide_scaling import Scaled, scaled
 from penstock_operator.names import consumer_name
-from penstock_operator.world import UNKNOWN, ChildName, Figures, LaterMark, Memory
+from penstock_operator.world import UNKNOWN, ChildName, Figures, Lanes, LaneTrouble, LaterMark, Memory
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 DEPLOYMENT = ChildName("Deployment", consumer_name("emails", "mailer"))
@@ -146,6 +146,15 @@ def test_lanes_that_nobody_works_get_one_worker_more() -> None:
     assert load.after(1, backlog=2000, owners=2) == 3
     assert load.after(40, backlog=2000, owners=3) == 3
     assert load.after(31, backlog=2000, owners=3) == 2
+
+
+def test_the_extra_worker_goes_with_the_last_message_unless_a_lane_still_wants_one() -> None:
+    load = Load(2)
+    load.memory = replace(load.memory, unwell_until_us=NOW_US + 300 * SECOND_US)
+    assert load.after(1, backlog=500, owners=2) == 2
+    assert [load.after(10, backlog=0, owners=2), load.after(31, backlog=0, owners=2)] == [2, 0]
+    load.tiny.lanes = Lanes(load.now_us, 8, 0, unprocessed=(LaneTrouble("1/0", 1, "work is due"),))
+    assert load.after(1, backlog=0) == 1
 
 
 def test_a_queue_that_is_busy_is_decided_again_within_five_seconds_and_a_sleeping_one_is_not() -> None:

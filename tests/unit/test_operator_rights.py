@@ -1,0 +1,68 @@
+"""What the operator's roles say, and what they may never say."""
+
+from __future__ import annotations
+
+from penstock_operator.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
+from penstock_operator.operating import CHILDREN, RESOURCES
+from penstock_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+
+ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
+"""Kinds that the API server in memory knows, and the operator does not speak of."""
+
+
+def verbs(kind: object) -> set[str]:
+    return {verb for each in (*EVERYWHERE, *AT_HOME) for verb in each.verbs if each.kind == kind}
+
+
+def test_the_roles_speak_of_every_kind_that_the_operator_speaks_of_and_of_no_other() -> None:
+    spoken = {each.kind for each in (*EVERYWHERE, *AT_HOME)} - {CLUSTER_ROLE}
+    assert set(KINDS.values()) - ONLY_SIMULATED == spoken
+
+
+def test_whatever_is_watched_may_be_listed_and_watched() -> None:
+    assert [] == [kind.kind for kind in (*RESOURCES, *CHILDREN) if not {"list", "watch"} <= verbs(kind)]
+
+
+def test_no_rule_is_for_everything_and_secrets_are_never_listed() -> None:
+    told = [*cluster_role()["rules"], *role("penstock-system")["rules"]]
+    assert not [rule for rule in told if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
+    assert {"get", "create", "patch", "delete"} == verbs(SECRET)
+    assert {"list"} == verbs(POD)
+
+
+def test_secrets_accounts_and_bindings_are_written_by_name_alone() -> None:
+    loose = [
+        right.resource
+        for right in EVERYWHERE
+        if {"create", "patch", "delete"} & set(right.verbs) and not right.names and not right.subresource
+    ]
+    assert {
+        "queues",
+        "counters",
+        "deployments",
+        "cronjobs",
+        "poddisruptionbudgets",
+        "sparkapplications",
+        "events",
+    } == {*loose}
+
+
+def test_resources_of_a_group_with_the_same_verbs_are_one_rule() -> None:
+    assert [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": ["penstock-operator"],
+            "verbs": ["get", "update"],
+        },
+    ] == rules(each for each in AT_HOME if each.kind == LEASE)
+    first = cluster_role()["rules"][0]
+    assert (["queues", "counters"], ["get", "list", "watch", "patch"]) == (first["resources"], first["verbs"])
+
+
+def test_the_bindings_name_the_roles_and_the_account() -> None:
+    subject = {"kind": "ServiceAccount", "name": "penstock-operator", "namespace": "penstock-system"}
+    bound = bindings("penstock-system")
+    assert ["ClusterRole", "Role"] == [each["roleRef"]["kind"] for each in bound]
+    assert [[subject], [subject]] == [each["subjects"] for each in bound]
