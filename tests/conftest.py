@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dev.cluster.state import read_clusters
 from penstock.testing.debian import is_debian
 
 pytest_plugins = ["dev.cluster.fixtures"]
@@ -26,6 +27,7 @@ HOLDS_HERE: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
     "no node": lambda: shutil.which("node") is None,
     "no go": lambda: shutil.which("go") is None,
+    "no audit": lambda: any(not cluster.audit_log.exists() for cluster in read_clusters()),
     "not Debian": lambda: not is_debian(),
 }
 """When a declared skip is true of this machine; a skip whose condition does not hold is a failure."""
