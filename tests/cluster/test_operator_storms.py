@@ -1,0 +1,301 @@
+"""What may befall the real operator, and that it comes to the same: killed at any moment, cut from the API server or
+from Cassandra for a minute, its children edited and deleted by hand. Each end is compared with that of a calm run.
+"""
+
+# ruff: noqa: S608 - names are made here
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl, names_of
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from penstock_operator.names import consumer_name
+from tests.cluster.gate import Gate
+from tests.cluster.operator_process import Home, home, leading
+from tests.cluster.test_operator import becomes, queue, reason
+
+pytestmark = pytest.mark.slow
+
+MENDED_S = 30.0
+SETTLED_S = 240.0
+CUT_S = 60.0
+LIVES_MAX = 30
+LIFE_S_MAX = 4.0
+QUEUES = 30
+CHILDREN = "deployments,poddisruptionbudgets,cronjobs,serviceaccounts,rolebindings,secrets"
+OURS = "app.kubernetes.io/managed-by=penstock"
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The operator's home, and the ways from it to its servers."""
+
+    home: Home
+    api: Gate
+    store: Gate
+    cassandra: Serving
+
+
+@pytest.fixture(scope="module")
+def ways(
+    kubernetes: KubernetesUnderTest, cassandra: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ways]:
+    folder = tmp_path_factory.mktemp("storms")
+    environment = cassandra.environment()
+    host, _, port = environment["CONTACT_POINTS"].rpartition(":")
+    with Gate(host, int(port)).listening() as store:
+        told = {**environment, "CONTACT_POINTS": f"127.0.0.1:{store.port}"}
+        with home(kubernetes, told, folder) as its_home:
+            config = json.loads(its_home.kubeconfig.read_text())
+            server = urlsplit(config["clusters"][0]["cluster"]["server"])
+            with Gate(str(server.hostname), int(server.port or 443)).listening() as api:
+                config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{api.port}"
+                through = folder / "through.yaml"
+                through.write_text(json.dumps(config))
+                yield Ways(replace(its_home, kubeconfig=through), api, store, cassandra)
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {its_home.keyspace}")
+
+
+@contextmanager
+def namespace(ways: Ways) -> Iterator[Kubectl]:
+    """One of its own."""
+    name = f"storm-{secrets.token_hex(3)}"
+    ways.home.kubectl.run("create", "namespace", name)
+    try:
+        yield ways.home.kubectl.in_namespace(name)
+    finally:
+        ways.home.kubectl.delete("namespace", name, wait=False)
+
+
+def documents(changed: int) -> list[dict[str, Any]]:
+    """Thirty queues; those of which the number is a multiple of three differ with each change."""
+    told = []
+    for number in range(QUEUES):
+        change = changed if number % 3 == 0 else 0
+        consumer = {"name": "mailer", "image": f"mailer:{change}", "handler": "mailer:send"}
+        consumer["scaling"] = {"min": number % 2 + change, "max": 4}  # type: ignore[assignment]
+        policy = "Delete" if number % 2 else "Retain"
+        spec = {"shards": 2 + change, "storage": {"tables": "shared"}, "deletionPolicy": policy}
+        told.append(queue(f"q{number:02}", **spec, consumers=[consumer]))
+    return told
+
+
+DELETED = tuple(f"q{number:02}" for number in range(QUEUES) if number % 5 == 0)
+
+
+def work(here: Kubectl, pause: Callable[[], object]) -> None:
+    """What people do in an hour, with a pause after each."""
+    for step in (
+        lambda: here.apply(*documents(1)),
+        lambda: here.run("delete", "queue", *DELETED, "--wait=false"),
+        lambda: here.run("annotate", "queue", "q01", "note=here"),
+        lambda: here.run("delete", "deployment", consumer_name("q01", "mailer"), "--ignore-not-found"),
+    ):
+        step()
+        pause()
+
+
+def begun(here: Kubectl) -> None:
+    """What is deleted later was there: else a policy of deletion could not have been heard of."""
+    here.apply(*documents(0))
+
+    def are_there() -> bool:
+        seen = {one["metadata"]["name"]: one for one in here.list("queues")}
+        return all(reason(seen[name], "TablesReady") == "TablesPresent" for name in DELETED)
+
+    assert wait_until(are_there, timeout_s=SETTLED_S, every_s=1)
+
+
+def settled(ways: Ways, here: Kubectl) -> dict[str, Any]:
+    """The state once it is as it should be: nothing is left of what was deleted."""
+    left = {f"q{number:02}" for number in range(QUEUES) if number % 5}
+
+    def is_settled() -> bool:
+        there = {one["metadata"]["name"]: one for one in here.list("queues")}
+        return set(there) == left and all(map(_is_told, there.values())) and _entries_are_settled(ways, here)
+
+    assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state(ways, here), indent=1)
+    seen = [state(ways, here)]
+
+    def stays() -> bool:
+        seen.append(state(ways, here))
+        return seen[-1] == seen[-2]
+
+    assert wait_until(stays, timeout_s=SETTLED_S, every_s=6)
+    return seen[-1]
+
+
+def _is_told(one: dict[str, Any]) -> bool:
+    status = one.get("status", {})
+    return bool(
+        status.get("observedGeneration") == one["metadata"]["generation"]
+        and reason(one, "TablesReady") == "TablesPresent"
+        and status.get("replicas") == one["spec"]["shards"]
+    )
+
+
+def _entries_are_settled(ways: Ways, here: Kubectl) -> bool:
+    told = state(ways, here)["entries"]
+    kept = {name: told.get(name) for name in (f"q{number:02}" for number in range(QUEUES))}
+    return list(kept.values()) == [_end_of(number) for number in range(QUEUES)]
+
+
+def _end_of(number: int) -> str:
+    """What becomes of an entry."""
+    if number % 5:
+        return "active"
+    return "gone" if number % 2 else "retained"
+
+
+def state(ways: Ways, here: Kubectl) -> dict[str, Any]:
+    """Children, entries and statuses, without what no two runs have in common."""
+    children = {f"{one['kind']} {one['metadata']['name']}": _plain(one) for one in here.list(CHILDREN, OURS)}
+    rows = ways.cassandra.cql(
+        f"SELECT name, state FROM {ways.home.keyspace}.catalogue"
+        f" WHERE namespace = '{here.namespace}' AND kind = 'Queue'"
+    )
+    statuses = {one["metadata"]["name"]: _status(one) for one in here.list("queues")}
+    told = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
+    plain: dict[str, Any] = json.loads(json.dumps(told).replace(str(here.namespace), "NAMESPACE"))
+    return plain
+
+
+def _plain(child: dict[str, Any]) -> dict[str, Any]:
+    """What the operator says of it."""
+    owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
+    told = {name: value for name, value in child.items() if name not in ("metadata", "status")}
+    return {**told, "labels": child["metadata"]["labels"], "owners": owners}
+
+
+def _status(one: dict[str, Any]) -> dict[str, Any]:
+    """Without times, and without how far pods of an image that is nowhere have come."""
+    conditions = one["status"]["conditions"]
+    told = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+    for passing in ("Ready", "Reconciling", "ConsumersReady", "RepairHealthy", "CollectionHealthy"):
+        told.pop(passing, None)
+    return {
+        "conditions": told,
+        "shards": one["status"]["replicas"],
+        "generation": one["status"]["observedGeneration"],
+    }
+
+
+@pytest.fixture(scope="module")
+def calm(ways: Ways) -> dict[str, Any]:
+    """The end of a run that nothing disturbs."""
+    with namespace(ways) as here, leading(ways.home):
+        begun(here)
+        work(here, lambda: None)
+        return settled(ways, here)
+
+
+def test_killed_at_any_moments_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
+    seed = secrets.randbits(32)
+    chance, over = random.Random(seed), threading.Event()
+
+    def lives() -> None:
+        for _ in range(LIVES_MAX):
+            if not over.is_set():
+                _lives(ways, lambda: over.wait(chance.uniform(0, LIFE_S_MAX)))
+
+    with namespace(ways) as here:
+        killing = threading.Thread(target=lives)
+        killing.start()
+        try:
+            begun(here)
+            work(here, lambda: over.wait(chance.uniform(5, 25)))
+        finally:
+            over.set()
+            killing.join(timeout=120)
+        with leading(ways.home):
+            assert calm == settled(ways, here), f"seed {seed}"
+
+
+def _lives(ways: Ways, moment: Callable[[], object]) -> None:
+    """One process, killed a moment after it leads."""
+    running = ways.home.start()
+    try:
+        assert wait_until(lambda: '"leading"' in running.log.read_text(), timeout_s=90, every_s=0.1)
+        moment()
+    finally:
+        running.kill()
+
+
+def test_cut_from_the_api_server_for_a_minute_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
+    over = threading.Event()
+    with namespace(ways) as here, leading(ways.home):
+        begun(here)
+        ways.api.cut()
+        try:
+            work(here, lambda: over.wait(CUT_S / 4))
+        finally:
+            ways.api.heal()
+        assert calm == settled(ways, here)
+
+
+def test_with_cassandra_cut_for_a_minute_deletions_go_on_as_their_policy_says_and_it_comes_to_the_same(
+    ways: Ways, calm: dict[str, Any]
+) -> None:
+    over = threading.Event()
+    with namespace(ways) as here, namespace(ways) as ending, leading(ways.home):
+        begun(here)
+        ending.apply(queue(deletionPolicy="Delete"))
+        becomes(ending, "emails", "Reconciled")
+        ways.store.cut()
+        try:
+            work(here, lambda: over.wait(CUT_S / 4))
+            assert wait_until(lambda: here.find("queue", "q10") is None, timeout_s=60), "deleted under Retain"
+            waiting = here.wait_for("queue", "q05", _waits_for_cassandra, what="waits and says why", timeout_s=60)
+            assert ["penstock.io/store"] == waiting["metadata"]["finalizers"]
+            ending.run("delete", "namespace", str(ending.namespace), "--wait=false")
+            assert wait_until(
+                lambda: ways.home.kubectl.find("namespace", str(ending.namespace)) is None, timeout_s=120
+            )
+        finally:
+            ways.store.heal()
+        assert calm == settled(ways, here)
+
+
+def _waits_for_cassandra(one: dict[str, Any]) -> bool:
+    said = [each for each in one["status"]["conditions"] if each["type"] == "Ready"]
+    return bool(said and said[0]["reason"] == "Deleting" and "Cassandra" in said[0].get("message", ""))
+
+
+def test_every_child_that_is_deleted_or_edited_is_mended_within_thirty_seconds(ways: Ways) -> None:
+    with namespace(ways) as here, leading(ways.home):
+        consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
+        here.apply(queue(consumers=[consumer]))
+        here.wait_for("queue", "emails", _is_told, what="is told")
+        kinds = ("deployments", "poddisruptionbudgets", "cronjobs", "serviceaccounts", "secrets")
+        assert wait_until(lambda: all(here.list(kind, OURS) for kind in kinds), timeout_s=60)
+        before = {kind: {one["metadata"]["name"]: _plain(one) for one in here.list(kind, OURS)} for kind in kinds}
+        edits = {
+            "deployments": {"spec": {"replicas": 1, "minReadySeconds": 9}},
+            "poddisruptionbudgets": {"spec": {"maxUnavailable": 3}},
+            "cronjobs": {"spec": {"schedule": "1 1 1 1 *", "concurrencyPolicy": "Allow"}},
+            "serviceaccounts": {"automountServiceAccountToken": True},
+            "secrets": {"data": {"CONTACT_POINTS": "bm9ib2R5"}},
+        }
+        for kind in kinds:
+            name = names_of(here.list(kind, OURS))[0]
+
+            def is_as_before(kind: str = kind) -> bool:
+                now = {one["metadata"]["name"]: _plain(one) for one in here.list(kind, OURS)}
+                return now == before[kind]
+
+            here.run("patch", kind, name, "--type=merge", "-p", json.dumps(edits[kind]))
+            assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} edited"
+            here.delete(kind, name)
+            assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} deleted"
