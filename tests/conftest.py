@@ -1,9 +1,11 @@
-"""What holds for all tests: which need servers, what shares a server, and that no skip goes undeclared."""
+"""What holds for all tests: which need servers, what shares a server, that no skip goes undeclared, that Ctrl-C is
+heeded (whatever a shell starts in the background is deaf to it, and so would be all that a test starts)."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tomllib
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -31,6 +33,12 @@ HOLDS_HERE: dict[str, Callable[[], bool]] = {
     "not Debian": lambda: not is_debian(),
 }
 """When a declared skip is true of this machine; a skip whose condition does not hold is a failure."""
+
+
+def pytest_configure() -> None:
+    """Before anything is started."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
