@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ _AMOUNT: Final = frozenset(("sizeLimit", "divisor", "storage"))
 _MAPS_BY_KEY: Final = frozenset(("annotations", "labels", "matchLabels", "nodeSelector", "data", *_AMOUNTS))
 """Maps whose keys are not fields: they may hold dots."""
 _QUANTITY: Final = re.compile(r"([+-]?[0-9]*[.]?[0-9]+)(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?")
+_PLAIN: Final = frozenset((str, int, float, bool))
 _SUFFIXES: Final = {
     "": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
     "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
@@ -105,8 +106,11 @@ class _Where:
 
 def _compare(applied: Any, live: Any, where: _Where, found: dict[str, Any]) -> None:
     if isinstance(applied, Mapping) and (live is None or isinstance(live, Mapping)):
+        there: Mapping[str, Any] = live or {}
         for name, value in applied.items():
-            _compare(value, None if live is None else live.get(name), where.field(name), found)
+            other = there.get(name)
+            if type(value) is not type(other) or type(value) not in _PLAIN or value != other:
+                _compare(value, other, where.field(name), found)
     elif isinstance(applied, list | tuple) and (live is None or isinstance(live, list | tuple)):
         _compare_lists(applied, live or (), where, found)
     elif not _same(applied, live, where):
@@ -114,10 +118,13 @@ def _compare(applied: Any, live: Any, where: _Where, found: dict[str, Any]) -> N
 
 
 def _compare_lists(applied: Sequence[Any], live: Sequence[Any], where: _Where, found: dict[str, Any]) -> None:
-    if is_keyed(where.name, applied) and all(key_of(where.name, item) is not None for item in applied):
-        for item in applied:
-            key = key_of(where.name, item) or ()
-            same = [other for other in live if key_of(where.name, other) == key]
+    keys = _keys(where.name, applied)
+    if keys is not None:
+        there: dict[Hashable, list[Any]] = {}
+        for other in live:
+            there.setdefault(_key(where.name, other), []).append(other)
+        for item, key in zip(applied, keys, strict=True):
+            same = there.get(key)
             if same:
                 _compare_best(item, same, where.item(key[0]), found)
             else:
@@ -129,8 +136,25 @@ def _compare_lists(applied: Sequence[Any], live: Sequence[Any], where: _Where, f
             _compare(item, other, where.item(index), found)
 
 
+def _keys(name: str, items: Sequence[Any]) -> list[tuple[Any, ...]] | None:
+    """By what each item is told from the others, where all of them can be."""
+    if not is_keyed(name, items):
+        return None
+    keys = [key for item in items if (key := _key(name, item)) is not None]
+    return keys if len(keys) == len(items) else None
+
+
+def _key(name: str, item: Any) -> tuple[Any, ...] | None:
+    """Of texts and numbers alone: whatever else a person wrote there is no key."""
+    key = key_of(name, item)
+    return key if key is not None and all(isinstance(part, str | int) for part in key) else None
+
+
 def _compare_best(item: Any, candidates: Sequence[Any], where: _Where, found: dict[str, Any]) -> None:
     """With the one that differs least: of some lists the server tells items apart by more than we do."""
+    if len(candidates) == 1:
+        _compare(item, candidates[0], where, found)
+        return
     told: list[dict[str, Any]] = []
     for candidate in candidates:
         told.append({})

@@ -99,3 +99,8 @@ class Plan:
     def is_settled(self) -> bool:
         """Whether all is as it should be."""
         return not self.effects and not self.ask
+
+    @property
+    def settles(self) -> bool:
+        """Whether all is as it should be, once it is told: what is told changes no decision."""
+        return not self.ask and all(isinstance(effect, PatchStatus | Emit) for effect in self.effects)

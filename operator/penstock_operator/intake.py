@@ -1,22 +1,35 @@
 """What the watches tell becomes objects in `Seen` and keys in the work queue. It decides how urgent a key is, and
 nothing else.
 
-Echoes of our own writes give no key: `wrote` tells `Seen` of the answer before the watch can.
+Echoes of our own writes give no key: `wrote` tells `Seen` of the answer. Where the watch is faster than the answer,
+what it tells of an object that is being written waits until the answer has said which of it was ours (`writing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock_operator.kinds import Kind
 from penstock_operator.names import Key
-from penstock_operator.seen import RESOURCES, News, Seen, terminates
+from penstock_operator.seen import RESOURCES, News, Place, Seen, place_of, terminates
 from penstock_operator.work_queue import Class, WorkQueue
 
 Document = Mapping[str, Any]
 
 _LEAST: Final = Class.RESYNC
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """News of an object that is being written, at a version that may be ours."""
+
+    version: str
+    news: News
+    class_: Class
 
 
 class Intake:
@@ -27,6 +40,8 @@ class Intake:
         self._queue = queue
         self.heard = 0
         """How many news there were: `/livez` and the settle after a start look at it."""
+        self._written: Counter[Place] = Counter()
+        self._waiting: dict[Place, list[_Waiting]] = {}
 
     def listed(self, kind: Kind, documents: Collection[Document]) -> None:
         """A whole list: what is known and not in it is gone."""
@@ -44,9 +59,26 @@ class Intake:
         """One object is gone."""
         self._add(self._seen.hear(document, deleted=True), Class.CHANGED)
 
+    @contextmanager
+    def writing(self, at: Place) -> Iterator[None]:
+        """While an object of ours is written and not answered: what is told of it waits."""
+        self._written[at] += 1
+        try:
+            yield
+        finally:
+            self._written[at] -= 1
+            if not self._written[at]:
+                del self._written[at]
+                for each in self._waiting.pop(at, ()):
+                    self._add(each.news, each.class_)
+
     def wrote(self, document: Document) -> None:
         """The answer to a write of our own: who wrote it looks again anyhow."""
         self._seen.hear(document)
+        at, version = place_of(document), _version_of(document)
+        waiting = self._waiting.get(at)
+        if waiting is not None:
+            self._waiting[at] = [each for each in waiting if each.version != version]
 
     def gone(self, uid: str) -> None:
         """An answer showed that an object is not there."""
@@ -57,8 +89,12 @@ class Intake:
         self._add(self._seen.forget(uid), Class.CHANGED)
 
     def _take(self, document: Document, *, listed: bool) -> None:
-        news = self._seen.hear(document)
-        self._add(news, urgency_of(document, listed=listed))
+        news, class_ = self._seen.hear(document), urgency_of(document, listed=listed)
+        at = place_of(document)
+        if news is not None and at in self._written:
+            self._waiting.setdefault(at, []).append(_Waiting(_version_of(document), news, class_))
+        else:
+            self._add(news, class_)
 
     def _add(self, news: News | None, class_: Class) -> None:
         if news is None:
@@ -83,3 +119,7 @@ def urgency_of(document: Document, *, listed: bool) -> Class:
     if metadata.get("deletionTimestamp") or observed != metadata.get("generation"):
         return Class.CHANGED
     return Class.RESYNC if listed else Class.CHANGED
+
+
+def _version_of(document: Document) -> str:
+    return str(document["metadata"].get("resourceVersion", ""))

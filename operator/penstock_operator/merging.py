@@ -65,6 +65,9 @@ def key_of(field: str, item: object) -> tuple[Any, ...] | None:
     names = KEYS.get(field)
     if names is None or not isinstance(item, Mapping):
         return None
+    if len(names) == 1:
+        only = item.get(names[0])
+        return None if only is None else (only,)
     key = tuple(item.get(name, _UNSAID.get(name)) for name in names)
     return None if None in key else key
 

@@ -29,7 +29,7 @@ from penstock_operator.names import MANAGER, Key
 from penstock_operator.pacing import Pace
 from penstock_operator.port import Applied, ClusterPort, Denial, Denied, Note
 from penstock_operator.secrets_read import Secrets
-from penstock_operator.seen import Seen
+from penstock_operator.seen import Seen, place_of
 from penstock_operator.store_side import StoreSide
 from penstock_operator.timeline_looks import lane_named
 from penstock_operator.world import Answer, ChildName, Trouble
@@ -124,10 +124,12 @@ class Performer:
         hands, document = self._hands, effect.document
         at = address_of(document)
         child = ChildName(at.kind.kind, at.name)
-        answer = await self._asked(lambda: self._applied(at, effect))
+        with hands.intake.writing(place_of(document)):
+            answer = await self._asked(lambda: self._applied(at, effect))
+            if isinstance(answer, Applied):
+                self._wrote(at, answer)
         digest = stamp_of(document) if effect.manager == MANAGER else None
         if isinstance(answer, Applied):
-            self._wrote(at, answer)
             if digest is not None:
                 kept.answers[child] = Answer(digest, answer.document, at_us=hands.now_us())
             return None
@@ -196,13 +198,14 @@ class Performer:
         await self._statuses.turn()
         if not self._hands.may_act():
             raise NotLeading
-        answer = await self._asked(
-            lambda: self._hands.port.apply(document, manager=MANAGER, force=True, subresource="status")
-        )
         at = address_of(document)
-        if isinstance(answer, Applied):
-            self._wrote(at, answer)
-            return None
+        with self._hands.intake.writing(place_of(document)):
+            answer = await self._asked(
+                lambda: self._hands.port.apply(document, manager=MANAGER, force=True, subresource="status")
+            )
+            if isinstance(answer, Applied):
+                self._wrote(at, answer)
+                return None
         if answer.denial in (Denial.NOT_FOUND, Denial.CONFLICT):
             await self._look_again(at)
         return _failed(effect, answer)

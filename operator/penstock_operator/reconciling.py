@@ -2,8 +2,9 @@
 done.
 
 Of one key at most `ROUNDS_MAX` rounds are taken at once; a plan whose effects were performed is decided again at
-once, since it ends where an answer is needed. Where an effect fails, the world is looked at and decided once more,
-so that the status can tell of it, and the key is tried again later. A bug in one key's decision harms no other key.
+once, since it ends where an answer is needed; one that only tells ends the rounds. Where an effect fails, the world
+is looked at and decided once more, so that the status can tell of it, and the key is tried again later. A bug in one
+key's decision harms no other key.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Reconciler:
             if at.failed is not None and at.failed.is_conflict and conflicts < CONFLICTS_MAX:
                 conflicts += 1
                 continue
-            if at.failed is not None or at.waits_for_place or at.plan.is_settled:
+            if at.failed is not None or at.waits_for_place or at.plan.settles:
                 break
         if at.failed is not None:
             await self._tell(key, at, kept)
@@ -251,11 +252,11 @@ class Reconciler:
             log.info("an effect failed, and is tried again", extra=fields)
             return
         self._queue.forget(key)
-        if not at.plan.is_settled:
+        if not at.plan.settles:
             self._queue.add_in(key, PLACE_AGAIN_S)
         elif at.plan.again_at_us is not None:
             self._queue.add_in(key, (at.plan.again_at_us - self._now_us()) / 1_000_000)
-        if at.plan.is_settled and key not in self._blind and self._is_gone(key):
+        if at.plan.settles and key not in self._blind and self._is_gone(key):
             self._memories.pop(key, None)
             self._kept.pop(key, None)
             self._active.pop(key, None)

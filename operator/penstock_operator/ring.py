@@ -10,6 +10,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 
 from penstock_operator.effects import Plan, StoreStep
@@ -19,6 +20,7 @@ from penstock_operator.world import NamespaceWorld, World
 KEPT: Final = 20
 KEYS_MAX: Final = 5_000
 TEXT_MAX: Final = 4_000
+_PLAIN: Final = frozenset((str, int, float, bool))
 SECRET_KEYS: Final = frozenset({"receipt_key", "data", "stringData", "password"})
 
 
@@ -70,19 +72,31 @@ def effect_words(effect: object) -> str:
 
 def plain(value: object) -> Any:
     """A value of ours as JSON, without what is secret."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return plain({name: each for name, each in named.items() if each is not None})
+    if value is None or type(value) in _PLAIN:
+        return value
+    type_: Any = type(value)
+    names = _fields(type_)
+    if names is not None:
+        said = ((name, getattr(value, name)) for name in names if name not in SECRET_KEYS)
+        return {name: plain(each) for name, each in said if each is not None}
     if isinstance(value, Mapping):
         return {_word(key): plain(each) for key, each in value.items() if _word(key) not in SECRET_KEYS}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in (value if isinstance(value, list | tuple) else sorted(value, key=str))]
     if isinstance(value, Enum):
         return value.value
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+@cache
+def _fields(type_: Any) -> tuple[str, ...] | None:
+    """Of a dataclass."""
+    return tuple(field.name for field in dataclasses.fields(type_)) if dataclasses.is_dataclass(type_) else None
 
 
 def _word(key: object) -> str:
+    if type(key) is str:
+        return key
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         return " ".join(str(part) for part in dataclasses.astuple(key))
     return str(key)

@@ -180,7 +180,7 @@ class Seen:
     def _put(self, uid: str, document: Document, version: str) -> None:
         self._take_out(uid)
         metadata = document["metadata"]
-        place = Place(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
+        place = place_of(document)
         before = self._by_place.get(place)
         if before is not None:  # made again under its name before its end was told
             self._remember_buried(before, self._objects[before].version)
@@ -270,9 +270,7 @@ class Seen:
         unchanged = known is not None and known.generation == int(metadata.get("generation") or 0)
         if unchanged and not metadata.get("deletionTimestamp"):
             return
-        yield from self._keys_beside_gone(
-            Place(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
-        )
+        yield from self._keys_beside_gone(place_of(document))
 
     def _keys_beside_gone(self, place: Place) -> frozenset[Key]:
         if place.kind not in RESOURCES:
@@ -281,6 +279,12 @@ class Seen:
         if place.kind == QUEUE.kind:
             beside |= {Key("Queue", place.namespace, name) for name in self.named_by(place.namespace, place.name)}
         return frozenset(beside)
+
+
+def place_of(document: Document) -> Place:
+    """Where an object is."""
+    metadata = document["metadata"]
+    return Place(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
 
 
 def terminates(namespace: Document) -> bool:

@@ -7,6 +7,7 @@ release that changes one field does not drop what a newer one has added. Pure, o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -44,6 +45,7 @@ def carry_unknown(standing: Document, wanted: Document) -> dict[str, Any]:
     return dict(wanted) if model is None else _carried(model, standing, wanted)
 
 
+@cache
 def _models(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
     """The fields of a model as they are written, and the model behind each; None where anything may stand inside."""
     return {field.alias or name: model_of(field.annotation) for name, field in model.model_fields.items()}
