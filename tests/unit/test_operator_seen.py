@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock_operator.intake import Intake, urgency_of
 from penstock_operator.kinds import QUEUE
 from penstock_operator.names import Key, namespace_key
-from penstock_operator.seen import Seen
+from penstock_operator.seen import Seen, place_of
 from penstock_operator.work_queue import Class
 
 EMAILS = Key("Queue", "shop", "emails")
@@ -147,6 +149,38 @@ def test_an_echo_of_our_own_write_gives_no_key() -> None:
     assert [] == keys.added
     intake.changed(queue(version=5))
     assert (EMAILS, Class.NEW) in keys.added
+
+
+def test_an_echo_that_comes_before_the_answer_gives_no_key() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    with intake.writing(place_of(queue())):
+        intake.changed(queue(version=4))
+        intake.wrote(queue(version=4))
+    assert [] == keys.added
+
+
+@pytest.mark.parametrize("theirs", [3, 5])
+def test_what_others_did_while_we_wrote_is_told_once_we_know_what_was_ours(theirs: int) -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    with intake.writing(place_of(queue())):
+        for version in sorted((4, theirs)):
+            intake.changed(queue(version=version))
+        assert [] == keys.added
+        intake.wrote(queue(version=4))
+    assert (EMAILS, Class.NEW) in keys.added
+
+
+def test_a_write_that_nobody_answered_tells_all_that_was_seen() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    with intake.writing(place_of(queue())):
+        intake.changed(queue("other", uid="u2", version=3))
+        assert Key("Queue", "shop", "other") in {key for key, _ in keys.added}
+        intake.changed(queue(version=4))
+        assert EMAILS not in {key for key, _ in keys.added}
+    assert EMAILS in {key for key, _ in keys.added}
 
 
 def test_what_a_list_no_longer_has_is_told_as_gone() -> None:
