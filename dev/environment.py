@@ -17,7 +17,7 @@ from penstock.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MIN = (3, 11)
-NEEDS_MB = 700
+NEEDS_MB = 1500
 
 
 def require_python() -> None:
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
     try:
         require_python()
         require_room(ROOT, NEEDS_MB)
-        with step("make the virtual environment", expect_s=60):
+        with step("make the virtual environment", expect_s=180):
             make_venv(venv)
             install(venv)
     except Surroundings as error:

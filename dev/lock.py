@@ -1,6 +1,7 @@
 """Resolve the dependencies anew: requirements.lock for what is shipped, requirements-dev.lock for what works on it.
 
-Both carry a hash for every file and name no index, so that each machine fetches from the one it is set up for.
+requirements-spark.lock is for drivers and executors of Spark alone: PySpark is 430 MB, which no other process needs.
+All carry a hash for every file and name no index, so that each machine fetches from the one it is set up for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SPARK_EXTRAS = ("spark", "counters")
 SHIPPED_EXTRAS = ("operator", "gateway", "worker", "tracing", "counters")
 
 
@@ -25,11 +27,18 @@ def compile_lock(output: str, *options: str) -> None:
     subprocess.run(command, cwd=ROOT, check=True)
 
 
+def extras_as_options(*extras: str) -> list[str]:
+    """As uv wants them on its command line."""
+    return [word for extra in extras for word in ("--extra", extra)]
+
+
 def main() -> None:
-    """Write both files."""
-    extras = [word for extra in SHIPPED_EXTRAS for word in ("--extra", extra)]
-    compile_lock("requirements.lock", *extras)
-    compile_lock("requirements-dev.lock", *extras, "--extra", "test", "--group", "dev", "-c", "requirements.lock")
+    """Write the three files."""
+    shipped = extras_as_options(*SHIPPED_EXTRAS)
+    compile_lock("requirements.lock", *shipped)
+    compile_lock("requirements-spark.lock", *extras_as_options(*SPARK_EXTRAS), "-c", "requirements.lock")
+    everything = (*shipped, *extras_as_options("spark", "test"), "--group", "dev")
+    compile_lock("requirements-dev.lock", *everything, "-c", "requirements.lock", "-c", "requirements-spark.lock")
 
 
 if __name__ == "__main__":

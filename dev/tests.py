@@ -23,11 +23,12 @@ from penstock.testing.progress import duration, say
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
-SERVERS = ("tests/conformance", "tests/cluster", "tests/golden")
+SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark")
 SERVER_GROUPS = {
-    "Kubernetes": "servers and kubernetes",
-    "rings of Cassandras": "servers and rings and not kubernetes",
-    "single Cassandras": "servers and not rings and not kubernetes",
+    "Kubernetes": "servers and kubernetes and not spark",
+    "Spark": "servers and spark",
+    "rings of Cassandras": "servers and rings and not kubernetes and not spark",
+    "single Cassandras": "servers and not rings and not kubernetes and not spark",
 }
 """Tests that share servers run in one process each; two such processes at a time."""
 COLD_BUILDS = (

@@ -23,6 +23,7 @@ DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
+SPARK = HERE / "spark"
 RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
 
 HOLDS_HERE: dict[str, Callable[[], bool]] = {
@@ -45,8 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, and which: tests that share one run in one process (dev/tests.py: SERVER_GROUPS)."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & SERVER_FIXTURES or HERE / "cluster" in item.path.parents:
+        if fixtures & SERVER_FIXTURES or {HERE / "cluster", SPARK} & set(item.path.parents):
             item.add_marker("servers")
+        if SPARK in item.path.parents:
+            item.add_marker("spark")
         if fixtures & KUBERNETES_FIXTURES:
             item.add_marker("kubernetes")
         if (
