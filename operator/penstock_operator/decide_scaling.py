@@ -76,7 +76,7 @@ def scaled(world: World, shards: int | None, lanes: int | None, memory: Memory, 
     consumers = (resource.spec.consumers or ()) if isinstance(resource, Queue) else ()
     figures = known_figures(world, now_us)
     memory, is_falling = _watched(figures, memory, now_us)
-    busy = figures is not None and _is_busy(figures)
+    busy = figures is not None and is_busy(figures)
     idle = not busy and not (isinstance(world.lanes, Lanes) and world.lanes.unprocessed)
     now = _Now(figures, shards, lanes, int(now_us < memory.unwell_until_us), idle, now_us, is_falling)
     again_us = earliest(now_us + LOOK_EVERY_US if busy else None, memory.unwell_until_us if now.extra else None)
@@ -132,9 +132,8 @@ def _needed(
     """By the load alone, and why."""
     now_us = now.moment_us
     running = crew.replicas or 0
-    if not _is_busy(figures):
-        is_soon = any(mark.until_us > now_us and mark.due_us <= now_us + DUE_SOON_US for mark in figures.later)
-        if is_soon and running:
+    if not is_busy(figures):
+        if running and is_soon(figures, now_us):
             return max(1, scaling.min), memory, "something is due within 30 s"
         return scaling.min, memory, "nothing is behind"
     behind = figures.backlog if figures.backlog is not None else figures.counted
@@ -153,9 +152,14 @@ def _needed(
     return max(needed, 2 * running), memory, f"{why}, the oldest for longer than {scaling.lag}, not falling: doubled"
 
 
-def _is_busy(figures: Figures) -> bool:
+def is_busy(figures: Figures) -> bool:
     """Whether anything is behind, in anybody's hands, or was not read yet."""
     return bool(figures.backlog or figures.in_flight or figures.held or (figures.awake and figures.owners == 0))
+
+
+def is_soon(figures: Figures, now_us: int) -> bool:
+    """Whether something falls due within 30 s: no reason to start a worker, but one to keep it."""
+    return any(mark.until_us > now_us and mark.due_us <= now_us + DUE_SOON_US for mark in figures.later)
 
 
 def _bounded(number: int, scaling: Scaling, lanes: int | None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from penstock.telemetry.metrics import Registry
+from penstock_operator.decide_scaling import is_busy, is_soon
 from penstock_operator.figures import Followed
 from penstock_operator.operating import Operator
 from penstock_operator.world import Figures
@@ -28,7 +29,7 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
         registry.reading(f"penstock_queue_{name}", says, LABELS, values)
 
     of_queues("backlog", "Messages that are due and not yet received.", _behind)
-    of_queues("awake", "1 while it has work, or work that nobody has looked at.", lambda found: float(found.awake))
+    of_queues("awake", "1 while it needs a worker: something is behind, in hand, or was not looked at.", _is_needed)
     of_queues("in_flight", "Messages received and not yet settled.", lambda found: float(found.in_flight))
     of_queues("rate", "Messages settled a second.", lambda found: found.rate)
 
@@ -40,6 +41,12 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
     of_operator("writes", "Changes that were asked of the API server.", lambda: float(operator.performer.writes))
     of_operator("left_behind", "Resources whose data stayed.", lambda: float(operator.reconciler.left_behind))
     of_operator("rounds", "Decisions that were made.", lambda: float(operator.reconciler.rounds))
+
+
+def _is_needed(figures: Figures) -> float:
+    """As mode auto goes by it; who owns lanes and has nothing to do is no reason to stay."""
+    is_kept = figures.owners > 0 and is_soon(figures, figures.at_us)
+    return float(is_busy(figures) or is_kept)
 
 
 def _labels(followed: Followed) -> tuple[str, str]:

@@ -18,12 +18,23 @@ class Gate:
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
         self._open.set()
+        self._let = asyncio.Event()
+        self._let.set()
         self._callers: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     def cut(self) -> None:
         """Nothing passes from now on."""
         self._loop.call_soon_threadsafe(self._open.clear)
+
+    def hang(self) -> None:
+        """Those who are connected now hear and say nothing more, and are not told; new callers are let through."""
+        self._loop.call_soon_threadsafe(self._hang)
+
+    def _hang(self) -> None:
+        self._let.clear()
+        self._let = asyncio.Event()
+        self._let.set()
 
     def heal(self) -> None:
         """New callers are let through; those of before are told that their connection is gone."""
@@ -37,11 +48,12 @@ class Gate:
     async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._callers.add(writer)
         try:
+            let = self._let
             await self._open.wait()
             target_reader, target_writer = await asyncio.open_connection(*self._target)
             self._callers.add(target_writer)
             try:
-                await asyncio.gather(self._pump(reader, target_writer), self._pump(target_reader, writer))
+                await asyncio.gather(self._pump(reader, target_writer, let), self._pump(target_reader, writer, let))
             finally:
                 self._callers.discard(target_writer)
                 target_writer.close()
@@ -51,9 +63,10 @@ class Gate:
             self._callers.discard(writer)
             writer.close()
 
-    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, let: asyncio.Event) -> None:
         while chunk := await source.read(CHUNK):
             await self._open.wait()
+            await let.wait()
             target.write(chunk)
             await target.drain()
         target.close()

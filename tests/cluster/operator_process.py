@@ -79,13 +79,13 @@ class Home:
     kubeconfig: Path
     folder: Path
 
-    def start(self, *options: str) -> OperatorProcess:
+    def start(self, *options: str, program: str = "penstock_operator.process") -> OperatorProcess:
         """A process, as soon as its port is open."""
         log = self.folder / f"{secrets.token_hex(3)}.log"
-        command = [sys.executable, "-m", "penstock_operator.process", "--kubeconfig", str(self.kubeconfig)]
+        command = [sys.executable, "-m", program, "--kubeconfig", str(self.kubeconfig)]
         command += ["--namespace", self.namespace, "--health", "127.0.0.1:0", *options]
         with log.open("w") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, text=True, env=dict(os.environ))
+            process = subprocess.Popen(command, stdout=file, stderr=file, text=True, env=dict(os.environ), cwd=ROOT)
         assert wait_until(lambda: '"port":' in log.read_text() or process.poll() is not None, timeout_s=60)
         assert process.poll() is None, log.read_text()
         line = next(line for line in log.read_text().splitlines() if '"port":' in line)

@@ -2,7 +2,6 @@
 from Cassandra for a minute, its children edited and deleted by hand. Each end is compared with that of a calm run.
 """
 
-# ruff: noqa: S608 - names are made here
 from __future__ import annotations
 
 import json
@@ -24,6 +23,7 @@ from penstock.testing.processes import wait_until
 from penstock_operator.names import consumer_name
 from tests.cluster.gate import Gate
 from tests.cluster.operator_process import Home, home, leading
+from tests.cluster.operator_states import OURS, child_as_told, is_told, state
 from tests.cluster.test_operator import becomes, queue, reason
 
 pytestmark = pytest.mark.slow
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.slow
 MENDED_S = 30.0
 SETTLED_S = 240.0
 CUT_S = 60.0
+HANGS_S = 240.0
+"""A watch that tells nothing is given up after 90 s; then the shards in force change after a minute and more."""
 LIVES_MAX = 30
 LIFE_S_MAX = 4.0
 QUEUES = 30
-CHILDREN = "deployments,poddisruptionbudgets,cronjobs,serviceaccounts,rolebindings,secrets"
-OURS = "app.kubernetes.io/managed-by=penstock"
 
 
 @dataclass(frozen=True)
@@ -124,30 +124,26 @@ def settled(ways: Ways, here: Kubectl) -> dict[str, Any]:
 
     def is_settled() -> bool:
         there = {one["metadata"]["name"]: one for one in here.list("queues")}
-        return set(there) == left and all(map(_is_told, there.values())) and _entries_are_settled(ways, here)
+        return set(there) == left and all(map(is_told, there.values())) and _entries_are_settled(ways, here)
 
-    assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state(ways, here), indent=1)
-    seen = [state(ways, here)]
+    assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state_of(ways, here), indent=1)
+    seen = [state_of(ways, here)]
 
     def stays() -> bool:
-        seen.append(state(ways, here))
+        seen.append(state_of(ways, here))
         return seen[-1] == seen[-2]
 
     assert wait_until(stays, timeout_s=SETTLED_S, every_s=6)
     return seen[-1]
 
 
-def _is_told(one: dict[str, Any]) -> bool:
-    status = one.get("status", {})
-    return bool(
-        status.get("observedGeneration") == one["metadata"]["generation"]
-        and reason(one, "TablesReady") == "TablesPresent"
-        and status.get("replicas") == one["spec"]["shards"]
-    )
+def state_of(ways: Ways, here: Kubectl) -> dict[str, Any]:
+    """Of all that is in the namespace."""
+    return state(here, ways.cassandra, ways.home.keyspace)
 
 
 def _entries_are_settled(ways: Ways, here: Kubectl) -> bool:
-    told = state(ways, here)["entries"]
+    told = state_of(ways, here)["entries"]
     kept = {name: told.get(name) for name in (f"q{number:02}" for number in range(QUEUES))}
     return list(kept.values()) == [_end_of(number) for number in range(QUEUES)]
 
@@ -157,39 +153,6 @@ def _end_of(number: int) -> str:
     if number % 5:
         return "active"
     return "gone" if number % 2 else "retained"
-
-
-def state(ways: Ways, here: Kubectl) -> dict[str, Any]:
-    """Children, entries and statuses, without what no two runs have in common."""
-    children = {f"{one['kind']} {one['metadata']['name']}": _plain(one) for one in here.list(CHILDREN, OURS)}
-    rows = ways.cassandra.cql(
-        f"SELECT name, state FROM {ways.home.keyspace}.catalogue"
-        f" WHERE namespace = '{here.namespace}' AND kind = 'Queue'"
-    )
-    statuses = {one["metadata"]["name"]: _status(one) for one in here.list("queues")}
-    told = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
-    plain: dict[str, Any] = json.loads(json.dumps(told).replace(str(here.namespace), "NAMESPACE"))
-    return plain
-
-
-def _plain(child: dict[str, Any]) -> dict[str, Any]:
-    """What the operator says of it."""
-    owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
-    told = {name: value for name, value in child.items() if name not in ("metadata", "status")}
-    return {**told, "labels": child["metadata"]["labels"], "owners": owners}
-
-
-def _status(one: dict[str, Any]) -> dict[str, Any]:
-    """Without times, and without how far pods of an image that is nowhere have come."""
-    conditions = one["status"]["conditions"]
-    told = {each["type"]: (each["status"], each["reason"]) for each in conditions}
-    for passing in ("Ready", "Reconciling", "ConsumersReady", "RepairHealthy", "CollectionHealthy"):
-        told.pop(passing, None)
-    return {
-        "conditions": told,
-        "shards": one["status"]["replicas"],
-        "generation": one["status"]["observedGeneration"],
-    }
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +208,22 @@ def test_cut_from_the_api_server_for_a_minute_it_comes_to_the_same(ways: Ways, c
         assert calm == settled(ways, here)
 
 
+def test_watches_that_hang_without_an_end_are_noticed_and_what_was_missed_is_carried_out(ways: Ways) -> None:
+    with namespace(ways) as here, leading(ways.home) as running:
+        here.apply(queue())
+        becomes(here, "emails", "Reconciled")
+        ways.api.hang()
+        here.apply(queue(shards=3), queue("letters"))
+        here.delete("deployment", consumer_name("emails", "mailer"))
+        becomes_told = wait_until(
+            lambda: all(map(is_told, here.list("queues"))) and len(here.list("deployment", OURS)) == 2,
+            timeout_s=HANGS_S,
+            every_s=1,
+        )
+        assert becomes_told, json.dumps(state_of(ways, here), indent=1)
+        assert running.ask("/livez")[0] == 200
+
+
 def test_with_cassandra_cut_for_a_minute_deletions_go_on_as_their_policy_says_and_it_comes_to_the_same(
     ways: Ways, calm: dict[str, Any]
 ) -> None:
@@ -277,10 +256,12 @@ def test_every_child_that_is_deleted_or_edited_is_mended_within_thirty_seconds(w
     with namespace(ways) as here, leading(ways.home):
         consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
         here.apply(queue(consumers=[consumer]))
-        here.wait_for("queue", "emails", _is_told, what="is told")
+        here.wait_for("queue", "emails", is_told, what="is told")
         kinds = ("deployments", "poddisruptionbudgets", "cronjobs", "serviceaccounts", "secrets")
         assert wait_until(lambda: all(here.list(kind, OURS) for kind in kinds), timeout_s=60)
-        before = {kind: {one["metadata"]["name"]: _plain(one) for one in here.list(kind, OURS)} for kind in kinds}
+        before = {
+            kind: {one["metadata"]["name"]: child_as_told(one) for one in here.list(kind, OURS)} for kind in kinds
+        }
         edits = {
             "deployments": {"spec": {"replicas": 1, "minReadySeconds": 9}},
             "poddisruptionbudgets": {"spec": {"maxUnavailable": 3}},
@@ -292,10 +273,13 @@ def test_every_child_that_is_deleted_or_edited_is_mended_within_thirty_seconds(w
             name = names_of(here.list(kind, OURS))[0]
 
             def is_as_before(kind: str = kind) -> bool:
-                now = {one["metadata"]["name"]: _plain(one) for one in here.list(kind, OURS)}
-                return now == before[kind]
+                return _as_told(here, kind) == before[kind]
 
             here.run("patch", kind, name, "--type=merge", "-p", json.dumps(edits[kind]))
             assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} edited"
             here.delete(kind, name)
             assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} deleted"
+
+
+def _as_told(here: Kubectl, kind: str) -> dict[str, Any]:
+    return {one["metadata"]["name"]: child_as_told(one) for one in here.list(kind, OURS)}

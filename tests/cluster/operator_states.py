@@ -1,0 +1,56 @@
+"""What an operator's work came to, as two runs of one story can be compared: children, entries, statuses."""
+
+# ruff: noqa: S608 - names are made here
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.cassandra.serving import Serving
+from tests.cluster.test_operator import reason
+
+CHILDREN = "deployments,poddisruptionbudgets,cronjobs,serviceaccounts,rolebindings,secrets"
+OURS = "app.kubernetes.io/managed-by=penstock"
+
+
+def is_told(one: dict[str, Any]) -> bool:
+    """Whether the status is of the spec that stands, with its tables made and its shards in force."""
+    status = one.get("status", {})
+    return bool(
+        status.get("observedGeneration") == one["metadata"]["generation"]
+        and reason(one, "TablesReady") == "TablesPresent"
+        and status.get("replicas") == one["spec"]["shards"]
+    )
+
+
+def state(here: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, Any]:
+    """Children, entries and statuses, without what no two runs have in common."""
+    children = {f"{one['kind']} {one['metadata']['name']}": child_as_told(one) for one in here.list(CHILDREN, OURS)}
+    rows = cassandra.cql(
+        f"SELECT name, state FROM {keyspace}.catalogue WHERE namespace = '{here.namespace}' AND kind = 'Queue'"
+    )
+    statuses = {one["metadata"]["name"]: _status(one) for one in here.list("queues")}
+    told = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
+    plain: dict[str, Any] = json.loads(json.dumps(told).replace(str(here.namespace), "NAMESPACE"))
+    return plain
+
+
+def child_as_told(child: dict[str, Any]) -> dict[str, Any]:
+    """What the operator says of it."""
+    owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
+    told = {name: value for name, value in child.items() if name not in ("metadata", "status")}
+    return {**told, "labels": child["metadata"]["labels"], "owners": owners}
+
+
+def _status(one: dict[str, Any]) -> dict[str, Any]:
+    """Without times, and without how far pods of an image that is nowhere have come."""
+    conditions = one["status"]["conditions"]
+    told = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+    for passing in ("Ready", "Reconciling", "ConsumersReady", "RepairHealthy", "CollectionHealthy"):
+        told.pop(passing, None)
+    return {
+        "conditions": told,
+        "shards": one["status"]["replicas"],
+        "generation": one["status"]["observedGeneration"],
+    }

@@ -1,0 +1,152 @@
+"""The real operator, killed between any two of its effects while a queue is made, changed and deleted: the end is
+that of an operator that was left alone. Its pods' image is nowhere, so that nothing but the operator moves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from tests.cluster.operator_process import Home, home, leading
+from tests.cluster.operator_states import CHILDREN, OURS, is_told, state
+from tests.cluster.test_operator import queue, tables_of
+from tests.cluster.test_operator import state_of as state_of_entry
+
+pytestmark = pytest.mark.slow
+
+LIVES_MAX = 60
+LIFE_S_MAX = 120.0
+SETTLED_S = 240.0
+QUIET_S = 6.0
+LIVES_MIN = 12
+"""A queue with everything is made by no fewer effects; far fewer lives would mean that nobody was killed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it happens."""
+
+    home: Home
+    here: Kubectl
+    cassandra: Serving
+
+    def state(self) -> dict[str, Any]:
+        """Of all that is in the namespace."""
+        return state(self.here, self.cassandra, self.home.keyspace)
+
+
+@pytest.fixture
+def place(
+    kubernetes: KubernetesUnderTest,
+    cassandra: Serving,
+    k8s_namespace: Kubectl,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Place]:
+    with home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("killed")) as its_home:
+        yield Place(its_home, k8s_namespace, cassandra)
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {its_home.keyspace}")
+
+
+def consumer(image: str) -> dict[str, Any]:
+    return {"name": "mailer", "image": image, "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
+
+
+def make(here: Kubectl) -> None:
+    here.apply(queue(deletionPolicy="Delete", consumers=[consumer("mailer:1")]))
+
+
+def change(here: Kubectl) -> None:
+    here.apply(queue(deletionPolicy="Delete", shards=3, consumers=[consumer("mailer:2")]))
+
+
+def is_carried_out(place: Place) -> bool:
+    """The status is of this spec, and so are the children."""
+    found = place.here.find("queue", "emails")
+    children = {one["kind"] for one in place.here.list(CHILDREN, OURS)}
+    wanted = {"Deployment", "PodDisruptionBudget", "CronJob", "ServiceAccount", "Secret"}
+    return found is not None and is_told(found) and wanted == children and _image_is_as_told(place.here)
+
+
+def _image_is_as_told(here: Kubectl) -> bool:
+    told = here.get("queue", "emails")["spec"]["consumers"][0]["image"]
+    pods = here.list("deployment", OURS)[0]["spec"]["template"]["spec"]
+    return bool(told == pods["containers"][0]["image"])
+
+
+def is_gone(place: Place) -> bool:
+    """The queue, its entry, its children, and what the namespace had for it."""
+    here, keyspace = place.here, place.home.keyspace
+    return (
+        here.find("queue", "emails") is None
+        and state_of_entry(place.cassandra, keyspace, str(here.namespace), "emails") == "gone"
+        and tables_of(place.cassandra, keyspace) == set()
+        and here.list(CHILDREN, OURS) == []
+    )
+
+
+def stays(holds: Callable[[], bool]) -> bool:
+    """So, and so a little later."""
+    if not holds():
+        return False
+    wait_until(lambda: False, timeout_s=QUIET_S)
+    return holds()
+
+
+def lives_until(place: Place, holds: Callable[[], bool]) -> int:
+    """One short life after the other; how many were killed."""
+    for killed in range(LIVES_MAX):
+        place.home.kubectl.in_namespace(place.home.namespace).run("delete", "lease", "--all", "--ignore-not-found")
+        running = place.home.start(program="tests.cluster.dying_operator")
+        deadline_s = time.monotonic() + LIFE_S_MAX
+        try:
+            while running.process.poll() is None:
+                if stays(holds) and running.process.poll() is None:
+                    return killed
+                assert time.monotonic() < deadline_s, running.log.read_text()[-5_000:]
+        finally:
+            running.kill()
+    raise AssertionError(f"not there after {LIVES_MAX} lives: {json.dumps(place.state(), indent=1)}")
+
+
+def test_killed_between_any_two_effects_it_comes_to_the_same(
+    place: Place, measured: Callable[[str], None], kubernetes: KubernetesUnderTest
+) -> None:
+    calm = _calm_end(place, kubernetes)
+    make(place.here)
+    made = lives_until(place, lambda: is_carried_out(place))
+    change(place.here)
+    changed = lives_until(place, lambda: is_carried_out(place))
+    with leading(place.home):
+        assert wait_until(lambda: calm == place.state(), timeout_s=SETTLED_S, every_s=2), json.dumps(place.state())
+    place.here.delete("queue", "emails", wait=False)
+    deleted = lives_until(place, lambda: is_gone(place))
+    measured(f"killed {made} times while it was made, {changed} while it was changed, {deleted} while it was deleted")
+    assert min(made, changed + deleted) >= LIVES_MIN
+
+
+def _calm_end(place: Place, kubernetes: KubernetesUnderTest) -> dict[str, Any]:
+    """Of a namespace that nobody disturbs."""
+    name = f"{place.here.namespace}-calm"
+    kubernetes.kubectl.run("create", "namespace", name)
+    calm = Place(place.home, kubernetes.kubectl.in_namespace(name), place.cassandra)
+    try:
+        with leading(place.home):
+            make(calm.here)
+            assert wait_until(lambda: is_carried_out(calm), timeout_s=SETTLED_S, every_s=1)
+            change(calm.here)
+            assert wait_until(lambda: stays(lambda: is_carried_out(calm)), timeout_s=SETTLED_S, every_s=1)
+            ended = calm.state()
+            calm.here.delete("queue", "emails", wait=False)
+            assert wait_until(lambda: is_gone(calm), timeout_s=SETTLED_S, every_s=1)
+            return ended
+    finally:
+        kubernetes.kubectl.delete("namespace", name, wait=False)

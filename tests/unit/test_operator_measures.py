@@ -1,0 +1,110 @@
+"""What an autoscaler is told, and that docs/scaling.md asks for what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from penstock.expiry import SECOND_US
+from penstock.telemetry.metrics import Registry
+from penstock_operator.measures import measure
+from penstock_operator.names import Key, consumer_name
+from penstock_operator.operating import Operator
+from penstock_operator.world import Figures, LaterMark
+
+NOW_US = 1_700_000_000 * SECOND_US
+PAGE = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+ASLEEP: dict[str, Any] = {"backlog": None, "awake": False}
+
+
+def told(figures: Figures | None, *, is_leading: bool = True) -> dict[str, float]:
+    """What is exported of shop/emails."""
+    followed = SimpleNamespace(key=Key("Queue", "shop", "emails"), figures=figures)
+    operator = SimpleNamespace(
+        board=SimpleNamespace(all=lambda: [followed]),
+        seen=(),
+        performer=SimpleNamespace(writes=0),
+        reconciler=SimpleNamespace(left_behind=0, rounds=0),
+    )
+    registry = Registry()
+    measure(registry, cast(Operator, operator), is_leading=lambda: is_leading)
+    labels = (("namespace", "shop"), ("queue", "emails"))
+    return {each.name: each.value for each in registry.samples() if each.labels == labels}
+
+
+def is_needed(**figures: Any) -> float:
+    """What is exported as `awake`."""
+    return told(Figures(at_us=NOW_US, **figures))["penstock_queue_awake"]
+
+
+def test_a_queue_that_was_woken_needs_a_worker_before_anything_is_counted() -> None:
+    woken = told(Figures(at_us=NOW_US, awake=True))
+    assert (1.0, False) == (woken["penstock_queue_awake"], "penstock_queue_backlog" in woken)
+
+
+@pytest.mark.parametrize("figures", [{"backlog": 1}, {"backlog": 0, "in_flight": 1}, {"backlog": 0, "held": 1}])
+def test_whatever_is_behind_in_hand_or_held_needs_one(figures: dict[str, Any]) -> None:
+    assert 1.0 == is_needed(awake=True, owners=2, **figures)
+
+
+def test_workers_that_own_lanes_and_have_nothing_to_do_are_not_kept() -> None:
+    assert 0.0 == is_needed(awake=True, owners=2, backlog=0)
+
+
+def test_what_falls_due_within_thirty_seconds_keeps_a_worker_and_starts_none() -> None:
+    soon = (LaterMark(NOW_US + 20 * SECOND_US, NOW_US + 60 * SECOND_US),)
+    later = (LaterMark(NOW_US + 40 * SECOND_US, NOW_US + 60 * SECOND_US),)
+    assert (1.0, 0.0) == (
+        is_needed(awake=True, owners=1, backlog=0, later=soon),
+        is_needed(awake=True, owners=1, backlog=0, later=later),
+    )
+    assert 0.0 == is_needed(later=soon)
+
+
+def test_a_queue_that_sleeps_has_nothing_behind() -> None:
+    asleep = told(Figures(at_us=NOW_US))
+    assert (0.0, 0.0) == (asleep["penstock_queue_backlog"], asleep["penstock_queue_awake"])
+
+
+def test_what_was_counted_is_told_until_owners_tell() -> None:
+    counted = told(Figures(at_us=NOW_US, awake=True, counted=40))
+    assert 40.0 == counted["penstock_queue_backlog"]
+
+
+@pytest.mark.parametrize(("figures", "is_leading"), [(None, True), (Figures(at_us=NOW_US), False)])
+def test_what_is_not_known_and_who_does_not_lead_tell_nothing(figures: Figures | None, is_leading: bool) -> None:
+    assert {} == told(figures, is_leading=is_leading)
+
+
+# ---- the page
+
+
+def documents() -> list[dict[str, Any]]:
+    """Every YAML on the page."""
+    return [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)]
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    return next(each for each in documents() if isinstance(each, dict) and each.get("kind") == kind)
+
+
+def test_the_page_names_each_metric_of_a_queue_and_no_other() -> None:
+    assert set(told(Figures(at_us=NOW_US, backlog=0, rate=0))) == set(re.findall(r"penstock_queue_\w+", PAGE))
+
+
+def test_its_queries_ask_by_the_labels_that_there_are() -> None:
+    queries = [each["metadata"]["query"] for each in of_kind("ScaledObject")["spec"]["triggers"]]
+    asked = [
+        re.fullmatch(r"max\((\w+)\{namespace=\"shop\",queue=\"emails\"\}\) or vector\(0\)", each) for each in queries
+    ]
+    assert ["penstock_queue_backlog", "penstock_queue_awake"] == [each and each[1] for each in asked]
+
+
+@pytest.mark.parametrize("kind", ["ScaledObject", "HorizontalPodAutoscaler"])
+def test_they_scale_the_deployment_of_the_consumer(kind: str) -> None:
+    assert consumer_name("emails", "mailer") == of_kind(kind)["spec"]["scaleTargetRef"]["name"]
