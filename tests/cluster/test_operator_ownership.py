@@ -1,0 +1,189 @@
+"""Whose it is, on the real API server and Cassandra: names that are taken, what was retained and is adopted, the
+connection's copies, and what is paused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.kubectl import Kubectl
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from penstock_operator.names import consumer_name
+from tests.cluster.operator_process import WITHIN_S, Home, home, leading
+from tests.cluster.operator_states import OURS
+from tests.cluster.test_operator import becomes, queue, reason, state_of
+
+MENDED_S = 30.0
+MAILER = consumer_name("emails", "mailer")
+
+
+@pytest.fixture(scope="module")
+def its_home(
+    kubernetes: KubernetesUnderTest, cassandra: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Home]:
+    """Of one operator that leads."""
+    with (
+        home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("ownership")) as found,
+        leading(found),
+    ):
+        yield found
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {found.keyspace}")
+
+
+@pytest.fixture
+def environment(its_home: Home, cassandra: Serving) -> dict[str, str]:
+    """Of a program beside it."""
+    return {**cassandra.environment(), "KEYSPACE": its_home.keyspace}
+
+
+def message_of(document: Mapping[str, Any], type_: str = "Ready") -> str:
+    return next(str(each["message"]) for each in document["status"]["conditions"] if each["type"] == type_)
+
+
+def decoded(secret: Mapping[str, Any]) -> dict[str, str]:
+    return {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+
+
+def test_what_was_retained_says_name_taken_until_it_is_adopted_and_then_has_its_messages(
+    its_home: Home, k8s_namespace: Kubectl, cassandra: Serving, environment: dict[str, str]
+) -> None:
+    here, path = k8s_namespace, f"{k8s_namespace.namespace}/emails"
+    here.apply(queue())
+    becomes(here, "emails", "Reconciled")
+    with penstock.connect_sync(environment) as connection:
+        connection.queue(path).put("of before")
+    here.delete("queue", "emails")
+    assert wait_until(
+        lambda: state_of(cassandra, its_home.keyspace, str(here.namespace), "emails") == "retained", timeout_s=30
+    )
+    here.apply(queue())
+    taken = becomes(here, "emails", "NameTaken", "Stalled")
+    assert "penstock.io/adopt" in message_of(taken)
+    assert [] == here.list("deployment")
+    here.run("annotate", "queue", "emails", "penstock.io/adopt=by-name")
+    becomes(here, "emails", "Reconciled")
+    with penstock.connect_sync(environment) as connection:
+        [message] = connection.queue(path).receive(1, wait=20)
+        assert "of before" == message.text()
+
+
+def test_what_the_command_line_made_is_taken_until_it_is_adopted(
+    its_home: Home, k8s_namespace: Kubectl, environment: dict[str, str], tmp_path: Path
+) -> None:
+    here, file = k8s_namespace, tmp_path / "emails.yaml"
+    document = queue()
+    document["metadata"]["namespace"] = here.namespace
+    file.write_text(json.dumps(document))
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert 0 == done.returncode, done.stderr
+    here.apply(document)
+    becomes(here, "emails", "NameTaken", "Stalled")
+    here.run("annotate", "queue", "emails", "penstock.io/adopt=by-name")
+    becomes(here, "emails", "Reconciled")
+
+
+def test_somebody_elses_deployment_in_a_workers_place_is_told_and_left_alone(
+    its_home: Home, k8s_namespace: Kubectl
+) -> None:
+    here, labels = k8s_namespace, {"app": "theirs"}
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": MAILER},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "theirs", "image": "theirs:1"}]},
+            },
+        },
+    }
+    here.apply(theirs)
+    here.apply(queue())
+    told = becomes(here, "emails", "NameTaken", "ConsumersReady")
+    assert MAILER in message_of(told, "ConsumersReady")
+    left = here.get("deployment", MAILER)
+    assert ("theirs:1", None) == (
+        left["spec"]["template"]["spec"]["containers"][0]["image"],
+        left["metadata"].get("ownerReferences"),
+    )
+    here.delete("deployment", MAILER)
+    becomes(here, "emails", "Reconciled")
+
+
+def test_copies_of_the_connection_follow_it_are_mended_and_go_with_the_last_resource(
+    its_home: Home, k8s_namespace: Kubectl
+) -> None:
+    here, home_of_it = k8s_namespace, its_home.kubectl.in_namespace(its_home.namespace)
+    here.apply(queue())
+    becomes(here, "emails", "Reconciled")
+    before = here.get("deployment", MAILER)["spec"]["template"]["metadata"]["annotations"]
+    change = {"stringData": {"GRAPHITE_PREFIX": "rotated"}}
+    home_of_it.run("patch", "secret", "penstock-connection", "-p", json.dumps(change))
+
+    def is_rotated() -> bool:
+        copy = decoded(here.get("secret", "penstock-connection"))
+        template = here.get("deployment", MAILER)["spec"]["template"]
+        return copy.get("GRAPHITE_PREFIX") == "rotated" and template["metadata"]["annotations"] != before
+
+    assert wait_until(is_rotated, timeout_s=WITHIN_S)
+    here.run("patch", "secret", "penstock-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
+    source = decoded(home_of_it.get("secret", "penstock-connection"))
+    assert wait_until(lambda: decoded(here.get("secret", "penstock-connection")) == source, timeout_s=MENDED_S)
+    here.delete("queue", "emails")
+    assert wait_until(lambda: here.list("secrets,serviceaccounts,cronjobs", OURS) == [], timeout_s=WITHIN_S)
+
+
+def test_who_names_a_secret_of_his_own_gets_no_copy(
+    its_home: Home, k8s_namespace: Kubectl, environment: dict[str, str]
+) -> None:
+    here = k8s_namespace
+    here.apply(queue(storage={"connectionSecret": "mine"}))
+    becomes(here, "emails", "ConnectionMissing", "TablesReady")
+    source = its_home.kubectl.in_namespace(its_home.namespace).get("secret", "penstock-connection")
+    metadata = {"name": "mine", "namespace": here.namespace}
+    here.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": source["data"]})
+    becomes(here, "emails", "Reconciled")
+    container = here.get("deployment", MAILER)["spec"]["template"]["spec"]["containers"][0]
+    named = {each["valueFrom"]["secretKeyRef"]["name"] for each in container["env"] if "secretKeyRef" in str(each)}
+    assert ({"mine"}, []) == (named, here.list("secrets", OURS))
+
+
+def test_a_paused_queue_is_left_alone_and_mended_once_it_goes_on(its_home: Home, k8s_namespace: Kubectl) -> None:
+    here = k8s_namespace
+    here.apply(queue())
+    becomes(here, "emails", "Reconciled")
+    here.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": true}}')
+    becomes(here, "emails", "Paused")
+    here.delete("deployment", MAILER)
+    assert not wait_until(lambda: here.find("deployment", MAILER) is not None, timeout_s=8)
+    here.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": false}}')
+    assert wait_until(lambda: here.find("deployment", MAILER) is not None, timeout_s=MENDED_S)
+
+
+def test_a_dead_letter_queue_that_comes_later_is_found(its_home: Home, k8s_namespace: Kubectl) -> None:
+    here = k8s_namespace
+    here.apply(queue(deadLetter="emails-dead"))
+    becomes(here, "emails", "DeadLetterMissing", "DeadLetterResolved")
+    here.apply(queue("emails-dead", consumers=[]))
+    assert "DeadLetterFound" == reason(becomes(here, "emails", "Reconciled"), "DeadLetterResolved")
