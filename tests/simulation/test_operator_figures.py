@@ -1,0 +1,109 @@
+"""Figures in the status: how old they may be, how often they are written, and what reading them costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.engines.summary.decide_figures import Figures
+from penstock.engines.summary.rows import figures_statement
+from penstock.store.catalogue_tables import SUMMARY
+from penstock.store.simulated import SimulatedStore
+from penstock.store.statements import Select
+from penstock.testing.world import World
+from penstock_operator.figures import SLICES, TURN_S
+from penstock_operator.kinds import QUEUE
+from penstock_operator.names import Key
+from tests.simulation.operator_scene import Scene, condition, queue_text, scene_of
+
+T = TypeVar("T")
+WRITE_EVERY_S = 5.0
+ON_THE_WAY_S = 0.05
+SHOWN_S = WRITE_EVERY_S + TURN_S
+"""So old figures may be in a status, just before the next write."""
+
+
+def play(scenario: Callable[[Scene], Coroutine[Any, Any, T]]) -> T:
+    with World(1) as world:
+        return world.run(scenario(scene_of(world)))
+
+
+def are_ready(scene: Scene, names: list[str]) -> bool:
+    return all(condition(scene.find(QUEUE, "shop", name)) == ("True", "Reconciled") for name in names)
+
+
+async def owner(scene: Scene, began_s: float) -> None:
+    """An owner of both lanes behind which one message more waits each second: the backlog tells when it was said."""
+    process = scene.world.process("owner")
+    store = SimulatedStore(scene.ring, process)
+    entry = await scene.entry(Key("Queue", "shop", "emails"))
+    assert entry is not None
+    writer = process.uuid()
+    while True:
+        now_us = process.clock.wall_us()
+        figures = Figures(backlog=round(scene.world.now_s() - began_s), lanes=2, rate=1.0)
+        row = figures_statement(entry.id, writer, figures, at_us=now_us, stamp_us=now_us)
+        await process.start(store.write(row))
+        await asyncio.sleep(1)
+
+
+def test_a_status_is_written_every_five_seconds_at_most_and_what_it_tells_is_hardly_older() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        scene.apply(queue_text())
+        await scene.until(lambda: are_ready(scene, ["emails"]))
+        began_s = scene.world.now_s()
+        written_s: list[float] = []
+        told: list[int] = []
+
+        def note(written: Any) -> None:
+            backlog = (written.document.get("status") or {}).get("backlog")
+            if written.kind is QUEUE and backlog and backlog != (told or [0])[-1]:
+                written_s.append(scene.world.now_s())
+                told.append(backlog)
+
+        scene.api.server.when_written(note)
+        working = asyncio.get_running_loop().create_task(owner(scene, began_s))
+        await asyncio.sleep(120)
+        working.cancel()
+        pauses = [later - earlier for earlier, later in pairwise(written_s)]
+        ages = [until_s - began_s - each for until_s, each in zip(written_s[1:], told, strict=False)]
+        assert len(told) > 15
+        assert min(pauses) >= WRITE_EVERY_S - ON_THE_WAY_S
+        assert max(ages) <= SHOWN_S + ON_THE_WAY_S + 1.0  # which is how often an owner tells
+
+    play(scenario)
+
+
+def test_reading_figures_costs_the_same_whatever_the_number_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimulatedStore.read
+    slices: list[float] = []
+
+    async def counted(self: SimulatedStore, statement: Select, **options: Any) -> Any:
+        if statement.shape.table is SUMMARY:
+            slices.append(1)
+        return await read(self, statement, **options)
+
+    monkeypatch.setattr(SimulatedStore, "read", counted)
+
+    def reads_a_minute(count: int) -> int:
+        async def scenario(scene: Scene) -> int:
+            scene.start_operator()
+            names = [f"q{number}" for number in range(count)]
+            for name in names:
+                scene.apply(queue_text(name, "{shards: 1, storage: {tables: shared}}"))
+            await scene.until(lambda: are_ready(scene, names), 120)
+            await asyncio.sleep(30)
+            slices.clear()
+            await asyncio.sleep(60)
+            return len(slices)
+
+        return play(scenario)
+
+    turns = 60 / TURN_S
+    assert reads_a_minute(2) <= (turns + 1) * 2
+    assert turns * 10 < reads_a_minute(40) <= (turns + 1) * SLICES
