@@ -17,7 +17,7 @@ from penstock.counters.tables import dedicated_tables
 from penstock.counters.types.sum import Sum
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock.store.positions import Positions
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.testing.world import Process, State, World
@@ -27,7 +27,8 @@ from tests.simulation.counter_plan import Plan
 SECOND = 1_000_000
 COUNTER = UUID(int=7)
 SKEW_US = 500_000
-CLOCK_OFF_US_MAX = 200_000
+CLOCK_OFF_US_MAX = SKEW_US // 2
+"""Two of them then differ by as much as they may."""
 TOKEN_WINDOW_US = 60 * SECOND
 KIND = Sum()
 REPEATS_MAX = 6
@@ -51,13 +52,16 @@ def settings_of(plan: Plan) -> CounterSettings:
 
 
 class SimulatedHints:
-    """The hint windows of a simulated ring, as its nodes are set."""
+    """The hint windows of a simulated ring, as its nodes are set; one that does not run does not tell."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def read(self) -> Mapping[str, int]:
         """By node."""
+        for name, node in self._cluster.nodes.items():
+            if node.process.state is not State.RUNNING:
+                raise Unavailable("a node does not tell its hint window", node=name)
         window_us = round(self._cluster.settings.max_hint_window_s * SECOND)
         return dict.fromkeys(self._cluster.nodes, window_us)
 

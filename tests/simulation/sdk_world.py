@@ -18,6 +18,7 @@ from penstock.client.ground import Ground
 from penstock.counters import tables as counters
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from penstock.engines.timeline.tables import dedicated_tables, shared_tables
+from penstock.errors import Unavailable
 from penstock.store.catalogue import Catalogue
 from penstock.store.catalogue_tables import CATALOGUE_TABLES, ENTRIES
 from penstock.store.clocks import Clock
@@ -111,9 +112,12 @@ class Hints:
     """What nodes say of their hint windows."""
 
     window_us: int = 3 * 3_600_000_000
+    is_down: bool = False
 
     async def read(self) -> Mapping[str, int]:
         """One for all."""
+        if self.is_down:
+            raise Unavailable("the node is down", node="10.0.0.1")
         return {"10.0.0.1": self.window_us}
 
 

@@ -19,6 +19,7 @@ from tests.simulation.counter_scenes import (
     GC_AFTER_S,
     SETTINGS,
     UNTIL_FINAL_S,
+    UNTIL_FOLDED_S,
     Scene,
     at_every_step,
     play,
@@ -150,12 +151,12 @@ def test_without_all_replicas_keys_are_skipped_and_counted_and_collected_later()
         for key in ("a", "b"):
             await scene.shards(1, 2, key=key)
         await scene.world.sleep(UNTIL_FINAL_S)
-        scene.cluster.kill("n2")
+        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each told its hint window before
         collector = scene.actor("collector")
         report = await collector.process.start(collector.collector.run())
         assert (report.skipped, report.collected, report.full) == (2, 0, False)
         assert (await scene.value("a"), await scene.value("b")) == (3, 3)
-        scene.cluster.restart("n2")
+        scene.world.network.heal()
         await scene.world.sleep(10)
         report = await collector.process.start(collector.collector.run())
         assert (report.skipped, report.collected, report.full) == (0, 4, True)
@@ -172,18 +173,43 @@ def test_a_pass_that_can_not_read_at_all_gives_up_and_goes_on_there_later() -> N
             for key in keys:
                 assert await writer.add(number, key)
         await scene.world.sleep(UNTIL_FINAL_S)
-        scene.cluster.kill("n2")
+        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each told its hint window before
         collector = scene.actor("collector")
         report = await collector.process.start(collector.collector.run())
         assert report.unreachable
         assert not report.full
         assert report.skipped < len(keys)
-        scene.cluster.restart("n2")
+        scene.world.network.heal()
         await scene.world.sleep(10)
         report = await collector.process.start(collector.collector.run())
         assert report.full
         assert {await scene.value(key) for key in keys} == {3}
         assert {scene.shards_left(key) for key in keys} == {0}
+
+    play(scenario)
+
+
+def test_while_a_node_is_away_minutes_are_folded_and_what_would_be_collected_is_counted() -> None:
+    async def scenario(scene: Scene) -> None:
+        for key in ("a", "b"):
+            await scene.shards(1, 2, key=key)
+        writer = scene.actor("writer")
+        assert await writer.add(4, "a", writer.counter.new_token())
+        await scene.world.sleep(UNTIL_FINAL_S + UNTIL_FOLDED_S)
+        scene.cluster.kill("n2")
+        collector = scene.actor("collector")
+        report = await collector.process.start(collector.collector.run())
+        assert report.waits == "a node does not tell its hint window (node=n2)"
+        assert (report.minutes, report.keys, report.skipped, report.collected) == (1, 2, 2, 0)
+        assert (report.full, report.refused) == (False, None)
+        standing = await collector.process.start(collector.collector.read_standing())
+        assert (standing.marks, standing.refused) == ({}, None)
+        assert (await scene.value("a"), await scene.value("b")) == (7, 3)
+        scene.cluster.restart("n2")
+        await scene.world.sleep(10)
+        report = await collector.process.start(collector.collector.run())
+        assert (report.waits, report.skipped, report.collected, report.full) == (None, 0, 4, True)
+        assert (await scene.value("a"), await scene.value("b")) == (7, 3)
 
     play(scenario)
 

@@ -4,9 +4,11 @@ and its writes."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from penstock.counters.decide_life import LifeTerms
 from penstock.counters.memory import TOTAL
 from penstock.counters.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
 from penstock.errors import Unavailable
@@ -68,33 +70,60 @@ def test_more_updates_than_one_write_takes_leave_in_several() -> None:
     assert play(scenario) == FLUSH_UPDATES_MAX + 1
 
 
-def test_killed_at_every_step_a_process_has_acknowledged_nothing_that_is_not_counted() -> None:
+SURROUNDINGS: dict[str, dict[str, Any]] = {
+    "one mutator": {},
+    "each state is read back": {"memory_bytes_max": 1},
+    "each update has a mutator of its own": {"life": LifeTerms((REFUSE_S + 1) * SECOND, REFUSE_S * SECOND)},
+    "windows": {"grains_us": (60 * SECOND,)},
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_killed_at_every_step_a_process_has_acknowledged_nothing_that_is_not_counted(surroundings: str) -> None:
+    keys = ("cart", "home")
+
     async def scenario(scene: Scene, step: int) -> bool:
         writer = scene.actor("writer")
-        tales = [scene.ledger.begin("home") for _ in range(6)]
+        tales = [scene.ledger.begin(keys[number // 2 % 2]) for number in range(6)]
 
         async def count() -> None:
             for first in range(0, 6, 2):
                 some = tales[first : first + 2]
                 for tale in some:
                     scene.ledger.attempt(tale)
-                await asyncio.gather(*(writer.counter.add("home", tale.amount) for tale in some))
+                await asyncio.gather(*(writer.counter.add(tale.key, tale.amount) for tale in some))
                 for tale in some:
                     scene.ledger.acknowledged(tale)
+                await asyncio.sleep(1)
 
+        async def judge() -> None:
+            began_us = scene.ledger.now_us()
+            for key in keys:
+                scene.ledger.check(key, await scene.value(key), began_us=began_us)
+                if scene.settings.grains_us:
+                    first_us = born_us // (60 * SECOND) * 60 * SECOND
+                    reader = scene.actor("judge of windows")
+                    state = await reader.process.start(
+                        reader.counter.read_between(key, first_us, first_us + 120 * SECOND)
+                    )
+                    scene.ledger.check(key, state, began_us=began_us)
+
+        born_us = writer.now_us()
         writer.process.kill_before_step(step)
         writer.process.start(count())
-        await scene.world.sleep(5)
+        await scene.world.sleep(8)
         struck = writer.process.state is State.DEAD
-        scene.ledger.check("home", await scene.value(), began_us=scene.ledger.now_us())
-        await scene.shards(0)
+        await judge()
+        for key in keys:
+            await scene.shards(0, key=key)
         await scene.world.sleep(UNTIL_FINAL_S)
-        await scene.actor("collector").collect()
-        scene.ledger.check("home", await scene.value(), began_us=scene.ledger.now_us())
+        for key in keys:
+            await scene.actor("collector").collect(key)
+        await judge()
         assert scene.ledger.broken == []
         return struck
 
-    assert at_every_step(scenario) > 8
+    assert at_every_step(scenario, **SURROUNDINGS[surroundings]) > 8
 
 
 @pytest.mark.parametrize("back_s", [0.0, 0.3, 3600.0])

@@ -95,6 +95,30 @@ def test_where_gc_after_is_too_short_the_refusal_is_told_until_a_pass_is_made() 
     simulate(scenario)
 
 
+def test_while_a_node_is_away_a_pass_waits_says_so_and_is_no_failure_until_a_full_one_is_overdue(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(counter_text())
+        assert made.entry is not None
+        program = shop.program("job")
+        await program.process.start(program.connection.open())
+        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        before = await standing_of(program, made.entry.id)
+        program.hints.is_down = True
+        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        told = await standing_of(program, made.entry.id)
+        assert told is not None
+        assert before is not None
+        assert (0, "", before.full_us) == (told.problems, told.refused, told.full_us)
+        assert told.says.endswith("it waits: the node is down (node=10.0.0.1)")
+        await shop.world.sleep(6 * 86_400)
+        assert not await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert "no pass has seen every key for 6d" in capsys.readouterr().err
+
+    simulate(scenario)
+
+
 def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(queue_text())

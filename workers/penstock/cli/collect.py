@@ -121,4 +121,6 @@ def _told(report: PassReport) -> str:
         facts.append(f"{report.skipped} keys were skipped, since not all replicas answered")
     if report.unreachable:
         facts.append("broken off, since replicas are away")
+    if report.waits is not None:
+        facts.append(f"it waits: {report.waits}")
     return "; ".join(facts)

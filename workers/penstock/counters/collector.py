@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.counters.decide_hints import HintWindows, check_hint_windows
+from penstock.counters.decide_hints import HintWindows, HintWindowsNotTold, check_hint_windows
 from penstock.counters.decide_passes import BucketMark, Standing, next_pass, places_left
 from penstock.counters.decide_shards import (
     TALLY,
@@ -67,7 +67,10 @@ class PassReport:
     full: bool = False
     """Whether the pass that this run belongs to has now seen every key and skipped none."""
     refused: str | None = None
+    waits: str | None = None
+    """Why nothing was collected this time: a node did not tell its hint window."""
     unreachable: bool = False
+    """Whether it was broken off, since too many keys in a row could not be read at ALL."""
     buckets: int = 0
 
 
@@ -164,6 +167,10 @@ class Collector:
             report.refused = str(refused)
             await self._note_refused(report.refused)
             return report
+        except HintWindowsNotTold as away:
+            report.waits = str(away)
+            await self._look_over(report)
+            return report
         standing = await self.read_standing()
         if standing.refused is not None:
             await self._note_refused(None)
@@ -177,6 +184,13 @@ class Collector:
                 return report
         await self._close(report)
         return report
+
+    async def _look_over(self, report: PassReport) -> None:
+        """What needs no replica but a quorum: minutes are folded, and what would be collected is counted as skipped.
+        Nothing is noted, so that the pass that is under way goes on where it was."""
+        run = _Run(report)
+        for bucket in range(self.settings.buckets):
+            await self._pass_bucket(run, BucketMark(bucket))
 
     async def _close(self, report: PassReport) -> None:
         """If no bucket of this pass skipped a key, it was a full one."""
@@ -215,7 +229,8 @@ class Collector:
                 expired=mark.expired + report.expired - before.expired - (report.collected - before.collected),
                 skipped=mark.skipped + report.skipped - before.skipped,
             )
-            await self._note(report.pass_us, mark)
+            if report.waits is None:
+                await self._note(report.pass_us, mark)
         report.buckets += 1
 
     async def _marks_alone(self, bucket: int) -> Folded:
@@ -263,6 +278,9 @@ class Collector:
                 worth.append(key)
         report.keys += len(page.keys)
         report.shards += page.shards
+        if report.waits is not None:
+            report.skipped += len(worth)
+            return
         for first in range(0, len(worth), KEYS_AT_ONCE):
             some = worth[first : first + KEYS_AT_ONCE]
             await asyncio.gather(*(self._try_key(run, bucket, key, folded) for key in some))
@@ -319,7 +337,9 @@ class Collector:
         now_us = self.host.now_us()
         if not fresh and self._hints_read_us is not None and now_us - self._hints_read_us < HINTS_KNOWN_US:
             return
-        check_hint_windows(
-            await self._hints.read(), after_us=self.settings.gc_after_us, skew_us=self.settings.skew_us
-        )
+        try:
+            windows_us = await self._hints.read()
+        except Unavailable as away:
+            raise HintWindowsNotTold(str(away)) from away
+        check_hint_windows(windows_us, after_us=self.settings.gc_after_us, skew_us=self.settings.skew_us)
         self._hints_read_us = now_us

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.errors import Refused
+from penstock.errors import Refused, Unavailable
 
 
 class HintWindows(Protocol):
@@ -20,6 +20,10 @@ class HintWindows(Protocol):
 
 class GcAfterTooShort(Refused):
     """gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+
+
+class HintWindowsNotTold(Unavailable):
+    """Not every node tells its hint window, so nothing can be taken for final."""
 
 
 def check_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
