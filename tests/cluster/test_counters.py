@@ -27,6 +27,7 @@ from penstock.counters.types.registry import type_of
 from penstock.testing.cassandra.serving import Serving
 from tests.cluster.commands import Commands
 
+ROOT = Path(__file__).parents[2]
 KEYSPACE = f"counters_{uuid.uuid4().hex[:12]}"
 MS_US = 1_000
 
@@ -40,11 +41,12 @@ def counter_of(name: str, spec: str, namespace: str = "shop") -> str:
 
 
 SHARED = "storage: {tables: shared}"
+THE_PAGES = (ROOT / "examples" / "dev" / "counters.yaml").read_text()
+"""What docs/counters.md asks for: three counters."""
 COUNTERS = "".join(
     [
-        counter_of("page-views", "windows: [1m, 1h], maxClockSkew: 100ms"),
-        counter_of("visitors", f"type: audience, {SHARED}"),
-        counter_of("buyers", f"type: audience, {SHARED}"),
+        THE_PAGES,
+        counter_of("stock", "maxClockSkew: 100ms"),
         counter_of("pages", f"type: topk, {SHARED}"),
         counter_of("colour", f"type: register, {SHARED}"),
         counter_of("short-lived", f"buckets: 4, {SHARED}"),
@@ -68,7 +70,7 @@ def shop(cassandra: Serving, file: Path) -> Iterator[Commands]:
     """A shop whose counters were applied."""
     shop = Commands({**cassandra.environment(), "KEYSPACE": KEYSPACE})
     done = shop("apply", str(file))
-    assert (0, 9) == (done.code, sum(" created " in line for line in done.out)), done
+    assert (0, 10) == (done.code, sum(" created " in line for line in done.out)), done
     yield shop
     cassandra.cql(f"DROP KEYSPACE {KEYSPACE}")
 
@@ -80,12 +82,12 @@ def test_applied_again_nothing_changes_and_its_tables_bear_its_id(
     shop: Commands, file: Path, cassandra: Serving
 ) -> None:
     done = shop("apply", str(file))
-    assert (0, 9) == (done.code, sum(" unchanged " in line for line in done.out)), done
+    assert (0, 10) == (done.code, sum(" unchanged " in line for line in done.out)), done
     assert ["-- nothing is missing"] == shop("apply", "--print", str(file)).out
     rows = cassandra.cql("SELECT keyspace_name, table_name FROM system_schema.tables")
     tables = {str(row["table_name"]) for row in rows if row["keyspace_name"] == KEYSPACE}
-    views = next(line for line in done.out if "page-views" in line)
-    creation = uuid.UUID(views.partition("(id ")[2][:36]).hex
+    stock = next(line for line in done.out if "shop/stock" in line)
+    creation = uuid.UUID(stock.partition("(id ")[2][:36]).hex
     for table in ("shards", "tokens", "minutes", "windows"):
         assert {f"c_{creation}_{table}", f"counter_{table}"} <= tables
 
@@ -211,7 +213,6 @@ def test_a_counter_of_another_loop_or_process_says_so(shop: Commands) -> None:
     shop.connected(work)
 
 
-ROOT = Path(__file__).parents[2]
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "counters.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
@@ -226,6 +227,22 @@ def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Commands, number: i
         timeout=90,
     )
     assert (0, "") == (done.returncode, done.stderr), done.stdout
+
+
+def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Commands, tmp_path: Path) -> None:
+    (program,) = [each for each in PROGRAMS if "class Longest" in each]
+    (tmp_path / "acme_counters.py").write_text(program)
+    announced = tmp_path / "acme_counters-1.dist-info"
+    announced.mkdir()
+    (announced / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-counters\nVersion: 1\n")
+    (announced / "entry_points.txt").write_text("[penstock.counter_types]\nacme/longest = acme_counters:Longest\n")
+    installed = Commands({**shop.told, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
+    for word in ("tea", "rice", "milk"):
+        assert 0 == installed.apart("counter", "add", "depot/foreign", "menu", word).code
+    assert ["milk"] == installed.apart("counter", "get", "depot/foreign", "menu").out
+    elsewhere = shop.apart("counter", "get", "depot/foreign", "menu")
+    assert (2, 1) == (elsewhere.code, len(elsewhere.err)), elsewhere
+    assert "install the distribution that announces it" in elsewhere.err[0]
 
 
 # ---- commands

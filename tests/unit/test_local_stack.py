@@ -22,7 +22,7 @@ from penstock.local.own_cassandra import OwnCassandra
 from penstock.local.pod_template import of_template
 from penstock.local.programs import Pauses, Program, Programs, ended_how
 from penstock.local.stack import state_directory
-from penstock.local.wanted import Job, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.local.wanted import Job, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from penstock.testing.cassandra.connection import Connection, read_connection
 from penstock.testing.cassandra.kept import Starting
 from penstock.testing.cassandra.node import GivenUp
@@ -157,6 +157,16 @@ def test_what_is_suggested_fits_the_queue_that_is_worked_and_names_commands_that
     assert not any(line.startswith("penstock receive") for line in lines)
     assert "penstock receive --queue shop/emails-dead --ack" in suggestions_of(found[:1])
     assert [] == suggestions_of([])
+
+
+def test_what_there_is_is_counted_and_nothing_else_is_spoken_of(tmp_path: Path) -> None:
+    worked = queue("emails", "consumers: [{name: mailer, handler: 'mailer.tasks:send'}]")
+    assert ["2 queues, 1 worker", "1 queue, 1 worker, 1 counter", "2 counters", "0 queues, 0 workers"] == [
+        counted(resources(tmp_path, worked, queue("dead", ""))),
+        counted(resources(tmp_path, worked, counter("views", ""))),
+        counted(resources(tmp_path, counter("views", ""), counter("visitors", "type: distinct"))),
+        counted([]),
+    ]
 
 
 def test_other_files_have_other_data(tmp_path: Path) -> None:

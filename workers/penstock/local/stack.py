@@ -24,11 +24,10 @@ import click
 
 from penstock.api.loader import load_files
 from penstock.api.parse import Resource
-from penstock.api.queues import Queue
 from penstock.errors import PenstockError, SpecError
 from penstock.local.own_cassandra import OwnCassandra
 from penstock.local.programs import Program, Programs, ended_how
-from penstock.local.wanted import Job, WorkerOf, jobs_due, jobs_of, suggestions_of, workers_of
+from penstock.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from penstock.store.cassandra_settings import VARIABLES
 from penstock.testing.cache import cache_root
 
@@ -213,10 +212,7 @@ class Stack:
 
     def _tell(self, took_s: float) -> None:
         """What there is, and what to try next."""
-        queues = sum(isinstance(each, Queue) for each in self._resources)
-        workers = len(workers_of(self._resources))
-        counted = f"{_counted(queues, 'queue')}, {_counted(workers, 'worker')}"
-        click.echo(f"\nready after {took_s:.0f} s: {counted}. Ctrl-C ends it.")
+        click.echo(f"\nready after {took_s:.0f} s: {counted(self._resources)}. Ctrl-C ends it.")
         suggestions = suggestions_of(self._resources)
         if suggestions:
             file = self._directory / "env"
@@ -233,10 +229,6 @@ def _say(who: str, line: str) -> None:
 
 def _minute() -> datetime:
     return datetime.now(UTC).replace(second=0, microsecond=0)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:

@@ -92,6 +92,20 @@ def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
     return [job for job in jobs if is_due(job.schedule, minute)]
 
 
+def counted(resources: Sequence[Resource]) -> str:
+    """How many there are of each. Of what there is none is not spoken, but where there is nothing at all."""
+    queues = sum(isinstance(each, Queue) for each in resources)
+    counters = len(resources) - queues
+    told = (
+        [_counted(queues, "queue"), _counted(len(workers_of(resources)), "worker")] if queues or not counters else []
+    )
+    return ", ".join([*told, _counted(counters, "counter")] if counters else told)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def suggestions_of(resources: Sequence[Resource]) -> list[str]:
     """Commands to try: on a queue, one that is worked where there is one, and on a counter."""
     queues = [resource for resource in resources if isinstance(resource, Queue)]
