@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from penstock.counters.collector import SKIPPED_IN_A_ROW_MAX, Collector
 from penstock.counters.decide_passes import DAY_US
 from penstock.counters.decide_shards import TALLY
+from penstock.errors import Unavailable
 from penstock.store.consistency import Consistency
 from penstock.store.simulated import Settings
 from penstock.store.statements import Batch
@@ -210,6 +212,25 @@ def test_while_a_node_is_away_minutes_are_folded_and_what_would_be_collected_is_
         report = await collector.process.start(collector.collector.run())
         assert (report.waits, report.skipped, report.collected, report.full) == (None, 0, 4, True)
         assert (await scene.value("a"), await scene.value("b")) == (7, 3)
+
+    play(scenario)
+
+
+class SilentHints:
+    """A node that answers, and does not tell its hint window."""
+
+    async def read(self) -> Mapping[str, int]:
+        raise Unavailable("the role may not read system_views.settings")
+
+
+def test_where_a_node_does_not_tell_its_hint_window_nothing_is_collected_though_all_replicas_answer() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.shards(1, 2)
+        await scene.world.sleep(UNTIL_FINAL_S)
+        actor = scene.actor("collector")
+        report = await actor.process.start(Collector(actor.host, SETTINGS, KIND, SilentHints()).run())
+        assert report.waits == "the role may not read system_views.settings"
+        assert (report.skipped, report.collected, scene.shards_left()) == (1, 0, 2)
 
     play(scenario)
 
