@@ -382,13 +382,15 @@ def patch_status(here: Kubectl, resource: str, status: dict[str, Any]) -> None:
     here.run("patch", resource, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def test_kubectl_get_shows_engine_shards_backlog_oldest_ready_and_age(here: Kubectl) -> None:
+def test_kubectl_get_shows_engine_shards_backlog_oldest_workers_ready_and_age(here: Kubectl) -> None:
     here.apply(document("Queue", {"shards": 6}), document("Counter", {"type": "topk"}))
-    patch_status(here, f"psq/{SUBJECT}", {"backlog": 12, "oldestAge": "1m30s", "conditions": [CONDITION]})
+    workers = [{"name": "mailer", "replicas": 3, "ready": 2}]
+    figures = {"backlog": 12, "oldestAge": "1m30s", "consumers": workers}
+    patch_status(here, f"psq/{SUBJECT}", {**figures, "conditions": [CONDITION]})
     patch_status(here, f"psc/{SUBJECT}", {"keys": 7, "conditions": [CONDITION]})
     head, row = (line.split() for line in here.run("get", "queues").splitlines())
-    assert head == ["NAME", "ENGINE", "SHARDS", "BACKLOG", "OLDEST", "READY", "AGE"]
-    assert row[:-1] == [SUBJECT, "timeline", "6", "12", "1m30s", "True"]
+    assert head == ["NAME", "ENGINE", "SHARDS", "BACKLOG", "OLDEST", "WORKERS", "READY", "AGE"]
+    assert row[:-1] == [SUBJECT, "timeline", "6", "12", "1m30s", "2", "True"]
     head, row = (line.split() for line in here.run("get", "counters").splitlines())
     assert head == ["NAME", "TYPE", "KEYS", "READY", "AGE"]
     assert row[:-1] == [SUBJECT, "topk", "7", "True"]

@@ -54,6 +54,7 @@ _COLUMNS: Final[dict[str, list[Schema]]] = {
         _column("Shards", "integer", ".spec.shards", "Into how many parts the queue is divided."),
         _column("Backlog", "integer", ".status.backlog", "Messages that are due and not yet received."),
         _column("Oldest", "string", ".status.oldestAge", "How long the oldest of them has waited."),
+        _column("Workers", "integer", ".status.consumers[0].ready", "Workers that are ready, of its first consumer."),
         _READY,
         _column("In-Flight", "integer", ".status.inFlight", "Messages received and not yet settled.", wide=True),
         _column("Rate", "integer", ".status.rate", "Messages settled a second.", wide=True),

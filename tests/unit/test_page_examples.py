@@ -1,0 +1,132 @@
+"""Every example of the pages is held to what is there: resources are valid, commands take what they are given.
+
+Programs and command lines that need servers are run by tests/cluster; here it is what can be said without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.applying.decide_steps import TABLES_MAX
+from penstock.engines.registry import CARRIED
+from penstock.engines.rows import HOLES_MAX
+from penstock.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
+from penstock.engines.timeline.engine import LANES_MAX
+from penstock.engines.timeline.layout import TTL_S_MAX
+from penstock.engines.timeline.once import SCOPE_KEYS_MAX
+from tests.unit.page_examples import ROOT, Example, commands_of, examples_of, faults_of
+
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if "```" in path.read_text(encoding="utf-8"))
+EXAMPLES = [example for page in PAGES for example in examples_of(page)]
+YEAR_S = 365 * 86_400
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_an_example_says_what_can_be_done(example: Example) -> None:
+    assert [] == faults_of(example)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "fault"),
+    [
+        ("sh", "penstock stats --queue shop/emails --lane", "No such option"),
+        ("sh", "penstock state --queue shop/emails", "No such command"),
+        ("sh", "penstock send --queue shop/emails x --count many", "'many'"),
+        ("sh", "kubectl penstock why queue/emails --lost 3", "No such option"),
+        ("sh", "kubectl applied -f x.yaml", "kubectl has no verb applied"),
+        ("sh", "helm instal penstock charts/penstock", "helm has no verb instal"),
+        ("sh", "cat x | penstock sent --queue shop/emails", "No such command"),
+        ("sh", "make demonstration", "no such target"),
+        ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
+        ("sh", "frobnicate", "what is frobnicate?"),
+        ("yaml", "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: a}\nspec: {shard: 3}", "shard"),
+        ("yaml", "spec: {}", "without apiVersion"),
+        ("ruby", "puts 1", "a block is one of"),
+    ],
+)
+def test_an_example_that_can_not_be_done_is_found(language: str, text: str, fault: str) -> None:
+    (example,) = examples_of("page.md", f"# Page\n\n```{language}\n{text}\n```\n")
+    assert fault in " ".join(faults_of(example))
+
+
+def test_a_program_that_is_none_is_found() -> None:
+    (example,) = examples_of("page.md", "```python\ndef f(:\n```\n")
+    with pytest.raises(SyntaxError):
+        faults_of(example)
+
+
+def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
+    told = "A=1 penstock top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    assert [
+        ["A=1", "penstock", "top", "--once"],
+        ["grep", "x"],
+        ["make", "demo"],
+        ["kubectl", "get", "queues"],
+    ] == list(commands_of(told))
+
+
+def test_the_programs_of_sizing_are_right() -> None:
+    programs = [example for example in examples_of("sizing.md") if example.language == "python"]
+    assert len(programs) > 1
+    for program in programs:
+        exec(compile(program.text, str(program), "exec"), {})  # noqa: S102 - our own page
+
+
+# ---- tables
+
+
+def between(page: str, mark: str) -> str:
+    """What a page says between two marks."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.partition(f"<!-- {mark}")[2].partition("<!-- end of")[0]
+
+
+def test_the_page_of_engines_says_which_are_carried() -> None:
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in between("engines.md", "engines").splitlines()
+    ]
+    head, _, carried = [row for row in rows if len(row) > 1][:3]
+    told = dict(zip((engine.partition(" ")[0] for engine in head[1:]), carried[1:], strict=True))
+    assert {engine: "yes" if engine in CARRIED else "no" for engine in ("timeline", "bucket", "extent")} == told
+
+
+@pytest.mark.parametrize(
+    ("said", "figure"),
+    [
+        ("20 years", lambda: f"{TTL_S_MAX // YEAR_S} years"),
+        ("512 messages or 128 KiB", lambda: f"{ROW_MESSAGES_MAX} messages or {ROW_BYTES_MAX // 1024} KiB"),
+        ("10,000 |", lambda: f"{SCOPE_KEYS_MAX:,} |"),
+        ("10,000 a lane", lambda: f"{HOLES_MAX:,} a lane"),
+        ("| lanes that one process holds | 1,000 |", lambda: f"| lanes that one process holds | {LANES_MAX:,} |"),
+        ("| 300 (queues", lambda: f"| {TABLES_MAX} (queues"),
+        ("| shards | 1,024 |", lambda: f"| shards | {spec_of('queues')['shards']['maximum']:,} |"),
+        ("1,000 (`maxReceives`)", lambda: f"{spec_of('queues')['maxReceives']['maximum']:,} (`maxReceives`)"),
+        ("| 32 each", lambda: f"| {spec_of('queues')['consumers']['maxItems']} each"),
+        ("| 32 each", lambda: f"| {spec_of('queues')['bulk']['maxItems']} each"),
+        ("8 MiB, 1 MiB", lambda: sizes_of(spec_of("queues")["maxMessageSize"])),
+    ],
+)
+def test_a_limit_is_as_the_code_has_it(said: str, figure: Callable[[], str]) -> None:
+    assert said in between("limits.md", "limits")
+    assert said == figure()
+
+
+def spec_of(plural: str) -> dict[str, Any]:
+    """The fields of a spec in the CRD."""
+    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.penstock.io.yaml").read_text())
+    fields: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+        "properties"
+    ]
+    return fields
+
+
+def sizes_of(field: dict[str, Any]) -> str:
+    """The greatest and the usual size of a field, as a person writes them."""
+    (greatest,) = re.findall(r"From \w+ to (\d+)Mi\.", field["description"])
+    (usual,) = re.findall(r"Default: (\d+)Mi\.", field["description"])
+    return f"{greatest} MiB, {usual} MiB"
