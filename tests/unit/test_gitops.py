@@ -157,3 +157,7 @@ def test_argo_cd_is_told_the_same_of_both_kinds_by_the_one_file() -> None:
     (generated,) = yaml.safe_load((GITOPS / "argocd" / "kustomization.yaml").read_text())["configMapGenerator"]
     keys = [f"resource.customizations.health.penstock.io_{kind}=health.lua" for kind in ("Queue", "Counter")]
     assert keys == generated["files"]
+
+
+def test_base_and_overlay_tell_kustomize_the_same_of_our_kinds() -> None:
+    assert (GITOPS / "base" / "penstock.yaml").read_text() == (GITOPS / "production" / "penstock.yaml").read_text()
