@@ -1,7 +1,7 @@
 """Reads the examples of the pages under docs, and says what is wrong with them.
 
-A fenced block is an example by its first word: `yaml` (resources, or a chart's values: `yaml values`), `sh` (command
-lines), `python` (a program), `cql`. `text` is what a program says, and no example. A second word `parsed` says that a
+A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word says that it is
+somebody else's: `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a program says, and no example. A second word `parsed` says that a
 block of command lines is held to what the commands take but is run nowhere; without it, a test on real servers runs
 it.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -77,7 +78,7 @@ def faults_of(example: Example) -> list[str]:
     """What is wrong with it, as far as it can be told without a server."""
     if example.language not in LANGUAGES:
         return [f"{example}: a block is one of {', '.join(LANGUAGES)}"]
-    if example.language == "yaml" and "values" not in example.words:
+    if example.language == "yaml" and not example.words:
         return [f"{example}: {fault}" for fault in _faults_of_resources(example.text)]
     if example.language == "sh":
         return [f"{example}: {fault}" for line in commands_of(example.text) for fault in _faults_of_command(line)]
@@ -87,12 +88,21 @@ def faults_of(example: Example) -> list[str]:
 
 
 def _faults_of_resources(text: str) -> Iterator[str]:
-    for document in yaml.safe_load_all(text):
-        if document is None or not {"apiVersion", "kind"} <= set(document):
+    for told in yaml.safe_load_all(text):
+        document = told if told and {"apiVersion", "kind"} & set(told) else _queue_with(told or {})
+        if not {"apiVersion", "kind"} <= set(document):
             yield "a document without apiVersion or kind"
         elif document["kind"] in KINDS:
             found = check_resource(document)
             yield from map(str, found if isinstance(found, list) else ())
+
+
+def _queue_with(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A Queue of which a page shows a part: some fields of its spec, or of a consumer."""
+    consumer = {"name": "mailer", "handler": "mailer:send", **part}
+    spec = {"consumers": [consumer]} if set(part) <= {"scaling", "template", "concurrency"} else dict(part)
+    metadata = {"name": "emails", "namespace": "shop"}
+    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
 
 
 def commands_of(text: str) -> Iterator[list[str]]:

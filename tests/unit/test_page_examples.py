@@ -45,7 +45,9 @@ def test_an_example_says_what_can_be_done(example: Example) -> None:
         ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
         ("sh", "frobnicate", "what is frobnicate?"),
         ("yaml", "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: a}\nspec: {shard: 3}", "shard"),
-        ("yaml", "spec: {}", "without apiVersion"),
+        ("yaml", "kind: Queue\nspec: {}", "without apiVersion"),
+        ("yaml", "spec: {}", "spec.spec"),
+        ("yaml", "shard: 3", "spec.shard"),
         ("ruby", "puts 1", "a block is one of"),
     ],
 )
