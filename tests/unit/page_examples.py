@@ -1,9 +1,9 @@
 """Reads the examples of the pages under docs, and says what is wrong with them.
 
 A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word says that it is
-somebody else's: `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a program says, and no example. A second word `parsed` says that a
-block of command lines is held to what the commands take but is run nowhere; without it, a test on real servers runs
-it.
+somebody else's, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a
+program says, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
+run nowhere; without it a test on real servers runs them.
 """
 
 from __future__ import annotations
