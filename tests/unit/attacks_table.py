@@ -68,7 +68,7 @@ ELSEWHERE = {
     **dict.fromkeys(("A1", "A2"), "comes with Bucket"),
     **dict.fromkeys(("A6", "A7", "A14"), "comes with Extent"),
     **{f"B{number}": "comes with Counters" for number in range(1, 8)},
-    "E9": "can not be simulated (membership); what operators have to do is documentation, which comes with Cluster",
+    "E9": "can not be simulated (membership); what operators have to do: docs/cassandra.md",
 }
 """Why an attack has no test here, or not yet; told as long as it has none."""
 
