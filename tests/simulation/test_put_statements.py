@@ -28,8 +28,8 @@ from tests.simulation.sdk_world import Program, queue_text
 from tests.simulation.sdk_world import Shop as SdkShop
 from tests.simulation.test_sdk import opened as sdk_opened
 from tests.simulation.test_sdk import simulate as sdk_simulate
-from tests.simulation.test_timeline_repair import HOUR_S, MINUTE_S, REPAIRED, Ward, opened
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
+from tests.simulation.timeline_repairs import HOUR_S, MINUTE_S, REPAIRED, Ward, opened
 
 ORDERS = Table(
     "orders",

@@ -1,0 +1,164 @@
+"""What repair leaves alone, though it landed late: whose twin was met, what was purged, what was cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.engines.contract import Cancelled, Fate, Message
+from penstock.engines.timeline.layout import Place, id_text
+from tests.simulation.timeline_puts import SECOND, Queue, simulate
+from tests.simulation.timeline_repairs import (
+    HOUR_S,
+    MINUTE_S,
+    REPAIRED,
+    alone_at,
+    indexed,
+    land,
+    opened,
+    resharded,
+    retired,
+    stamped,
+    told_of,
+)
+from tests.simulation.timeline_workers import Consumer
+
+
+def test_attack_D9_an_original_that_lands_after_its_twin_was_settled_is_not_delivered_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        await client.store.write(twin.statement)
+        await ward.work(20)
+        assert [b"once"] == ward.payloads()
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, original)
+        done = await ward.repair()
+        assert (0, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_attack_D9_a_twin_that_lands_after_its_original_was_settled_is_not_delivered_again() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        await client.store.write(original.statement)
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, twin)
+        done = await ward.repair()
+        assert (1, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+@pytest.mark.parametrize("new_owner", [False, True])
+def test_an_original_found_while_its_twin_is_still_unread_is_one_message_with_it(new_owner: bool) -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=100, twin_of=original))
+        await client.store.write(twin.statement)
+        worker = ward.worker()
+        await asyncio.sleep(80)
+        await land(queue, original)
+        assert 1 == (await ward.repair()).put_anew
+        if new_owner:
+            worker.process.kill()
+            ward.worker()
+        await asyncio.sleep(60)
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_an_original_and_its_twin_that_both_land_late_are_one_message() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        original = await indexed(client, stamped(client, b"once"))
+        twin = await indexed(client, stamped(client, due_in_s=9, twin_of=original))
+        await ward.work(40)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, twin)
+        assert 1 == (await ward.repair()).put_anew
+        message_id = id_text(Place(original.place, 0).to_bytes())
+        assert Fate.WAITING is (await told_of(queue, message_id)).fate
+        await land(queue, original)
+        await asyncio.sleep(15 * MINUTE_S)
+        assert 0 == (await ward.repair()).put_anew
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [b"once"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_attack_D10_what_was_put_before_a_purge_does_not_come_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"purged"))
+        await asyncio.sleep(1)
+        purger = Consumer(queue, "purger", ward.seen)
+
+        async def purge() -> None:
+            engine = await purger.open()
+            await engine.purge()
+
+        await purger.process.start(purge())
+        await ward.work(20)
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        done = await ward.repair()
+        assert (1, 0) == (done.late, done.put_anew)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_what_was_cancelled_does_not_come_back() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        due_us = client.process.clock.wall_us() + 20 * SECOND
+        ids = await client.process.start(client.producer.put([Message(b"cancelled", due_us=due_us)]))
+        assert Cancelled.CANCELLED is await client.process.start(client.cancels.cancel(ids[0]))
+        await ward.work(40)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_what_is_cancelled_after_it_was_moved_is_cancelled_where_it_went() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        await resharded(queue, 2)
+        await retired(queue, 1)
+        client = queue.client("producer")
+        row = await indexed(client, alone_at(client, b"far", 3 * HOUR_S))
+        await asyncio.sleep(2 * MINUTE_S)
+        await land(queue, row)
+        assert 1 == (await ward.repair()).put_anew
+        fresh = queue.client("canceller")
+        message_id = id_text(Place(row.place, 0).to_bytes())
+        assert Cancelled.CANCELLED is await fresh.process.start(fresh.cancels.cancel(message_id))
+        await asyncio.sleep(3 * HOUR_S)
+        await ward.work(20)
+        await ward.repair_to_the_end()
+        assert [] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
