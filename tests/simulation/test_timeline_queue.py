@@ -246,7 +246,7 @@ async def asks_again_at_once(ask: Callable[[], Awaitable[object]]) -> int:
     return 10_000
 
 
-@pytest.mark.parametrize("what", ["receive", "put"])
+@pytest.mark.parametrize("what", ["receive", "put", "put one that is due later", "put several"])
 def test_who_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nobody_from_mending_it(what: str) -> None:
     async def scenario(queue: Queue) -> int:
         await lanes_ready(queue)
@@ -269,9 +269,12 @@ def test_who_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nobody_from_me
             await consumer.process.start(engine.receive(1, wait_us=SECOND))
         await put_many(queue, "producer", 1)
         doubtful[0] = True
+        later_us = consumer.process.clock.wall_us() + 60 * SECOND
         asks = {
             "receive": lambda: engine.receive(1, wait_us=SECOND // 10),
             "put": lambda: engine.put([Message(b"a")]),
+            "put one that is due later": lambda: engine.put([Message(b"a", due_us=later_us)]),
+            "put several": lambda: engine.put([Message(b"a", group="g"), Message(b"b", group="g")]),
         }
         mending = consumer.process.start(mend())
         in_vain = await consumer.process.start(asks_again_at_once(asks[what]))

@@ -5,7 +5,7 @@ At least once, always; never silently lost. One conformance suite runs on every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -278,7 +278,7 @@ class Repaired:
 class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
-    async def put(self, messages: Sequence[Message]) -> list[str]:
+    def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
         """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
         ...
 

@@ -206,8 +206,8 @@ def _numbers(column: int, values: Sequence[int]) -> tuple[int, int, bytes]:
 
 
 def _bytes(column: int, values: Sequence[bytes]) -> tuple[int, int, bytes]:
-    offsets = array("i", accumulate(map(len, values), initial=0))
-    return column, _BYTES, _little_endian(offsets) + b"".join(values)
+    offsets = struct.pack(f"<{len(values) + 1}i", *accumulate(map(len, values), initial=0))
+    return column, _BYTES, offsets + b"".join(values)
 
 
 def _little_endian(numbers: array[int]) -> bytes:

@@ -6,7 +6,7 @@ It holds lanes only while it is asked to receive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from penstock.engines.receipts import receipts_of
 from penstock.engines.sharing import Sharing
 from penstock.engines.summary.figures import OwnersFigures
 from penstock.engines.timeline.cancel import Cancels
+from penstock.engines.timeline.flushes import DOUBT_PAUSE_S
 from penstock.engines.timeline.lane_keeper import LaneKeeper
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.engines.timeline.lane_taking import LaneName
@@ -50,9 +51,6 @@ from penstock.store.store import Unknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
-DOUBT_PAUSE_S = 0.05
-"""What is refused since the clock is in doubt is refused after a pause: who asks again at once would else keep the
-loop from the very check that ends the doubt."""
 SUSPECT_ALONE = 1
 SUSPECTS_TOGETHER = 32
 
@@ -77,6 +75,7 @@ class TimelineQueue:
         self._summary = summary
         """This process with the store of the catalogue's keyspace, where the summary lies; None: nothing is told."""
         self.producer = Producer(host, settings, read_us=read_us, summary=summary)
+        self._put_alone = self.producer.put_alone
         self.dead_letters: Sender | None = None
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
             self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
@@ -141,13 +140,17 @@ class TimelineQueue:
 
     # ---- putting
 
-    async def put(self, messages: Sequence[Message]) -> list[str]:
-        """Durable when it returns; the ids, in order. For a once key that is taken, its first id."""
+    def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
+        """Durable when it returns; the ids, in order. For a once key that is taken, its first id.
+
+        Of a message by itself it is the very future that the flush answers: a coroutine around it would cost a fifth
+        of all that such a put costs.
+        """
+        alone = self._put_alone(messages[0]) if len(messages) == 1 else None
+        return self._put_several(messages) if alone is None else alone
+
+    async def _put_several(self, messages: Sequence[Message]) -> list[str]:
         try:
-            if len(messages) == 1:
-                alone = self.producer.put_alone(messages[0])
-                if alone is not None:
-                    return await alone
             if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
                 return await self._put_mixed(messages)
             return await self.producer.put(messages)

@@ -35,13 +35,16 @@ from penstock.engines.timeline.row_writes import id_alone, ids_of
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import ShardBy
 from penstock.engines.timeline.stamped import StampedRow, run_of
-from penstock.engines.timeline.waiting import GroupLines, PlainRoom, tell_failure, tell_ids
-from penstock.errors import Bug, PenstockError
+from penstock.engines.timeline.waiting import GroupLines, PlainRoom, Segment, Turn, tell_failure, tell_ids
+from penstock.errors import Bug, PenstockError, Unavailable
 from penstock.store.store import Unknown
 
 FLIGHTS_MAX = 16
 GROUP_FLIGHTS_MAX = 4
 LETTERS_AT_ONCE_MAX = 4 * WRITE_ROWS_MAX
+DOUBT_PAUSE_S = 0.05
+"""What is refused since the clock is in doubt is refused after a pause: who asks again at once would else keep the
+loop from the very check that ends the doubt."""
 
 
 class Flushes:
@@ -58,7 +61,8 @@ class Flushes:
         self._loop = asyncio.get_running_loop()
         self._flights: set[asyncio.Task[None]] = set()
         self._plain_flights = self._letter_flights = self._group_flights = 0
-        self._set = False
+        self.looks_soon = False
+        """Whether it is looked in this turn of the loop already; who asks a million times asks this first."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -78,13 +82,13 @@ class Flushes:
 
     def soon(self) -> None:
         """Look in this turn of the loop, after all who are in it, whether a flush may begin."""
-        if not self._set:
-            self._set = True
+        if not self.looks_soon:
+            self.looks_soon = True
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
         """Begin what flushes may begin now."""
-        self._set = False
+        self.looks_soon = False
         try:
             if self.plain.payloads:
                 self._flush_plain()
@@ -129,11 +133,11 @@ class Flushes:
     def _flush_letters(self) -> None:
         if (self._letter_flights and len(self.letters) < WRITE_ROWS_MAX) or not self._room_for_flights():
             return
+        now_us = self.sender.now_fresh_us()
         taken = [self.letters.popleft() for _ in range(min(len(self.letters), LETTERS_AT_ONCE_MAX))]
         self.letters_bytes -= sum([letter.size for letter in taken])
         letters = [letter for letter in taken if not letter.call.future.cancelled()]
         try:
-            now_us = self.sender.now_fresh_us()
             plans = plan_single(letters, self._terms(self.sender.ready_us(now_us)))
             rows = self._stamp_plans(plans.shared, now_us)
             for (generation, shard), alone in plans.alone.items():
@@ -148,10 +152,10 @@ class Flushes:
 
     def _flush_groups(self) -> None:
         while self.groups.anybody_free and self._group_flights < GROUP_FLIGHTS_MAX and self._room_for_flights():
+            now_us = self.sender.now_fresh_us()
             letters = self.groups.take(4 * ROW_MESSAGES_MAX, 4 * ROW_BYTES_MAX)
             self.letters_bytes -= sum(letter.size for letter in letters)
             try:
-                now_us = self.sender.now_fresh_us()
                 terms = self._terms(self.sender.ready_us(now_us))
                 flights = [self._stamp_plans(plans, now_us) for plans in plan_grouped(letters, terms)]
             except PenstockError as error:
@@ -223,15 +227,12 @@ class Flushes:
 
     def _fail_all(self, error: PenstockError) -> None:
         """Nothing can be stamped now: all who wait hear it, and nothing of theirs was sent."""
-        tell_failure(self.plain.take_all_segments(), error)
-        letters = list(self.letters)
+        segments = self.plain.take_all_segments()
+        others = (*self.letters, *self.groups.take_all())
         self.letters.clear()
         self.letters_bytes = 0
-        for who in (*letters, *self.groups.take_all()):
-            if isinstance(who, Letter):
-                who.call.fail(error)
-            elif not who.done():
-                who.set_exception(error)
+        pause_s = DOUBT_PAUSE_S if isinstance(error, Unavailable) else 0.0
+        self._loop.call_later(pause_s, _tell_all, segments, others, error)
 
     async def drain(self) -> None:
         """Write what waits, and wait for what is in flight."""
@@ -241,6 +242,15 @@ class Flushes:
                 await asyncio.wait(self._flights, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(0)
+
+
+def _tell_all(segments: Sequence[Segment], others: Sequence[Letter | Turn], error: PenstockError) -> None:
+    tell_failure(segments, error)
+    for who in others:
+        if isinstance(who, Letter):
+            who.call.fail(error)
+        elif not who.done():
+            who.set_exception(error)
 
 
 def _tell_row(rows: Sequence[StampedRow]) -> None:

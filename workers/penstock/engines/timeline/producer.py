@@ -21,7 +21,7 @@ from penstock.engines.timeline.layout import ttl_s_of
 from penstock.engines.timeline.sender import Sender
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.waiting import Call, Ids
-from penstock.errors import Refused, SpecError
+from penstock.errors import PenstockError, Refused, SpecError
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
@@ -40,6 +40,7 @@ class Producer:
 
     def _set_limits(self, settings: TimelineSettings) -> None:
         self._at_once = settings.delay_us == 0
+        self._takes_alone = self._at_once and not self._closed
         self._bytes_max = settings.message_bytes_max
 
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
@@ -59,36 +60,42 @@ class Producer:
 
     def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
         """What is done a million times: a message by itself that has nothing but a due moment, and who waits for it.
-        None if it is of another kind, or if there is no room now; nothing was done then."""
+        None if it is of another kind or can not be kept, or if there is no room or no time to be relied on now; then
+        nothing was done, and `put` says why."""
+        plain, flushes = self._plain, self._flushes
         if (
             message.group is not None
             or message.once is not None
             or message.attributes
-            or not self._at_once
-            or self._closed
+            or not self._takes_alone
             or self._door
-            or self._plain.size_bytes + self._flushes.letters_bytes >= WAITING_BYTES_MAX
+            or plain.size_bytes + flushes.letters_bytes >= WAITING_BYTES_MAX
         ):
             return None
         payload = message.payload
         size = len(payload)
-        if size > self._bytes_max:
-            raise _too_large(size, self._bytes_max)
-        future: asyncio.Future[Ids] = self._create_future()
         due_us = message.due_us
-        if due_us is not None:
+        if size > self._bytes_max or (due_us is not None and not self._may_be_due(due_us)):
+            return None
+        future: asyncio.Future[Ids] = self._create_future()
+        if due_us is None:
+            plain.payloads.append(payload)
+            plain.segments.append(future)
+            plain.size_bytes += size
+        else:
+            flushes.wait([Letter(payload, due_us, b"", None, Call(future, 1), 0)])
+        if not flushes.looks_soon:
+            flushes.soon()
+        return future
+
+    def _may_be_due(self, due_us: int) -> bool:
+        try:
             now_us = self.sender.host.now_us()
             if due_us > now_us:
                 self.check_keepable(due_us, now_us)
-            self._flushes.wait([Letter(payload, due_us, b"", None, Call(future, 1), 0)])
-            self._flushes.soon()
-            return future
-        plain = self._plain
-        plain.payloads.append(payload)
-        plain.segments.append(future)
-        plain.size_bytes += size
-        self._flushes.soon()
-        return future
+        except PenstockError:
+            return False
+        return True
 
     async def _put_several(self, messages: Sequence[Message]) -> Ids:
         if not messages:
@@ -199,7 +206,7 @@ class Producer:
 
     async def close(self) -> None:
         """Take nothing more, write what waits, and wait for what is in flight."""
-        self._closed = True
+        self._closed, self._takes_alone = True, False
         await self._flushes.drain()
         await self.sender.close()
 

@@ -60,6 +60,9 @@ def fail(future: asyncio.Future[Ids], error: PenstockError) -> None:
 Segment = asyncio.Future[Ids] | tuple[Call, int, int]
 """Whose messages of a row are: the future of a put of one message, else (call, the first's index, count)."""
 
+Turn = asyncio.Future[None]
+"""Of a group, waited for by who stamps its message himself."""
+
 
 def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
     """Give the ids of a row to those who wait for them, in the order of the row."""
@@ -160,7 +163,7 @@ class GroupLines:
     """A line for each group in which somebody waits, and which groups have a flush under way."""
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, deque[Letter | asyncio.Future[None]]] = {}
+        self._lines: dict[bytes, deque[Letter | Turn]] = {}
         self._free: dict[bytes, None] = {}
         self._busy: set[bytes] = set()
         self.messages = 0
@@ -170,7 +173,7 @@ class GroupLines:
         """Whether a group could be flushed now."""
         return bool(self._free)
 
-    def join(self, group: bytes, who: Letter | asyncio.Future[None]) -> None:
+    def join(self, group: bytes, who: Letter | Turn) -> None:
         """Wait in the line of a group."""
         line = self._lines.get(group)
         if line is None:
@@ -232,7 +235,7 @@ class GroupLines:
             else:
                 self._lines.pop(group, None)
 
-    def take_all(self) -> Sequence[Letter | asyncio.Future[None]]:
+    def take_all(self) -> Sequence[Letter | Turn]:
         """Everybody who waits; nothing is left but what is under way."""
         waiting = [who for line in self._lines.values() for who in line]
         self._lines.clear()
