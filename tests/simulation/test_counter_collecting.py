@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from penstock.counters.collector import SKIPPED_IN_A_ROW_MAX, Collector
+from penstock.counters.counter import COLLECT_AGAIN_US
 from penstock.counters.decide_passes import DAY_US
 from penstock.counters.decide_shards import TALLY
 from penstock.errors import Unavailable
@@ -16,7 +17,7 @@ from penstock.store.consistency import Consistency
 from penstock.store.simulated import Settings
 from penstock.store.statements import Batch
 from penstock.testing.world import State
-from tests.simulation.counter_life import KIND, SimulatedHints
+from tests.simulation.counter_life import KIND, SECOND, SimulatedHints
 from tests.simulation.counter_scenes import (
     GC_AFTER_S,
     SETTINGS,
@@ -353,6 +354,29 @@ def test_a_read_that_meets_more_than_one_final_shard_has_them_collected() -> Non
         await scene.world.sleep(1)
         assert scene.rows("n1") == [TALLY]
         assert await reader.read() == 7
+
+    play(scenario)
+
+
+def test_what_stands_in_the_way_of_a_collection_is_not_asked_for_at_each_read() -> None:
+    asked: list[None] = []
+
+    class CountedHints(SilentHints):
+        async def read(self) -> Mapping[str, int]:
+            asked.append(None)
+            return await super().read()
+
+    async def scenario(scene: Scene) -> None:
+        await scene.shards(1, 2, 4)
+        await scene.world.sleep(UNTIL_FINAL_S)
+        reader = scene.actor("reader")
+        reader.counter._collector = Collector(reader.host, SETTINGS, KIND, CountedHints())
+        for expected in (1, 2):
+            for _ in range(5):
+                assert await reader.read() == 7
+                await scene.world.sleep(1)
+            assert len(asked) == expected
+            await scene.world.sleep(COLLECT_AGAIN_US / SECOND)
 
     play(scenario)
 

@@ -34,6 +34,8 @@ SECOND_US = 1_000_000
 CACHED_MAX = 10_000
 READS_AT_ONCE = 32
 COLLECTIONS_WAITING_MAX = 1_000
+COLLECT_AGAIN_US = 10 * SECOND_US
+"""After one that could not be made: what stands in its way is asked for by requests of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class CounterHandle:
         self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
         self._to_collect: dict[str, None] = {}
         self._collecting: asyncio.Task[None] | None = None
+        self._collect_from_us = 0
 
     def settings_changed(self, settings: CounterSettings) -> None:
         """What a later read of the catalogue told; what is fixed is fixed."""
@@ -147,22 +150,26 @@ class CounterHandle:
         if self._collector is None or len(rows.shards) < 2:
             return
         try:
-            past = self.host.now_us() - self.settings.gc_after_us
+            now_us = self.host.now_us()
         except PenstockError:
             return
-        if sum(shard.end_us <= past for shard in rows.shards) < 2 or len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
+        past = now_us - self.settings.gc_after_us
+        if now_us < self._collect_from_us or sum(shard.end_us <= past for shard in rows.shards) < 2:
+            return
+        if len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
             return
         self._to_collect[key] = None
         if self._collecting is None or self._collecting.done():
-            self._collecting = asyncio.get_running_loop().create_task(self._collect_some())
+            self._collecting = asyncio.get_running_loop().create_task(self._collect_some(now_us))
 
-    async def _collect_some(self) -> None:
+    async def _collect_some(self, began_us: int) -> None:
         while self._to_collect and self._collector is not None:
             key = next(iter(self._to_collect))
             try:
                 await self._collector.collect(key)
             except PenstockError:
-                self._to_collect.clear()  # it waits: a later read or a pass will try again
+                self._to_collect.clear()  # it waits: a read that comes some time later, or a pass, tries again
+                self._collect_from_us = began_us + COLLECT_AGAIN_US
                 return
             finally:
                 self._to_collect.pop(key, None)
