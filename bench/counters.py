@@ -41,6 +41,8 @@ PARTS = ("hot", "keys", "ambiguous", "read", "collect")
 TOTAL_S_MAX = 600.0
 PREPARE_WITHIN_S = 120.0
 LONGEST_S = 60.0
+AMBIGUOUS_S_MAX = 180.0
+"""All increments are to be made: each request without an answer holds those behind it up for a while."""
 METRICS = (ROWS_PER_S, ROWS_PER_CPU_S, CLIENT_US, CASSANDRA_US, P50_MS, P99_MS)
 AMBIGUOUS_SHARE = 0.05
 
@@ -180,11 +182,11 @@ class _Bench:
         module = OURS if name == OURS_NAME else NATIVE
         client = self._servers.client(KIND, module)
         work = CounterWork(
-            Do.COUNT, new_counter(), LONGEST_S, 100, in_flight, updates_max=updates, ambiguous=AMBIGUOUS_SHARE
+            Do.COUNT, new_counter(), AMBIGUOUS_S_MAX, 100, in_flight, updates_max=updates, ambiguous=AMBIGUOUS_SHARE
         )
         client.prepare(work.job(), within_s=PREPARE_WITHIN_S)
         client.begin(work.job())
-        ran = client.end(within_s=2 * LONGEST_S)
+        ran = client.end(within_s=2 * AMBIGUOUS_S_MAX)
         if ran.rows < updates * 0.99:
             self._results.left_out.append(f"ambiguous: {ran.rows:,} of {updates:,} in time")
         return float(client.tell(within_s=LONGEST_S).receipts_checked)
