@@ -36,7 +36,7 @@ from penstock_operator.names import (
 )
 from penstock_operator.world import Connection, Settings
 
-SPARK_VERSION: Final = "4.0.1"
+SPARK_VERSION: Final = "4.1.4"
 PROGRAM: Final = "local:///opt/penstock/bulk.py"
 """Where images that carry our jobs have their main file."""
 CONTAINERS: Final = {"driver": "spark-kubernetes-driver", "executor": "spark-kubernetes-executor"}

@@ -140,5 +140,22 @@ STANDING = Table(
     ),
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING)
+BULK = Table(
+    "bulk",
+    "the bulk jobs of Spark: whose turn it is, and the batch in work; one row a job, by LWT",
+    partition=(Column("job", Type.UUID),),
+    columns=(
+        _lwt("driver", Type.UUID),
+        _lwt("state", Type.TEXT),
+        _lwt("number", Type.BIGINT),
+        _lwt("plan", Type.BLOB),
+        _lwt("told", Type.TEXT),
+        _ATTEMPT,
+    ),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK)
 EVERYTHING = "everything"

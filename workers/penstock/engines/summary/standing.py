@@ -60,7 +60,20 @@ class CollectionResult:
     """Ended shards that are left."""
 
 
-Result = Failure | RepairResult | CollectionResult
+@dataclass(frozen=True)
+class BulkResult:
+    """A bulk job of Spark, while it runs and at its end. Its row is that of the job's id."""
+
+    ended_us: int
+    """When this was told."""
+    says: str
+    problems: int = 0
+    """Messages that it left in the queue."""
+    keys: int = 0
+    """Messages that it settled, or wrote where it settles none."""
+
+
+Result = Failure | RepairResult | CollectionResult | BulkResult
 
 
 @dataclass(frozen=True)

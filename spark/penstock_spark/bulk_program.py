@@ -1,0 +1,236 @@
+"""The program of bulk jobs: `spark-submit .../penstock_spark/bulk_program.py drain --queue shop/emails ...`, what the
+operator launches (`--queue shop/emails --bulk nightly --run emails-nightly-1a2b`), and `penstock bulk ...`.
+
+It parses, calls, and leaves with one line for a mistake. Exit codes as of all commands: 0, 1 for what failed, 2 for
+what was asked for wrongly.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from penstock.cli.connection import connection_options, environment_with
+from penstock.cli.queues import SPAN
+from penstock.errors import PenstockError, SpecError
+from penstock_spark.jobs.request import (
+    BATCH_MESSAGES,
+    LOAN_S,
+    JobRequest,
+    bulk_of,
+    bulk_of_entry,
+    job_id,
+    request_of,
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXIT_FAILED, EXIT_SPEC, EXIT_INTERRUPTED = 1, 2, 130
+TRIGGER = "0 0 1 1 *"
+"""A job of the command line has no schedule; the model asks for one."""
+UNTOLD = ("--bulk", "--run")
+
+
+class Group(click.Group):
+    """What the operator launches names no command: the job's mode is in the catalogue."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(each.partition("=")[0] in UNTOLD for each in args) and not (args and args[0] in self.commands):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("bulk", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Work on many messages at once, by Spark."""
+
+
+def _shared(function: Command) -> Command:
+    options = (
+        click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue."),
+        click.option("--name", default=None, help="The job's name: who runs it again under it goes on where it was."),
+        click.option(
+            "--master", default=None, help="Spark's master, such as local[2]. Unset: that of the submission."
+        ),
+        click.option("--where", default=None, help="An SQL predicate; only messages for which it is true are taken."),
+        click.option("--from", "from_", default=None, help="From this due moment on, or an age such as 24h."),
+        click.option("--to", default=None, help="Up to this due moment, not included, or an age."),
+        click.option("--rate", default=None, help="The most messages, such as 500/s."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return connection_options(function)
+
+
+def _borrows(function: Command) -> Command:
+    options = (
+        click.option("--loan", type=SPAN, default=f"{LOAN_S:.0f}s", help="How long a batch may take."),
+        click.option("--batch", type=click.IntRange(1, 5_000_000), default=BATCH_MESSAGES, help="Messages a batch."),
+        click.option(
+            "--resume-at-once",
+            is_flag=True,
+            help="Hand out again at once what an earlier run had handed to its handler when it was killed: that run"
+            " is over for sure.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _writes(function: Command) -> Command:
+    options = (
+        click.option("--sink", default=None, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/emails."),
+        click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Of Spark's writer."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_target = click.option("--target", default=None, metavar="NAME", help="Another queue of the namespace.")
+_handler = click.option("--handler", default=None, metavar="MODULE:FUNCTION", help="DataFrame in, DataFrame out.")
+
+
+@command.command("drain")
+@_shared
+@_borrows
+@_writes
+@_target
+@_handler
+def drain(**options: Any) -> None:
+    """Hand what waits to a handler, or write it somewhere; settle what succeeded."""
+    _go("drain", options)
+
+
+@command.command("move")
+@_shared
+@_borrows
+@_target
+def move(**options: Any) -> None:
+    """Put what waits into another queue."""
+    _go("move", options)
+
+
+@command.command("redrive")
+@_shared
+@_borrows
+@_target
+def redrive(**options: Any) -> None:
+    """Put dead letters back where they died, or into a target."""
+    _go("redrive", options)
+
+
+@command.command("replay")
+@_shared
+@_writes
+@_target
+@_handler
+def replay(**options: Any) -> None:
+    """Send kept history again: into a queue, or write it somewhere."""
+    _go("replay", options)
+
+
+@command.command("export")
+@_shared
+@_writes
+def export(**options: Any) -> None:
+    """Write history to files by day; each run what is new since the last."""
+    _go("export", options)
+
+
+@command.command("run")
+@click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue.")
+@click.option("--bulk", required=True, help="A job of its `spec.bulk`.")
+@click.option("--run", default="", help="The name of this run, for people.")
+@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@connection_options
+def run(bulk: str, **options: Any) -> None:
+    """Run a bulk job as the queue's resource has it."""
+
+    def request(entry: Any) -> JobRequest:
+        return request_of(options["queue"], bulk_of_entry(entry, bulk))
+
+    _run(options, request)
+
+
+def _go(mode: str, options: dict[str, Any]) -> None:
+    document: dict[str, Any] = {"name": options.get("name") or mode, "mode": mode, "schedule": TRIGGER}
+    fields = {"handler": "handler", "target": "target", "from_": "from", "to": "to", "where": "where", "rate": "rate"}
+    for option, field in fields.items():
+        if options.get(option) is not None:
+            document[field] = options[option]
+    if options.get("sink") is not None:
+        document["sink"] = _sink(options["sink"], options["sink_options"])
+    more: dict[str, Any] = {}
+    if "loan" in options:
+        more = {"loan_s": options["loan"].total_seconds(), "batch_messages": options["batch"]}
+        more["resume_at_once"] = options["resume_at_once"]
+    _run(options, lambda _: request_of(options["queue"], bulk_of(document), **more))
+
+
+def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
+    form, colon, path = text.partition(":")
+    if not colon or not path:
+        raise SpecError("a sink is FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+    pairs = [each.partition("=") for each in options]
+    wrong = [name for name, equals, _ in pairs if not equals]
+    if wrong:
+        raise SpecError("an option of a sink is KEY=VALUE", given=wrong[0])
+    return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
+
+
+def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
+    """Connect, open Spark, work, disconnect. What is wrong with the request is said before Spark is begun."""
+    from penstock_spark.worker_connection import WorkerConnection
+
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))
+    here = WorkerConnection(environment_with(options))
+    try:
+        entry = here.queue(options["queue"]).entry
+        wanted = request(entry)
+        _with_spark(here, wanted, job_id(entry, wanted.name), options["master"])
+    finally:
+        here.close()
+
+
+def _with_spark(here: Any, wanted: JobRequest, job: Any, master: str | None) -> None:
+    from penstock_spark.jobs.run import run_job
+    from penstock_spark.session import LOCAL, open_session
+
+    local = {**LOCAL} if (master or "").startswith("local") else {}
+    spark = open_session(f"penstock {wanted.mode} {wanted.queue}", master=master, settings=local)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        done = run_job(spark, here, wanted, job)
+    finally:
+        spark.stop()
+    click.echo(
+        f"{wanted.mode} {wanted.queue}: {done.done} done, {done.dead} of them dead letters, {done.returned} left"
+    )
+
+
+def main() -> NoReturn:
+    """As a program of its own."""
+    try:
+        command(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except PenstockError as error:
+        for line in str(error).splitlines():
+            click.echo(line if isinstance(error, SpecError) else f"penstock: {line}", err=True)
+        sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

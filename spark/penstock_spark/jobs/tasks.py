@@ -1,0 +1,231 @@
+"""What tasks of a job do on executors: read the messages of a batch or of history, put messages, condense outcomes.
+
+Each function here makes one that Spark sends to its Python workers: what it needs goes along, and it is found there
+by its module. It decides nothing; what a task is sent is the same at every try.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+import pyarrow as pa
+
+from penstock.client.outgoing import Put
+from penstock.errors import SpecError
+from penstock_spark.jobs.decide_batch import BatchPlan, RangePlan
+from penstock_spark.lanes.contract import HistorySplit, PickedRow, module_of
+from penstock_spark.message_batches import MessageColumns
+from penstock_spark.worker_connection import WorkerConnection, connection_here
+
+ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+PUT_AT_ONCE = 4_000
+GREGORIAN_100NS = 0x01B21DD213814000
+LANE_LETTERS = 14
+"""An id begins with engine, generation, shard and sub."""
+OTHER_SCOPES = 64
+DEATH = "penstock.dead."
+OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
+OUTCOME_SCHEMA = pa.schema(
+    [("row", pa.binary()), ("outcome", pa.string()), ("mask", pa.binary()), ("reason", pa.string())]
+)
+PUT_DDL = "messages bigint"
+PUT_SCHEMA = pa.schema([("messages", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Source:
+    """The queue that tasks read."""
+
+    told: Mapping[str, str]
+    queue: str
+
+
+Share = Sequence[tuple[str, RangePlan]]
+"""What one task reads: the name of a lane, and picks of it."""
+
+
+def share_plans(plan: BatchPlan, slices: Sequence[Sequence[tuple[int, int, int]]]) -> list[Share]:
+    """The parts of a plan that tasks get: the picks and nothing else."""
+    return [
+        [
+            (one.lane, RangePlan(one.lane, b"", 0, 0, one.picks[start:end]))
+            for one, start, end in ((plan.ranges[r], start, end) for r, start, end in of_task)
+        ]
+        for of_task in slices
+    ]
+
+
+def reads_picks(source: Source, shares: Sequence[Share]) -> ArrowTask:
+    """Task n reads share n."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(source.told)
+        queue = here.queue(source.queue)
+        module = module_of(queue)
+        for number in _numbers(numbers):
+            for lane, part in shares[number]:
+                yield from _batches(here.iterate(module.read_picks(queue, lane, part.picks)))
+
+    return task
+
+
+def reads_history(source: Source, splits: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
+    """Task n reads the splits of n."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(source.told)
+        queue = here.queue(source.queue)
+        history = module_of(queue).history_of(queue)
+        for number in _numbers(numbers):
+            for split in splits[number]:
+                yield from _batches(here.iterate(history.read(split)))
+
+    return task
+
+
+def _batches(rows: Iterable[list[PickedRow]]) -> Iterator[pa.RecordBatch]:
+    columns = MessageColumns()
+    for some in rows:
+        for row in some:
+            columns.add(row)
+            if columns.is_full:
+                yield columns.take()
+    if len(columns):
+        yield columns.take()
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+# ---- outcomes
+
+
+def condense(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Outcomes by rows of the queue: thousands of messages become some bits. Reasons keep theirs apart."""
+    masks: dict[tuple[bytes, str, str], int] = {}
+    for batch in batches:
+        ids, outcomes, reasons = (batch.column(name).to_pylist() for name in ("id", "outcome", "reason"))
+        for text, outcome, reason in zip(ids, outcomes, reasons, strict=True):
+            row, index = _row_and_index(text)
+            at = (row, str(outcome), "" if outcome == "done" else str(reason or ""))
+            masks[at] = masks.get(at, 0) | 1 << index
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([row for row, _, _ in masks], pa.binary()),
+            pa.array([outcome for _, outcome, _ in masks], pa.string()),
+            pa.array([mask.to_bytes((mask.bit_length() + 7) // 8, "little") for mask in masks.values()], pa.binary()),
+            pa.array([reason for _, _, reason in masks], pa.string()),
+        ],
+        schema=OUTCOME_SCHEMA,
+    )
+
+
+def _row_and_index(text: object) -> tuple[bytes, int]:
+    try:
+        stored = base64.b32decode(str(text).upper() + "=" * (-len(str(text)) % 8))
+        return stored[:-2], int.from_bytes(stored[-2:], "little")
+    except (ValueError, IndexError):
+        raise SpecError("a handler gave an id that is none", id=str(text)[:80]) from None
+
+
+# ---- putting
+
+
+@dataclass(frozen=True)
+class Puts:
+    """How messages are put into another queue, each once.
+
+    The key of a message is its id under the job and the batch, so a task that is tried again, or a job that goes on
+    with the batch, makes no second one. Keys are shared among scopes so that one conditional batch claims many.
+    """
+
+    told: Mapping[str, str]
+    target: str | None
+    """None: where each message died."""
+    job: str
+    number: int
+    scope_us: int
+    rate: float | None = None
+    """The most messages a second, for each task."""
+    keeps_death: bool = False
+    dead_of: str | None = None
+    """These are dead letters of that queue; the column `reason` tells why."""
+
+    def key_of(self, message_id: str) -> tuple[str, str]:
+        """The once key and its scope: neighbours share one. Both follow from the id and the batch alone."""
+        begin = f"{self.job} {self.number}"
+        return f"{begin} {message_id}", f"{begin} {scope_of(message_id, self.scope_us)}"
+
+
+def scope_of(message_id: str, scope_us: int) -> str:
+    """Which messages claim their keys together: those that were put first into one lane within a while. An id that a
+    handler made up tells neither."""
+    try:
+        stored = base64.b32decode(message_id.upper() + "=" * (-len(message_id) % 8))
+        moment_us = (UUID(bytes=stored[9:25]).time - GREGORIAN_100NS) // 10
+    except (ValueError, IndexError):
+        return str(crc32(message_id.encode()) % OTHER_SCOPES)
+    return f"{message_id[:LANE_LETTERS]} {moment_us // scope_us}"
+
+
+def puts_messages(puts: Puts) -> ArrowTask:
+    """Puts all of a task's messages; gives how many."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(puts.told)
+        began_s, done = time.monotonic(), 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, PUT_AT_ONCE):
+                done += _put_some(here, puts, batch.slice(start, PUT_AT_ONCE).to_pylist())
+                if puts.rate is not None:
+                    time.sleep(max(0.0, done / puts.rate - (time.monotonic() - began_s)))
+        yield pa.RecordBatch.from_arrays([pa.array([done], pa.int64())], schema=PUT_SCHEMA)
+
+    return task
+
+
+def _put_some(here: WorkerConnection, puts: Puts, rows: Sequence[Mapping[str, Any]]) -> int:
+    by_target: dict[str, list[Put]] = {}
+    for row in rows:
+        target = puts.target or dict(row["attributes"] or ()).get(f"{DEATH}queue")
+        if target is not None:
+            by_target.setdefault(target, []).append(_put(puts, row))
+    for target, messages in by_target.items():
+        here.run(here.queue(target).put_many(messages))
+    return sum(map(len, by_target.values()))
+
+
+def _put(puts: Puts, row: Mapping[str, Any]) -> Put:
+    once, scope = puts.key_of(row["id"])
+    attributes: dict[str, str | bytes] = dict(row.get("attributes") or ())
+    attributes |= dict(row.get("binary_attributes") or ())
+    if not puts.keeps_death:
+        attributes = {name: value for name, value in attributes.items() if not name.startswith(DEATH)}
+    if puts.dead_of is not None:
+        attributes |= {f"{DEATH}queue": puts.dead_of, f"{DEATH}reason": row.get("reason") or ""}
+        attributes[f"{DEATH}attempts"] = str(row.get("attempt") or 0)
+    return Put(row["payload"], group=row.get("group"), once=once, once_scope=scope, attributes=attributes)
+
+
+def load(entry_point: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    module, _, path = entry_point.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError("the handler can not be loaded", handler=entry_point, why=str(error)) from None
+    if not callable(found):
+        raise SpecError("the handler is no function", handler=entry_point)
+    return found  # type: ignore[no-any-return]

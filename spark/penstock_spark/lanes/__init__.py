@@ -1,0 +1,1 @@
+"""How bulk jobs work on lanes: one file for each engine, behind contract.py."""

@@ -1,0 +1,92 @@
+"""One connection for each Python process, on a loop in the background: of a driver, and of an executor's tasks.
+
+The first task that needs it opens it, and the next ones find it: Spark keeps its Python workers, and opening costs a
+second, since clocks are compared. A worker that Spark ends takes it along; it holds no lanes, so nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+from penstock.client.background import BackgroundLoop
+from penstock.client.connection import Penstock, connect
+from penstock.client.queue import Queue
+
+T = TypeVar("T")
+
+TAKEN_AT_ONCE = 64
+"""So many items of an async iterator are brought over from the loop's thread at once."""
+
+NAMES = ("CONTACT_POINTS", "DATA_CENTER", "USERNAME", "USE_SSL", "KEYSPACE", "CLUSTER_NAME")
+"""What a driver tells its tasks of where Cassandra is, where their own environment does not: never the password."""
+SECRETS = ("PASSWORD", "SSL_CA", "SSL_CERT", "SSL_KEY")
+"""What tasks are told only where they run on the driver's own machine."""
+
+
+def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the driver's environment goes along with its tasks."""
+    return {name: environment[name] for name in NAMES if environment.get(name)}
+
+
+def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Python workers on this machine are started with: they are children of a JVM that may be older than it."""
+    return {name: environment[name] for name in (*NAMES, *SECRETS) if environment.get(name)}
+
+
+class WorkerConnection:
+    """A connection whose callers wait."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self._background = BackgroundLoop("penstock")
+        self.penstock: Penstock = connect(environment, name=f"spark/{os.getpid()}")
+        try:
+            self.run(self.penstock.open())
+        except BaseException:
+            self._background.stop()
+            raise
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of something async."""
+        return self._background.run(work)
+
+    def queue(self, name: str) -> Queue:
+        """A queue, opened once."""
+        return self.run(self.penstock.queue(name))
+
+    def iterate(self, source: AsyncIterator[T]) -> Iterator[list[T]]:
+        """What an async iterator gives, in lists."""
+        while some := self.run(_take(source)):
+            yield some
+
+    def close(self) -> None:
+        """Disconnect."""
+        try:
+            self.run(self.penstock.close())
+        finally:
+            self._background.stop()
+
+
+async def _take(source: AsyncIterator[T]) -> list[T]:
+    some: list[T] = []
+    async for item in source:
+        some.append(item)
+        if len(some) >= TAKEN_AT_ONCE:
+            break
+    return some
+
+
+_lock = threading.Lock()
+_open: dict[tuple[tuple[str, str], ...], WorkerConnection] = {}
+
+
+def connection_here(told: Mapping[str, str]) -> WorkerConnection:
+    """The connection of this process; what its own environment says goes before what it was told."""
+    key = (("", str(os.getpid())), *sorted(told.items()))
+    with _lock:
+        if key not in _open:
+            _open[key] = WorkerConnection({**told, **os.environ})
+        return _open[key]

@@ -1,0 +1,112 @@
+"""Queues on a real Cassandra for tests of bulk jobs: some for each test, and what tests do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock import Ack, Put
+from penstock.client.queue import Queue
+from penstock.testing.cassandra.serving import Serving
+from penstock_spark.jobs.progress import Progress
+from penstock_spark.jobs.request import bulk_of, job_id, request_of
+from penstock_spark.jobs.run import run_job
+from penstock_spark.worker_connection import WorkerConnection
+
+SPEC = "maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}"
+
+
+class Shop:
+    """Queues `shop/...`, a connection, and jobs on them."""
+
+    def __init__(self, environment: Mapping[str, str], spark: SparkSession) -> None:
+        self.environment = environment
+        self.spark = spark
+        self.here = WorkerConnection({**os.environ, **environment})
+
+    def queue(self, name: str) -> Queue:
+        """One of them."""
+        return self.here.queue(f"shop/{name}")
+
+    def put(self, name: str, count: int, **fields: Any) -> list[str]:
+        """So many messages, which tell their number; their ids."""
+        puts = [Put(b"%d" % number, **fields) for number in range(count)]
+        return self.here.run(self.queue(name).put_many(puts))
+
+    def settle_down(self) -> None:
+        """Until what was put is due."""
+        self.here.run(asyncio.sleep(0.6))
+
+    def taken(self, name: str, *, quiet_s: float = 2.5) -> list[bytes]:
+        """Receive and settle what is there until nothing comes; the payloads."""
+        return [each.payload for each in self.received(name, quiet_s=quiet_s)]
+
+    def received(self, name: str, *, quiet_s: float = 2.5) -> list[Any]:
+        """The same, as messages."""
+        return self.here.run(_take_all(self.queue(name), quiet_s))
+
+    def backlog(self, name: str) -> int:
+        """What is to be handed out."""
+        return self.here.run(self.queue(name).stats()).backlog
+
+    def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> Progress:
+        """Run one here, to its end."""
+        options = {key: fields.pop(key) for key in ("loan_s", "batch_messages", "resume_at_once") if key in fields}
+        document = {"name": name or mode, "mode": mode, "schedule": "0 0 1 1 *", **fields}
+        request = request_of(f"shop/{queue}", bulk_of(document), **options)
+        entry = self.queue(queue).entry
+        return run_job(self.spark, self.here, request, job_id(entry, request.name))
+
+
+async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
+    found: list[Any] = []
+    while given := await queue.receive(1000, wait=quiet_s):
+        found += given
+        await queue.settle([Ack(each.receipt) for each in given])
+    await queue.engine.lanes.leave()
+    return found
+
+
+@contextmanager
+def opened_shop(cassandra: Serving, spark: SparkSession, folder: Path, names: Iterable[str]) -> Iterator[Shop]:
+    """The queues of that name, each with dead letters in `<name>-dead`."""
+    keyspace = f"bulk_{uuid.uuid4().hex[:12]}"
+    environment = {**cassandra.environment(), "KEYSPACE": keyspace}
+    documents = [
+        f"apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
+        f"spec: {{shards: 3, {SPEC}{f', deadLetter: {name}-dead' if not name.endswith('-dead') else ''}}}\n"
+        for base in names
+        for name in (f"{base}-dead", base)
+    ]
+    file = folder / "queues.yaml"
+    file.write_text("---\n".join(documents))
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    shop = Shop(environment, spark)
+    try:
+        yield shop
+    finally:
+        shop.here.close()
+        cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
+
+
+def twice(values: Iterable[Any]) -> list[Any]:
+    """Those that are there more than once."""
+    return [value for value, count in Counter(values).items() if count > 1]
