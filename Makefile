@@ -38,9 +38,10 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the resource models, docs/commands.md from the commands
+generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the models, docs/commands.md, the chart's roles
 	@$(PY) -m penstock.api.generate
 	@$(PY) -m penstock.cli.reference
+	@$(PY) -m dev.chart_files
 
 coverage: $(READY) ## the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report

@@ -23,7 +23,7 @@ from penstock.testing.progress import duration, say
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
-SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark")
+SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark", "tests/chart")
 SERVER_GROUPS = {
     "Kubernetes": "servers and kubernetes and not spark",
     "Spark": "servers and spark",
@@ -33,7 +33,7 @@ SERVER_GROUPS = {
 """Tests that share servers run in one process each; two such processes at a time."""
 COLD_BUILDS = (
     ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
-    ("Kubernetes", ("dev.cluster", "build")),
+    ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
 )
 
 
@@ -138,6 +138,7 @@ def lint(report: Report) -> None:
     run("ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."], report)
     run("mypy", [str(BIN / "mypy")], report)
     run("generated files", [str(BIN / "python"), "-m", "penstock.api.generate", "--check"], report)
+    run("generated files of the chart", [str(BIN / "python"), "-m", "dev.chart_files", "--check"], report)
 
 
 def fast(report: Report) -> None:

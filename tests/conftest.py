@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, and which: tests that share one run in one process (dev/tests.py: SERVER_GROUPS)."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & SERVER_FIXTURES or {HERE / "cluster", SPARK} & set(item.path.parents):
+        if fixtures & SERVER_FIXTURES or {HERE / "cluster", HERE / "chart", SPARK} & set(item.path.parents):
             item.add_marker("servers")
         if SPARK in item.path.parents:
             item.add_marker("spark")

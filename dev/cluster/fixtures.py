@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import image, lifecycle
+from dev.cluster.helm import Helm, helm_program
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster
 
@@ -76,6 +78,14 @@ def penstock_image(kubernetes: KubernetesUnderTest) -> Iterator[str]:
         built = image.build_image(Path(scratch))
         lifecycle.load(kubernetes.cluster, built)
         yield built.tag
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm with no cluster: it lints and renders. With `kubectl` in its place it installs."""
+    if shutil.which("go") is None:
+        pytest.skip("needs go: helm is built from source")
+    return Helm(helm_program(), tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture

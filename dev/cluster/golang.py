@@ -64,12 +64,16 @@ class Published:
     variables: Mapping[str, str] = field(default_factory=dict)
     # What of the module's sources is needed beside the program, such as manifests: kept in `source/`.
     keep: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    # Further programs of the same module, by name: what they share is compiled once.
+    also: Mapping[str, str] = field(default_factory=dict)
     needs_mb: int = 4000
 
     def fingerprint(self) -> str:
         """Changes when the module, the package or a flag does."""
         told = repr((_FLAGS, self.module, self.package, self.module_sum, sorted(self.variables.items()), self.keep))
-        return hashlib.sha256(told.encode()).hexdigest()[:8]
+        more = repr((self.tags, sorted(self.also.items()))) if self.tags or self.also else ""
+        return hashlib.sha256((told + more).encode()).hexdigest()[:8]
 
 
 Program = Own | Published
@@ -86,7 +90,7 @@ def build(program: Program) -> Path:
     def make(directory: Path) -> None:
         with _go_caches() as environment:
             if isinstance(program, Own):
-                _compile(program, HERE / program.name, ".", directory, environment)
+                _compile(program, HERE / program.name, ".", directory / program.name, environment)
                 for alias in program.aliases:
                     (directory / alias).symlink_to(program.name)
             else:
@@ -116,7 +120,8 @@ def _compile_published(program: Published, directory: Path, environment: Mapping
     shutil.copytree(_fetch(program, environment), source)
     for path in (source, *source.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
-    _compile(program, source, program.package, directory, environment)
+    for name, package in {program.name: program.package, **program.also}.items():
+        _compile(program, source, package, directory / name, environment)
     for kept in program.keep:
         shutil.copytree(source / kept, directory / "kept" / kept)
     shutil.rmtree(source)
@@ -142,8 +147,9 @@ def _fetch(program: Published, environment: Mapping[str, str]) -> Path:
 
 def _compile(program: Program, source: Path, package: str, into: Path, environment: Mapping[str, str]) -> None:
     settings = " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(program.variables.items()))])
+    tags = ["-tags", ",".join(program.tags)] if isinstance(program, Published) and program.tags else []
     _go(
-        ["build", "-mod=readonly", *_FLAGS, "-ldflags", settings, "-o", str(into / program.name), package],
+        ["build", "-mod=readonly", *_FLAGS, *tags, "-ldflags", settings, "-o", str(into), package],
         cwd=source,
         environment=environment,
         what=program.name,

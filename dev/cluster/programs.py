@@ -88,9 +88,22 @@ METRICS_SERVER = Published(
     module_sum="h1:nlqqZ2H0Xfko8eJC/1qaNVVT17hu4rxndkOi22KTZ4w=",
 )
 
+PROMETHEUS = Published(
+    name="prometheus",
+    version="0.315.0",
+    title="building prometheus",
+    expect_s=300,
+    module="github.com/prometheus/prometheus",
+    package="./cmd/prometheus",
+    module_sum="h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac=",
+    # What finds targets in clouds is two thirds of it: the tests name theirs in a file.
+    tags=("remove_all_sd",),
+    also={"promtool": "./cmd/promtool"},
+)
+
 FOR_A_NODE: tuple[Program, ...] = (CERTIFICATES, PAUSE, HYPERKUBE, COREDNS)
 WITHOUT_ROOT: tuple[Program, ...] = (CERTIFICATES, HYPERKUBE, KWOK)
-EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER)}
+EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER, PROMETHEUS)}
 
 
 def is_built(program: Program) -> bool:

@@ -130,13 +130,18 @@ class Cluster(Client):
             authority=settings.ssl_ca_cert,
             certificate=settings.cert_file,
             private_key=settings.key_file,
-            token=token.removeprefix("Bearer ") or None,
+            token=bare_token(token),
             is_insecure=not settings.verify_ssl,
         )
 
     async def close(self) -> None:
         """End it."""
         await self._api.close()  # type: ignore[no-untyped-call]
+
+
+def bare_token(told: str) -> str | None:
+    """Without the scheme before it, which is written in a pod otherwise than where a kubeconfig is read."""
+    return told.strip().rpartition(" ")[2] or None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

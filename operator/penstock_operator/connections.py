@@ -1,7 +1,8 @@
 """By which Secret each resource reaches Cassandra, and whether it can: `Connection`, or a Trouble with the reason.
 
-A resource that names no Secret takes the chart's at once, wherever its copy is by then: so the store need not wait
-for the namespace. What a resource used last is remembered, since one that is gone can not say it any more.
+A resource that names no Secret takes its namespace's own `penstock-connection`, where somebody has made one there;
+else the chart's, at once, wherever its copy is by then: so the store need not wait for the namespace. What a
+resource used last is remembered, since one that is gone can not say it any more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 from penstock.api.parse import Resource
 from penstock.api.status import Reason
 from penstock.errors import PenstockError
-from penstock_operator.names import CONNECTION_COPY, Key
+from penstock_operator.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
 from penstock_operator.port import Denied
 from penstock_operator.secrets_read import SecretRead, Secrets
 from penstock_operator.sessions import Reached, Sessions
@@ -47,11 +48,29 @@ class Connections:
             named = known is not None and not known[1].is_copy
         else:
             told = resource.spec.storage.connection_secret
-            place, named = ((key.namespace, told), True) if told else (self._default(), False)
+            if told:
+                place, named = (key.namespace, told), True
+            else:
+                own = await self.has_own(key.namespace)
+                if own is UNKNOWN:
+                    return UNKNOWN
+                place, named = ((key.namespace, CONNECTION_COPY), True) if own else (self._default(), False)
         found = await self._reach(place, named=named)
         if isinstance(found, Connection):
             self._last[key] = (place, found)
         return found
+
+    async def has_own(self, namespace: str) -> bool | Unread:
+        """Whether somebody has made a Secret there under the name that our copy would have."""
+        if (namespace, CONNECTION_COPY) == self._default():
+            return False
+        read = await self._secrets.read(namespace, CONNECTION_COPY)
+        if isinstance(read, Denied):
+            return UNKNOWN
+        if read.document is None:
+            return False
+        labels = read.document["metadata"].get("labels") or {}
+        return labels.get(MANAGED_BY) != MANAGER
 
     async def reach_default(self) -> None:
         """Have a session by the chart's Secret, if there can be one."""

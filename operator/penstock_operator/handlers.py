@@ -21,6 +21,8 @@ from penstock_operator.kinds import Kind
 
 IDLE_S = 1.0
 """A worker of kopf keeps its slot so long after the last event of an object."""
+IDENTITY: Any = "penstock-operator"
+"""Used by peering alone, which is off. Left to itself kopf asks who our user is, and a pod's may have no name."""
 
 
 class Doors:
@@ -38,6 +40,7 @@ class Doors:
         await kopf.operator(
             registry=self._registry(kinds),
             settings=_settings(),
+            identity=IDENTITY,
             standalone=True,
             clusterwide=True,
             ready_flag=self.is_ready,

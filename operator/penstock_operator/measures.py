@@ -1,11 +1,13 @@
 """What the operator exports at a scrape beside its work queue: backlog and wakefulness of every queue, for HPA and
-KEDA, and how the operator itself stands. Figures are told by the leader alone.
+KEDA, conditions of resources that are not well, for alerts, and how the operator itself stands. Figures and
+conditions are told by the leader alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from penstock.expiry import SECOND_US
 from penstock.telemetry.metrics import Registry
 from penstock_operator.decide_scaling import is_busy, is_soon
 from penstock_operator.figures import Followed
@@ -32,6 +34,8 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
     of_queues("awake", "1 while it needs a worker: something is behind, in hand, or was not looked at.", _is_needed)
     of_queues("in_flight", "Messages received and not yet settled.", lambda found: float(found.in_flight))
     of_queues("rate", "Messages settled a second.", lambda found: found.rate)
+    of_queues("oldest_seconds", "How long the oldest message has waited that is due and not received.", _oldest_s)
+    _measure_resources(registry, operator, is_leading)
 
     def of_operator(name: str, says: str, read: Callable[[], float]) -> None:
         registry.reading(f"penstock_operator_{name}", says, (), lambda: [((), read())])
@@ -49,8 +53,37 @@ def _is_needed(figures: Figures) -> float:
     return float(is_busy(figures) or is_kept)
 
 
+def _measure_resources(registry: Registry, operator: Operator, is_leading: Callable[[], bool]) -> None:
+    told = operator.reconciler.conditions
+
+    def troubles() -> Iterator[tuple[tuple[str, ...], float]]:
+        for key, condition, reason in told.troubles() if is_leading() else ():
+            yield (key.kind, key.namespace, key.name, condition, reason), 1.0
+
+    def counted() -> Iterator[tuple[tuple[str, ...], float]]:
+        for of, number in (told.counted() if is_leading() else {}).items():
+            yield of, float(number)
+
+    labels = ("kind", "namespace", "name", "condition", "reason")
+    registry.reading(
+        "penstock_resource_troubled", "1 for each condition of a resource that is not well.", labels, troubles
+    )
+    registry.reading(
+        "penstock_resources", "Resources, by kind and whether they are Ready.", ("kind", "ready"), counted
+    )
+
+
 def _labels(followed: Followed) -> tuple[str, str]:
     return followed.key.namespace, followed.key.name
+
+
+def _oldest_s(figures: Figures) -> float | None:
+    behind = _behind(figures)
+    if behind is None:
+        return None
+    if figures.oldest_us is None or not behind:
+        return 0.0
+    return max(0.0, (figures.at_us - figures.oldest_us) / SECOND_US)
 
 
 def _behind(figures: Figures) -> float | None:

@@ -13,6 +13,8 @@ from typing import Final, Literal
 GROUP: Final = "penstock.io"
 MANAGER: Final = "penstock"
 """The field manager under which everything is applied."""
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+"""Label: whatever the operator makes has MANAGER here."""
 REPLICAS_MANAGER: Final = "penstock-replicas"
 """Holds a Deployment's replicas after the change to `mode: external`, until an autoscaler takes them."""
 FINALIZER: Final = f"{GROUP}/store"
@@ -100,7 +102,7 @@ def base36(number: int) -> str:
 
 def labels_of(key: Key, **more: str) -> dict[str, str]:
     """The labels of a child: whose it is, and which of his."""
-    labels = {"app.kubernetes.io/managed-by": "penstock"}
+    labels = {MANAGED_BY: MANAGER}
     if key.kind != "Namespace":
         labels[f"{GROUP}/{key.kind.lower()}"] = key.name
     return labels | {f"{GROUP}/{name}": value for name, value in more.items()}

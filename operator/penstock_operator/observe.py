@@ -32,7 +32,7 @@ from penstock_operator.kinds import (
     SERVICE_ACCOUNT,
     Address,
 )
-from penstock_operator.names import CONNECTION_COPY, Key, namespace_key
+from penstock_operator.names import CONNECTION_COPY, MANAGED_BY, Key, namespace_key
 from penstock_operator.observe_pods import PodLooks
 from penstock_operator.observe_runs import runs_of
 from penstock_operator.passes import PassBoard
@@ -61,7 +61,6 @@ PARSED_MAX: Final = 20_000
 SIBLINGS_MAX: Final = 100
 NOT_MADE_YET: Final = str(UUID(int=0))
 OF_NAMESPACE: Final = (SERVICE_ACCOUNT.kind, ROLE_BINDING.kind, CRON_JOB.kind)
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
 @dataclass
@@ -285,7 +284,7 @@ class Observer:
             present=document is not None,
             terminating=document is not None and terminates(document),
             wants_workers=bool(needs),  # each has repair or the collector; and the account, made first, is watched
-            wants_copy=any(each.copy for each in needs),
+            wants_copy=any(each.copy for each in needs) and await self._from.connections.has_own(name) is False,
             wants_spark=any(each.spark for each in needs),
             groups=groups,
             source=source,

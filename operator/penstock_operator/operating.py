@@ -246,6 +246,8 @@ class Operator:
         namespaces = self.seen.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
         for namespace in sorted(namespaces):
             self.queue.add(namespace_key(namespace), Class.CHANGED)
+            for key in [] if is_source else self._keys_in(namespace):  # a Secret of its own may have come, or gone
+                self.queue.add(key, Class.CHANGED)
 
     # ---- small services
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
+from penstock_operator.conditions_told import ConditionsTold
 from penstock_operator.decide_deletion import LEFT_BEHIND
 from penstock_operator.effects import Emit, PatchStatus, Plan
 from penstock_operator.names import Key, namespace_key
@@ -99,6 +100,7 @@ class Reconciler:
         self._kept: dict[Key, Kept] = {}
         self._active: dict[Key, bool] = {}
         self._blind: dict[Key, None] = {}
+        self.conditions = ConditionsTold()
         self.rounds = 0
         self.left_behind = 0
 
@@ -220,6 +222,7 @@ class Reconciler:
                 self._queue.add(namespace_key(key.namespace), Class.NEW)  # its CronJobs are for what is active
             self._active[key] = is_active
             self._note_blindness(key, world)
+            self.conditions.note(key, world, plan)
 
     def _note_left_behind(self, key: Key, plan: Plan) -> None:
         """What a namespace took with it before its data could be dropped: a person may want to know."""
@@ -261,6 +264,7 @@ class Reconciler:
             self._kept.pop(key, None)
             self._active.pop(key, None)
             self._blind.pop(key, None)
+            self.conditions.forget(key)
             self._forget_elsewhere(key)
 
     def _is_gone(self, key: Key) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock_operator.decide_crds import NAMES as CRD_NAMES
 from penstock_operator.kinds import (
     COUNTER,
     CRD,
@@ -84,6 +85,36 @@ AT_HOME: Final = (
     Right(LEASE, ("get", "update"), names=(LEASE_NAME,)),
 )
 """In its own namespace. What is made by POST can not be granted by name."""
+BRINGING: Final = (Right(CRD, ("get", "create", "patch", "update"), names=CRD_NAMES),)
+"""Of the Job that brings the CRDs to the chart's version (`bring_crds.py`): these and no others."""
+LEAVING: Final = (
+    Right(QUEUE, ("list", "patch", "delete")),
+    Right(COUNTER, ("list", "patch", "delete")),
+    Right(DEPLOYMENT, ("list",)),
+    Right(CRON_JOB, ("list", "delete")),
+    Right(SERVICE_ACCOUNT, ("list",)),
+    Right(SERVICE_ACCOUNT, ("delete",), names=(SPARK_ACCOUNT, WORKER_ACCOUNT)),
+    Right(ROLE_BINDING, ("list",)),
+    Right(ROLE_BINDING, ("delete",), names=(SPARK_ACCOUNT,)),
+    Right(SECRET, ("get", "delete"), names=(CONNECTION_COPY,)),
+    Right(CRD, ("delete",), names=CRD_NAMES),
+)
+"""Of the Job that makes an end before the chart is uninstalled (`leave.py`)."""
+LEAVING_HOME: Final = (
+    Right(DEPLOYMENT, ("patch",), names=(OPERATOR,)),
+    Right(POD, ("list",)),
+    Right(LEASE, ("delete",), names=(LEASE_NAME,)),
+)
+"""Of the same, in the operator's namespace. The Deployment bears another name where the chart was told one."""
+DRIVING: Final = (
+    {
+        "apiGroups": [""],
+        "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"],
+        "verbs": ["create", "get", "list", "watch", "patch", "update", "delete", "deletecollection"],
+    },
+)
+"""Of a Spark driver in its namespace, as Spark's own documentation asks for: it makes its executors and what those
+need."""
 
 
 def cluster_role(name: str = OPERATOR) -> dict[str, Any]:

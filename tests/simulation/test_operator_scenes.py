@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
 from penstock.testing.world import World
 from penstock_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT
-from penstock_operator.names import ADOPT, Key, consumer_name
+from penstock_operator.names import ADOPT, MANAGED_BY, Key, consumer_name
 from penstock_operator.simulated.controllers import Fate
 from tests.simulation.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
 from tests.simulation.sdk_world import Program, Shop
@@ -227,6 +227,42 @@ def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> 
         assert [] == scene.all(SERVICE_ACCOUNT, "shop") or scene.find(DEPLOYMENT, "shop", MAILER) is None
         scene.make_connection()
         await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 120)
+
+    play(scenario)
+
+
+def secret_in_shop(scene: Scene) -> dict[str, str] | None:
+    """The labels of the Secret that workers there are told by."""
+    found = scene.find(SECRET, "shop", "penstock-connection")
+    return None if found is None else found["metadata"].get("labels") or {}
+
+
+def test_a_namespaces_own_secret_is_used_and_left_alone_and_once_it_is_gone_the_charts_is_copied() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.make_connection("shop")
+        scene.delete(SECRET, "penstock-system", "penstock-connection")
+        scene.start_operator()
+        await ready(scene)
+        await asyncio.sleep(60)
+        assert {} == secret_in_shop(scene)
+        assert ("True", "Reconciled") == condition(emails(scene))
+        scene.make_connection()
+        scene.delete(SECRET, "shop", "penstock-connection")
+        await scene.until(lambda: (secret_in_shop(scene) or {}).get(MANAGED_BY) == "penstock", 120)
+        await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 30)
+
+    play(scenario)
+
+
+def test_an_own_secret_that_comes_later_takes_the_place_of_the_copy() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        await ready(scene)
+        assert {MANAGED_BY: "penstock"} == secret_in_shop(scene)
+        scene.patch(SECRET, "shop", "penstock-connection", {"metadata": {"labels": {MANAGED_BY: "platform"}}})
+        await asyncio.sleep(120)
+        assert {MANAGED_BY: "platform"} == secret_in_shop(scene)
+        assert ("True", "Reconciled") == condition(emails(scene))
 
     play(scenario)
 

@@ -19,6 +19,7 @@ from penstock.errors import PenstockError, SpecError, Surroundings
 COMMANDS: Final = {
     "apply": "penstock.cli.apply",
     "cancel": "penstock.cli.cancel",
+    "check": "penstock.cli.check",
     "counter": "penstock.cli.counter",
     "dev": "penstock.cli.dev",
     "gc": "penstock.cli.collect",

@@ -1,0 +1,144 @@
+"""What the chart's Jobs decide: about CustomResourceDefinitions at an upgrade, about resources at the end."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from penstock_operator.cluster import bare_token
+from penstock_operator.decide_crds import VERSION, decide_crd, definitions
+from penstock_operator.decide_leaving import OF_A_TEST, decide_leaving, few, without_finalizer
+from penstock_operator.names import FINALIZER
+
+QUEUES = definitions("0.2.0")[0]
+
+
+def live(version: str | None = "0.2.0", **changes: Any) -> dict[str, Any]:
+    """The definition as a server has it."""
+    told = deepcopy(dict(QUEUES))
+    told["metadata"] |= {"uid": "u", "resourceVersion": "7", "annotations": {"example.org/kept": "yes"}}
+    if version is not None:
+        told["metadata"]["annotations"][VERSION] = version
+    told["spec"]["conversion"] = {"strategy": "None"}
+    told["status"] = {"storedVersions": ["v1beta1"]}
+    return told | changes
+
+
+def without_shards(told: dict[str, Any]) -> dict[str, Any]:
+    """As it was before queues had shards."""
+    schema = told["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["spec"]["properties"]["shards"]
+    return told
+
+
+def test_a_definition_that_is_not_there_is_made() -> None:
+    step = decide_crd(None, QUEUES)
+    assert ("make", QUEUES) == (step.do, step.document)
+
+
+def test_one_that_is_as_wanted_is_left() -> None:
+    step = decide_crd(live(), QUEUES)
+    assert ("leave", "is as version 0.2.0 has it") == (step.do, step.says)
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.1.99", None])
+def test_an_older_one_or_one_of_no_version_is_replaced_as_a_whole_where_it_was_seen(version: str | None) -> None:
+    step = decide_crd(live(version), QUEUES)
+    assert step.do == "replace"
+    assert step.document is not None
+    assert QUEUES["spec"] == step.document["spec"]
+    assert ("u", "7") == (step.document["metadata"]["uid"], step.document["metadata"]["resourceVersion"])
+
+
+def test_what_others_noted_on_it_stays() -> None:
+    step = decide_crd(live("0.1.0"), QUEUES)
+    assert step.document is not None
+    assert {"example.org/kept": "yes", VERSION: "0.2.0"} == step.document["metadata"]["annotations"]
+
+
+def test_one_of_this_version_that_a_hand_has_cut_is_mended() -> None:
+    assert decide_crd(without_shards(live()), QUEUES).do == "replace"
+
+
+@pytest.mark.parametrize("version", ["0.2.1", "0.10.0", "1.0.0"])
+def test_a_newer_one_is_left_and_it_is_said(version: str) -> None:
+    step = decide_crd(without_shards(live(version)), QUEUES)
+    assert (step.do, step.document) == ("leave", None)
+    assert f"version {version}, newer than this one (0.2.0)" in step.says
+
+
+def test_one_whose_objects_are_stored_in_a_version_that_is_gone_is_refused() -> None:
+    step = decide_crd(live("0.1.0", status={"storedVersions": ["v1alpha1", "v1beta1"]}), QUEUES)
+    assert ("refuse", "has objects stored as v1alpha1, which version 0.2.0 does not read") == (step.do, step.says)
+
+
+def test_one_that_is_being_deleted_is_refused() -> None:
+    told = live("0.1.0")
+    told["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert decide_crd(told, QUEUES).do == "refuse"
+
+
+# ---- at the end
+
+
+def resource(name: str, policy: str | None = None, **metadata: Any) -> dict[str, Any]:
+    """A queue."""
+    told = {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", **metadata}
+    return {"kind": "Queue", "metadata": told, "spec": {"deletionPolicy": policy} if policy else {}}
+
+
+HELD = {"finalizers": ["example.org/other", FINALIZER]}
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def test_a_resource_whose_data_are_to_go_with_it_is_in_the_way() -> None:
+    found = decide_leaving([resource("b", "Delete"), resource("a", "Delete", **HELD), resource("c")], remove=True)
+    assert ("queue shop/a", "queue shop/b") == found.refused
+
+
+def test_under_retain_nothing_is_in_the_way_and_nothing_is_removed() -> None:
+    found = decide_leaving([resource("a"), resource("b", "Retain")], remove=False)
+    assert ((), (), (), ()) == (found.refused, found.ending, found.release, found.remove)
+
+
+def test_a_finalizer_that_is_left_over_under_retain_is_taken_off_and_no_other() -> None:
+    held = resource("a", "Retain", **HELD)
+    assert (held,) == decide_leaving([held, resource("b")], remove=False).release
+    assert ["example.org/other"] == without_finalizer(held)["metadata"]["finalizers"]
+    assert "1" == without_finalizer(held)["metadata"]["resourceVersion"]
+
+
+def test_what_is_being_deleted_with_its_data_is_waited_for_and_without_them_released() -> None:
+    dropping, keeping = resource("a", "Delete", **HELD, **GOING), resource("b", "Retain", **HELD, **GOING)
+    found = decide_leaving([dropping, keeping, resource("c", "Delete", **GOING)], remove=False)
+    assert (("queue shop/a",), (keeping,), ()) == (found.ending, found.release, found.refused)
+
+
+def test_what_helm_test_made_goes_whatever_it_says() -> None:
+    made = resource("a", "Delete", labels={OF_A_TEST: "penstock"})
+    found = decide_leaving([made], remove=False)
+    assert ((), (made,)) == (found.refused, found.remove)
+
+
+def test_with_remove_all_that_stays_in_cassandra_goes() -> None:
+    both = [resource("a"), resource("b", "Retain", **HELD)]
+    assert tuple(both) == decide_leaving(both, remove=True).remove
+
+
+def test_many_are_told_by_the_first_and_how_many_more() -> None:
+    assert "a, b, c, d, e and 2 more" == few("abcdefg")
+    assert "a, b" == few("ab")
+
+
+# ---- in a pod
+
+
+@pytest.mark.parametrize("told", ["bearer a.b.c", "Bearer a.b.c", "a.b.c", "bearer a.b.c\n"])
+def test_a_token_is_passed_on_without_the_scheme_however_that_is_written(told: str) -> None:
+    assert "a.b.c" == bare_token(told)
+
+
+def test_no_token_is_none() -> None:
+    assert None is bare_token("")
