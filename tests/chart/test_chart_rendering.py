@@ -253,7 +253,7 @@ def test_what_is_switched_off_is_not_there(helm: Helm) -> None:
 def test_the_resources_of_helm_test_are_valid(helm: Helm) -> None:
     documents = rendered(helm, {})
     made = [each for each in documents if each["apiVersion"].startswith("penstock.io/")]
-    assert ["Queue", "Counter"] == [each["kind"] for each in made]
+    assert {"Queue", "Counter"} == {each["kind"] for each in made}
     assert [] == [fault for each in made if isinstance(fault := check_resource(each), list)]
 
 

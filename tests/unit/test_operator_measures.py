@@ -11,30 +11,39 @@ import pytest
 import yaml
 
 from penstock.expiry import SECOND_US
-from penstock.telemetry.metrics import Registry
+from penstock.telemetry.metrics import Registry, Sample
+from penstock_operator.conditions_told import ConditionsTold, told_by
+from penstock_operator.effects import PatchStatus, Plan
 from penstock_operator.measures import measure
 from penstock_operator.names import Key, consumer_name
 from penstock_operator.operating import Operator
-from penstock_operator.world import Figures, LaterMark
+from penstock_operator.world import Figures, LaterMark, World
 
 NOW_US = 1_700_000_000 * SECOND_US
 PAGE = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
 ASLEEP: dict[str, Any] = {"backlog": None, "awake": False}
 
 
-def told(figures: Figures | None, *, is_leading: bool = True) -> dict[str, float]:
-    """What is exported of shop/emails."""
+def samples(
+    figures: Figures | None, *, is_leading: bool = True, conditions: ConditionsTold | None = None
+) -> list[Sample]:
+    """All that is exported, with one queue."""
     followed = SimpleNamespace(key=Key("Queue", "shop", "emails"), figures=figures)
     operator = SimpleNamespace(
         board=SimpleNamespace(all=lambda: [followed]),
         seen=(),
         performer=SimpleNamespace(writes=0),
-        reconciler=SimpleNamespace(left_behind=0, rounds=0),
+        reconciler=SimpleNamespace(left_behind=0, rounds=0, conditions=conditions or ConditionsTold()),
     )
     registry = Registry()
     measure(registry, cast(Operator, operator), is_leading=lambda: is_leading)
+    return list(registry.samples())
+
+
+def told(figures: Figures | None, *, is_leading: bool = True) -> dict[str, float]:
+    """What is exported of shop/emails."""
     labels = (("namespace", "shop"), ("queue", "emails"))
-    return {each.name: each.value for each in registry.samples() if each.labels == labels}
+    return {each.name: each.value for each in samples(figures, is_leading=is_leading) if each.labels == labels}
 
 
 def is_needed(**figures: Any) -> float:
@@ -81,7 +90,77 @@ def test_what_is_not_known_and_who_does_not_lead_tell_nothing(figures: Figures |
     assert {} == told(figures, is_leading=is_leading)
 
 
+def test_the_oldest_that_waits_is_told_by_its_age_when_it_was_read_and_is_none_where_nothing_is_behind() -> None:
+    since_us = NOW_US - 90 * SECOND_US
+    waiting = told(Figures(at_us=NOW_US, backlog=3, oldest_us=since_us, awake=True))
+    drained = told(Figures(at_us=NOW_US, backlog=0, oldest_us=since_us, awake=True))
+    assert (90.0, 0.0) == (waiting["penstock_queue_oldest_seconds"], drained["penstock_queue_oldest_seconds"])
+
+
+# ---- conditions
+
+WELL = [{"type": "Ready", "status": "True", "reason": "Reconciled"}]
+UNWELL = [
+    {"type": "Ready", "status": "False", "reason": "HandlerRefused"},
+    {"type": "Stalled", "status": "True", "reason": "HandlerRefused"},
+    {"type": "ConsumersReady", "status": "False", "reason": "HandlerRefused"},
+    {"type": "RepairHealthy", "status": "Unknown", "reason": "RepairPending"},
+    {"type": "TablesReady", "status": "True", "reason": "TablesPresent"},
+]
+
+
+def world(status: dict[str, Any] | None) -> World:
+    """One that tells nothing but a status; None: the resource is gone."""
+    resource = None if status is None else SimpleNamespace(document={"status": status})
+    return cast(World, SimpleNamespace(resource=resource))
+
+
+def resources(conditions: ConditionsTold, *, is_leading: bool = True) -> list[tuple[str, ...]]:
+    """What is exported of resources."""
+    found = samples(None, is_leading=is_leading, conditions=conditions)
+    return sorted(
+        tuple(value for _, value in each.labels) for each in found if each.name.startswith("penstock_resource")
+    )
+
+
+def test_what_is_false_is_not_well_and_so_is_a_stall_that_is_true() -> None:
+    assert ("False", ("Ready", "Stalled", "ConsumersReady")) == (
+        told_by({"conditions": UNWELL}).ready,
+        tuple(condition for condition, _ in told_by({"conditions": UNWELL}).troubles),
+    )
+
+
+def test_each_condition_that_is_not_well_is_told_with_its_reason_and_resources_are_counted() -> None:
+    conditions = ConditionsTold()
+    conditions.note(Key("Queue", "shop", "emails"), world({"conditions": UNWELL[:1]}), Plan())
+    conditions.note(Key("Counter", "shop", "views"), world({"conditions": WELL}), Plan())
+    assert [
+        ("Counter", "True"),
+        ("Queue", "False"),
+        ("Queue", "shop", "emails", "Ready", "HandlerRefused"),
+    ] == resources(conditions)
+    assert [] == resources(conditions, is_leading=False)
+
+
+def test_a_status_that_is_about_to_be_written_counts_and_what_is_gone_does_not() -> None:
+    conditions, key = ConditionsTold(), Key("Queue", "shop", "emails")
+    patch = PatchStatus(key, "uid", {"conditions": WELL})
+    conditions.note(key, world({"conditions": UNWELL}), Plan((patch,)))
+    assert [("Queue", "True")] == resources(conditions)
+    conditions.note(key, world(None), Plan())
+    assert [] == resources(conditions)
+
+
 # ---- the page
+
+CHART_PAGE = (Path(__file__).parents[2] / "docs" / "chart.md").read_text(encoding="utf-8")
+
+
+def test_the_charts_page_names_each_metric_of_the_operator_and_no_other() -> None:
+    conditions = ConditionsTold()
+    conditions.note(Key("Queue", "shop", "emails"), world({"conditions": UNWELL}), Plan())
+    exported = {each.name for each in samples(Figures(at_us=NOW_US, backlog=0, rate=0), conditions=conditions)}
+    assert exported == set(re.findall(r"^\| `(penstock_\w+)` \|", CHART_PAGE, re.MULTILINE))
 
 
 def documents() -> list[dict[str, Any]]:
