@@ -115,7 +115,7 @@ CASES: Mapping[str, Values] = {
             "alertLabels": {"team": "platform"},
             "queueLagSeconds": 42,
         },
-        "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}, "annotations": {"grafana_folder": "Queues"}},
+        "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}, "annotations": {"folder": "Queues"}},
     },
     "another test": {"test": {"messages": 3, "timeout": "5m"}},
 }
