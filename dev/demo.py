@@ -1,4 +1,4 @@
-"""`make demo` and `make down`: a Kubernetes, a Cassandra, and the examples on both; then exactly that ended again.
+"""`make demo` and `make down`: a Kubernetes, a Cassandra, the chart, and a queue's day on them; then all of it ended.
 
 Standard library alone until the virtual environment is there, which is one of the first things it makes. What was
 started, and what was there before, stands in a file, so that `down` ends the one and leaves the other.
@@ -10,86 +10,65 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import replace
 
-from dev import environment
+from dev import demo_ground as ground
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
 from dev.cluster.surroundings import look_around
+from dev.demo_day import MESSAGES, Day
+from dev.demo_ground import Asked, Begun, Connection
 from penstock.errors import PenstockError, Surroundings
-from penstock.testing.cache import cache_root
-from penstock.testing.cassandra.archive import find_installation
-from penstock.testing.cassandra.connection import read_connection
-from penstock.testing.cassandra.kept import start_kept, stop_kept
-from penstock.testing.progress import duration, say, step
-
-ROOT = Path(__file__).resolve().parent.parent
-CRDS = ROOT / "crds"
-EXAMPLES = ROOT / "examples"
-VENV = ROOT / ".venv"
-MESSAGE_WITHIN_S = 60
+from penstock.testing.cassandra.kept import stop_kept
+from penstock.testing.progress import duration, say
 
 
-@dataclass(frozen=True)
-class Begun:
-    """What this demo started, and so what `down` ends."""
-
-    cluster_started: bool
-    cassandra_started: bool
-    crds_made: bool
-
-    @staticmethod
-    def file() -> Path:
-        """Where it is kept."""
-        return cache_root() / "run" / "demo.json"
-
-    def keep(self) -> None:
-        """For the command that ends it."""
-        self.file().parent.mkdir(parents=True, exist_ok=True)
-        self.file().write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls) -> Begun | None:
-        """What an earlier `up` has kept."""
-        return cls(**json.loads(cls.file().read_text())) if cls.file().exists() else None
-
-
-def cassandra_directory() -> Path:
-    """The demo's own node, data and all; gone with `down`."""
-    return cache_root() / "run" / "demo-cassandra"
-
-
-def up(context: str | None) -> None:
+def up(asked: Asked) -> None:
     """All of it, telling what it does."""
     started = time.monotonic()
-    before = Begun.read()
-    choice = decide_source(look_around(context, None))
+    asked.require_possible()
+    choice = decide_source(look_around(asked.context, None))
     tell_plan(choice)
-    had_cluster = read_cluster(DEFAULT_NAME) is not None and not (before and before.cluster_started)
-    Begun(not had_cluster, False, False).keep()
+    require_containers(choice)
+    before = Begun.read() or Begun()
+    begun = replace(before, cluster_started=before.cluster_started or read_cluster(DEFAULT_NAME) is None).keep()
     side_by_side(
-        (make_environment, "the virtual environment"),
-        (fetch_cassandra, "Cassandra"),
-        (lambda: build_cluster(context), "Kubernetes"),
+        ground.make_environment,
+        ground.fetch_cassandra,
+        lambda: ground.build_programs(asked.context),
     )
-    cluster = lifecycle.up(DEFAULT_NAME, context=context)
+    cluster = lifecycle.up(DEFAULT_NAME, context=asked.context)
     kubectl = lifecycle.client(cluster)
-    connection, our_cassandra = start_cassandra(cluster)
+    begun = look_before(kubectl, begun).keep()
+    connection: list[Connection] = []
+    side_by_side(lambda: connection.append(cassandra_of(cluster, begun)), lambda: ground.bring_image(cluster))
+    ground.install_chart(cluster, connection[0], asked)
+    Day(kubectl, connection[0]).show()
+    tell_ending(cluster, connection[0], time.monotonic() - started)
+
+
+def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
+    """What of ours is not there yet, and so is ours to take away."""
     had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.penstock.io").strip())
-    crds_made = not had_crds or bool(before and before.crds_made)
-    Begun(not had_cluster, our_cassandra, crds_made).keep()
-    apply_resources(kubectl)
-    apply_catalogue(connection)
-    put_a_message(connection)
-    tell_ending(cluster, kubectl, connection, time.monotonic() - started)
+    had_namespace = kubectl.find("namespace", ground.SYSTEM) is not None
+    return replace(
+        begun,
+        crds_made=begun.crds_made or not had_crds,
+        namespace_made=begun.namespace_made or not had_namespace,
+    )
+
+
+def cassandra_of(cluster: Cluster, begun: Begun) -> Connection:
+    """How to reach Cassandra; that one of ours was started is kept."""
+    connection, is_ours = ground.start_cassandra(cluster)
+    replace(begun, cassandra_started=is_ours).keep()
+    return connection
 
 
 def down() -> None:
@@ -99,11 +78,12 @@ def down() -> None:
         say("nothing to end: no demo was started here")
         return
     cluster = read_cluster(DEFAULT_NAME)
-    if cluster is not None and not begun.cluster_started:
-        remove_resources(lifecycle.client(cluster), crds=begun.crds_made)
-    if stop_kept(cassandra_directory()):
+    if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
+        ground.take_out(lifecycle.client(cluster), begun)
+    if stop_kept(ground.cassandra_directory()):
         say("Cassandra: ended")
-    shutil.rmtree(cassandra_directory(), ignore_errors=True)
+    shutil.rmtree(ground.cassandra_directory(), ignore_errors=True)
+    shutil.rmtree(ground.helm_home(), ignore_errors=True)
     if begun.cluster_started:
         lifecycle.down(DEFAULT_NAME)
     Begun.file().unlink()
@@ -111,124 +91,57 @@ def down() -> None:
 
 def tell_plan(choice: Choice) -> None:
     """What will happen, before it does."""
-    say(f"penstock demo: a Kubernetes ({lifecycle.told_choice(choice)}), a Cassandra, and the examples on both.")
-    say("It takes under a minute once everything is cached; the first time it builds Kubernetes from source,")
-    say("which takes about ten minutes on two cores. In a hurry: make demo CONTEXT=a-cluster-you-have.")
+    say(f"penstock demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
+    say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
+    say(
+        "Under three minutes once everything is cached; the first time Kubernetes and Helm are built from source, ten"
+    )
+    say(
+        "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"
+    )
+    say("take a cluster that you have: make demo CONTEXT=its-name REGISTRY=where-it-pulls-our-image-from.")
 
 
-def side_by_side(*works: tuple[Callable[[], None], str]) -> None:
+def require_containers(choice: Choice) -> None:
+    """A cluster without a node that runs containers shows nothing of this."""
+    if choice.mode == "kwok":
+        raise Surroundings(
+            "no container runs on a cluster that is made without root",
+            remedy="run it as root, or with Docker and kind, or name a cluster (CONTEXT=); `make dev` needs none",
+        )
+
+
+def side_by_side(*works: Callable[[], None]) -> None:
     """Run what does not wait for each other; all end before the first failure is told."""
     with ThreadPoolExecutor(len(works)) as pool:
-        futures = [pool.submit(work) for work, _ in works]
+        futures = [pool.submit(work) for work in works]
     for future in futures:
         future.result()
 
 
-def make_environment() -> None:
-    """The virtual environment, unless it is there and as the lock file has it."""
-    ready, lock = VENV / "ready", ROOT / "requirements-dev.lock"
-    if ready.exists() and ready.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    if environment.main([]) != 0:
-        raise Surroundings("the virtual environment could not be made", remedy="see the line above", path=".venv")
-
-
-def fetch_cassandra() -> None:
-    """Its jars, and the archive that lets it start in seconds."""
-    if "CONTACT_POINTS" not in os.environ:
-        find_installation()
-
-
-def build_cluster(context: str | None) -> None:
-    """What the cluster needs, built if it is not cached; nothing where it is somebody else's."""
-    if context is None:
-        lifecycle.build()
-
-
-def start_cassandra(cluster: Cluster) -> tuple[dict[str, str], bool]:
-    """The connection, and whether it is a node of ours. CONTACT_POINTS names one that is there already."""
-    if "CONTACT_POINTS" in os.environ:
-        named = dict(os.environ)
-        say(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
-        return {**read_connection(named).environment()}, False
-    address = cluster.host_address or "127.0.0.1"
-    with step(f"start Cassandra at {address}, which this machine and pods both reach", expect_s=10):
-        return start_kept(cassandra_directory(), address=address).environment(), True
-
-
-def apply_resources(kubectl: Kubectl) -> None:
-    """The kinds, and then the examples."""
-    with step("teach the cluster what a Queue and a Counter are"):
-        kubectl.run("apply", "--server-side", "-f", str(CRDS))
-        kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
-    with step("apply examples/"):
-        for line in kubectl.run("apply", "-f", str(EXAMPLES)).splitlines():
-            say(f"      {line}")
-
-
-def apply_catalogue(connection: dict[str, str]) -> None:
-    """Keyspace, tables and catalogue entries of the examples, by `penstock apply`."""
-    files = sorted(map(str, EXAMPLES.glob("*.yaml")))
-    with step("write keyspace, tables and catalogue: penstock apply examples/*.yaml"):
-        done = subprocess.run(
-            [str(VENV / "bin" / "penstock"), "apply", *files],
-            env={**os.environ, **connection},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        for line in done.stdout.splitlines():
-            say(f"      {line}")
-        if done.returncode != 0:
-            told = done.stderr.strip().splitlines() or ["it said nothing"]
-            raise Surroundings("penstock apply was refused", remedy="see what it says", said=told[-1])
-
-
-def put_a_message(connection: dict[str, str]) -> None:
-    """The first program of whoever tries it, run once before his eyes."""
-    program = EXAMPLES / "python" / "hello.py"
-    with step(f"put a message into shop/emails and receive it: {program.relative_to(ROOT)}"):
-        done = subprocess.run(
-            [str(VENV / "bin" / "python"), str(program)],
-            env={**os.environ, **connection},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=MESSAGE_WITHIN_S,
-        )
-        for line in done.stdout.splitlines():
-            say(f"      {line}")
-        if done.returncode != 0:
-            told = done.stderr.strip().splitlines() or ["it said nothing"]
-            raise Surroundings("a message did not come through", remedy="see what it says", said=told[-1])
-
-
-def remove_resources(kubectl: Kubectl, *, crds: bool) -> None:
-    """Take the examples, and the kinds if we brought them, out of a cluster that stays."""
-    with step("take the examples out of the cluster"):
-        kubectl.run("delete", "--ignore-not-found", "-f", str(EXAMPLES))
-        if crds:
-            kubectl.run("delete", "--ignore-not-found", "-f", str(CRDS))
-
-
-def tell_ending(cluster: Cluster, kubectl: Kubectl, connection: dict[str, str], took_s: float) -> None:
-    """What there is now, and where to look next."""
-    say("")
-    say(kubectl.run("get", "queues,counters", "--all-namespaces").rstrip())
-    say("")
-    say(f"Ready after {duration(took_s)}. Look around:")
-    say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues -A")
-    say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
-    say('  eval "$(python3 -m dev.demo environment)"; .venv/bin/python examples/python/hello.py')
+def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None:
+    """Where to look next."""
     told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
+    say("")
+    say(f"Done after {duration(took_s)}, and all of it is still there. Look around:")
+    say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
+    say('  eval "$(python3 -m dev.demo environment)"      # where Cassandra is; then, in this checkout:')
+    say("  .venv/bin/python examples/python/hello.py       # a message of your own; docs/python.md goes on from here")
+    say("  .venv/bin/penstock top --once                   # what is behind; docs/start-on-call.md")
+    say("  .venv/bin/kubectl-penstock why queue/emails -n shop     # what the operator decided, and why")
+    say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
     say(f"  Cassandra: {told} (its user and password: python3 -m dev.demo environment)")
     say("  end it all: make down")
 
 
 def tell_environment() -> None:
     """The variables that reach the demo's Cassandra, for a shell."""
-    told = json.loads((cassandra_directory() / "server.json").read_text())
-    for name, value in told["environment"].items():
+    file = ground.cassandra_directory() / "server.json"
+    if not file.exists():
+        raise Surroundings(
+            "no Cassandra of the demo runs here", remedy="make demo; or use yours, as CONTACT_POINTS and the rest say"
+        )
+    for name, value in json.loads(file.read_text())["environment"].items():
         print(f"export {name}={value}")
 
 
@@ -237,11 +150,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m dev.demo")
     parser.add_argument("command", choices=("up", "down", "environment"))
     parser.add_argument("--context", default=os.environ.get("CONTEXT") or None)
+    parser.add_argument("--registry", default=os.environ.get("REGISTRY") or None)
+    parser.add_argument("--tag", default=os.environ.get("TAG") or None)
     asked = parser.parse_args(arguments)
     try:
         match asked.command:
             case "up":
-                up(asked.context)
+                up(Asked(asked.context, asked.registry, asked.tag))
             case "down":
                 down()
             case _:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 from functools import cache
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from penstock.api.parse import check_resource
 from penstock.api.reasons import AWAITED, REASONS_OF, STALLING
 from penstock.api.status import Reason
+from tests.chart.cases import merged
 from tests.golden.operator.running import CASES, read_case, run
 from tests.unit.health_readers import GITOPS, argo_health, flux_health, kstatus
 
@@ -161,3 +164,18 @@ def test_argo_cd_is_told_the_same_of_both_kinds_by_the_one_file() -> None:
 
 def test_base_and_overlay_tell_kustomize_the_same_of_our_kinds() -> None:
     assert (GITOPS / "base" / "penstock.yaml").read_text() == (GITOPS / "production" / "penstock.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "path"), [("argocd/penstock.yaml", "source helm valuesObject"), ("flux/penstock.yaml", "values")]
+)
+def test_the_values_of_the_chart_are_those_that_it_takes(file: str, path: str) -> None:
+    chart = GITOPS.parents[1] / "charts" / "penstock"
+    schema = json.loads((chart / "values.schema.json").read_text())
+    usual = yaml.safe_load((chart / "values.yaml").read_text())
+    values: Any = yaml.safe_load((GITOPS / file).read_text())["spec"]
+    for name in path.split():
+        values = values[name]
+    assert [] == [fault.message for fault in Draft7Validator(schema).iter_errors(merged(usual, values))]
+    wrong = merged(usual, {**values, "conection": {}})
+    assert [] != list(Draft7Validator(schema).iter_errors(wrong))

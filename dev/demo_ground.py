@@ -1,0 +1,199 @@
+"""What the demo stands on: a Kubernetes, a Cassandra, the image, the chart. Each is begun here, and ended here.
+
+Knows nothing of what is shown on it (demo_day.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dev import environment
+from dev.cluster import lifecycle
+from dev.cluster.helm import CHART, Helm, helm_program
+from dev.cluster.kubectl import Kubectl
+from dev.cluster.state import Cluster, state_root
+from penstock.errors import SpecError, Surroundings
+from penstock.testing.cassandra.archive import find_installation
+from penstock.testing.cassandra.connection import read_connection
+from penstock.testing.cassandra.kept import start_kept
+from penstock.testing.progress import say, step
+
+ROOT = Path(__file__).resolve().parent.parent
+CRDS = ROOT / "crds"
+VENV = ROOT / ".venv"
+SHOP = ROOT / "examples" / "shop.yaml"
+SYSTEM, RELEASE, SECRET = "penstock-system", "penstock", "penstock-demo"
+LOCAL_REGISTRY, LOCAL_TAG = "penstock.local", "dev"
+FILES = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
+"""A file that the environment names, and the key of the Secret that holds it."""
+CHART_WITHIN_S = 300
+Connection = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked for: nothing, or a cluster of his own and where it gets our image from."""
+
+    context: str | None = None
+    registry: str | None = None
+    tag: str | None = None
+
+    def require_possible(self) -> None:
+        """What can not go well is told before anything is begun."""
+        if self.context is not None and self.registry is None:
+            raise SpecError(
+                "an image can not be put into a cluster that you named",
+                remedy="push one (docs/start-platform.md) and say where: make demo CONTEXT=... REGISTRY=...",
+                context=self.context,
+            )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What this demo started, and so what `down` ends."""
+
+    cluster_started: bool = False
+    cassandra_started: bool = False
+    crds_made: bool = False
+    namespace_made: bool = False
+
+    @staticmethod
+    def file() -> Path:
+        """Where it is kept."""
+        return state_root() / "demo.json"
+
+    def keep(self) -> Begun:
+        """For the command that ends it."""
+        self.file().parent.mkdir(parents=True, exist_ok=True)
+        self.file().write_text(json.dumps(asdict(self)))
+        return self
+
+    @classmethod
+    def read(cls) -> Begun | None:
+        """What an earlier `up` has kept."""
+        return cls(**json.loads(cls.file().read_text())) if cls.file().exists() else None
+
+
+def cassandra_directory() -> Path:
+    """The demo's own node, data and all; gone with `down`."""
+    return state_root() / "demo-cassandra"
+
+
+# ---- made once, kept in the cache
+
+
+def make_environment() -> None:
+    """The virtual environment, unless it is there and as the lock file has it."""
+    ready, lock = VENV / "ready", ROOT / "requirements-dev.lock"
+    if ready.exists() and ready.stat().st_mtime >= lock.stat().st_mtime:
+        return
+    if environment.main([]) != 0:
+        raise Surroundings("the virtual environment could not be made", remedy="see the line above", path=".venv")
+
+
+def fetch_cassandra() -> None:
+    """Its jars, and the archive that lets it start in seconds."""
+    if "CONTACT_POINTS" not in os.environ:
+        find_installation()
+
+
+def build_programs(context: str | None) -> None:
+    """What the cluster needs, and Helm, built if they are not cached; of somebody else's cluster Helm alone."""
+    if context is None:
+        lifecycle.build()
+    helm_program()
+
+
+# ---- begun
+
+
+def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
+    """The connection, and whether it is a node of ours. CONTACT_POINTS names one that is there already."""
+    if "CONTACT_POINTS" in os.environ:
+        named = dict(os.environ)
+        say(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
+        return read_connection(named).environment(), False
+    if cluster.host_address is None:
+        raise Surroundings(
+            "pods of this cluster would not reach a Cassandra on this machine",
+            remedy="name one that they reach: CONTACT_POINTS, and DATA_CENTER, USERNAME, PASSWORD, USE_SSL, SSL_CA",
+            cluster=cluster.context or cluster.mode,
+        )
+    address = cluster.host_address
+    with step(f"start Cassandra at {address}, which this machine and pods both reach", expect_s=10):
+        return start_kept(cassandra_directory(), address=address).environment(), True
+
+
+def bring_image(cluster: Cluster) -> None:
+    """The working tree as an image, known to the cluster's node; a cluster of the user's pulls its own."""
+    if cluster.mode == "context":
+        return
+    with step("bring the image of this tree into the cluster", expect_s=15):
+        command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            told = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            raise Surroundings("the image could not be made", remedy="see what it says", said=told[-1])
+
+
+def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> None:
+    """The operator, by Helm, as anybody installs it; its way to Cassandra is a Secret."""
+    kubectl = lifecycle.client(cluster)
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}, secret_of(connection))
+    image = {
+        "registry": asked.registry or LOCAL_REGISTRY,
+        "tag": asked.tag or (None if asked.registry else LOCAL_TAG),
+    }
+    values = {
+        "image": {name: value for name, value in image.items() if value},
+        "connection": {"existingSecret": SECRET},
+    }
+    with step("install the chart: helm upgrade --install penstock charts/penstock", expect_s=20):
+        helm_for(kubectl).run(
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM),
+            *("--wait", "--timeout", f"{CHART_WITHIN_S}s"),
+            values=values,
+            timeout_s=CHART_WITHIN_S + 30,
+        )
+
+
+def secret_of(connection: Connection) -> dict[str, object]:
+    """The connection as the chart takes it: files' contents instead of their paths."""
+    told = {name: value.encode() for name, value in connection.items() if value and name not in FILES}
+    told |= {key: Path(connection[name]).read_bytes() for name, key in FILES.items() if connection.get(name)}
+    data = {name: base64.b64encode(value).decode() for name, value in told.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SYSTEM}, "data": data}
+
+
+def helm_for(kubectl: Kubectl) -> Helm:
+    """Helm, with caches and settings in a folder of ours."""
+    return Helm(helm_program(), helm_home(), kubectl)
+
+
+def helm_home() -> Path:
+    """Caches and settings of Helm, gone with `down`."""
+    return state_root() / "demo-helm"
+
+
+# ---- ended
+
+
+def take_out(kubectl: Kubectl, begun: Begun) -> None:
+    """What the demo brought into a cluster that stays: the examples, the release, its namespace and kinds."""
+    with step("take the examples and the chart out of the cluster", expect_s=30):
+        kubectl.run("delete", "--ignore-not-found", "-f", str(SHOP), timeout_s=180)
+        helm = helm_for(kubectl)
+        if RELEASE in helm.run("list", "--namespace", SYSTEM, "--short", "--all").split():
+            helm.run("uninstall", RELEASE, "--namespace", SYSTEM, "--wait")
+        kubectl.run("delete", "secret", SECRET, "--namespace", SYSTEM, "--ignore-not-found")
+        if begun.namespace_made:
+            kubectl.run("delete", "namespace", SYSTEM, "--ignore-not-found", timeout_s=120)
+        if begun.crds_made:
+            kubectl.run("delete", "--ignore-not-found", "-f", str(CRDS))

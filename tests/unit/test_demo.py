@@ -1,0 +1,74 @@
+"""The demo's decisions, with no server near: what it refuses before it begins, what it says, what it keeps."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from dev.cluster.choice import Choice
+from dev.demo import main, require_containers, tell_plan
+from dev.demo_day import MESSAGES
+from dev.demo_ground import SHOP, Asked, Begun, secret_of
+from penstock.api.loader import read_files
+from penstock.errors import SpecError, Surroundings
+
+
+def test_a_cluster_that_is_named_needs_a_registry_that_it_pulls_from() -> None:
+    with pytest.raises(SpecError, match="can not be put into a cluster that you named"):
+        Asked(context="prod").require_possible()
+    Asked(context="prod", registry="registry.example").require_possible()
+    Asked().require_possible()
+
+
+def test_it_begins_by_saying_which_cluster_and_why_what_it_takes_and_what_is_quicker(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_plan(Choice("node", "no Docker engine runs, and we are root"))
+    told = capsys.readouterr().out
+    assert "node: no Docker engine runs, and we are root" in told
+    assert f"{MESSAGES:,} messages" in told
+    assert "three minutes" in told
+    assert "`make dev` shows the same without Kubernetes in half a minute" in told
+
+
+def test_where_no_container_runs_it_says_so_before_anything_is_begun() -> None:
+    with pytest.raises(Surroundings, match="no container runs"):
+        require_containers(Choice("kwok", "not root"))
+    require_containers(Choice("node", "root"))
+
+
+def test_the_secret_holds_the_contents_of_files_and_not_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN")
+    told = {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "SSL_CA": str(tmp_path / "ca.pem"), "SSL_KEY": ""}
+    data = secret_of(told)["data"]
+    assert isinstance(data, dict)
+    found = {name: base64.b64decode(value).decode() for name, value in data.items()}
+    assert {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "ca.crt": "-----BEGIN"} == found
+
+
+def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    assert Begun.read() is None
+    begun = Begun(cluster_started=True, crds_made=True).keep()
+    assert begun == Begun.read()
+
+
+@pytest.mark.parametrize("command", ["down", "environment"])
+def test_with_nothing_begun_it_is_one_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    code = main([command])
+    told = capsys.readouterr()
+    assert (0 if command == "down" else 1) == code
+    assert 1 == len((told.out + told.err).splitlines())
+
+
+def test_the_shop_has_what_the_day_shows() -> None:
+    resources = {one.metadata.name: one for one in read_files([SHOP]).resources}
+    assert {"emails", "emails-dead", "page-views"} == set(resources)
+    text = SHOP.read_text()
+    assert "async def send(" in text
+    assert "async def send_or_ask(" in text
