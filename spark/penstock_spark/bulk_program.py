@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -159,6 +160,91 @@ def run(bulk: str, **options: Any) -> None:
     _run(options, request)
 
 
+@command.command("gc")
+@click.option("--counter", metavar="NAMESPACE/NAME", help="This counter alone.")
+@click.option("--namespace", help="Every counter of this namespace ...")
+@click.option("--schedule", metavar="CRON", help="... that has this gc schedule. Unset: whatever schedule it has.")
+@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@connection_options
+def gc(counter: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
+    """One pass of the collector, a counter's buckets shared among tasks."""
+    from penstock.cli.collect import scheduled_counters
+    from penstock.cli.passes import check_whom
+
+    check_whom("gc", "counter", counter, namespace, schedule)
+
+    def work(here: Any, spark: Any, told: Any) -> bool:
+        from penstock_spark.jobs.upkeep import collect
+
+        names = [counter] if counter else list(here.run(scheduled_counters(here.penstock, namespace or "", schedule)))
+        ended = [_said(name, partial(collect, spark, here, told, name)) for name in names]
+        return all(ended)
+
+    _upkeep(options, work)
+
+
+@command.command("repair")
+@click.option("--queue", metavar="NAMESPACE/NAME", help="This queue alone.")
+@click.option("--namespace", help="Every queue of this namespace ...")
+@click.option("--schedule", metavar="CRON", help="... that has this repair schedule. Unset: whatever it has.")
+@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@connection_options
+def repair(queue: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
+    """One pass of repair over each queue, a task each."""
+    from penstock.cli.passes import check_whom
+    from penstock.cli.repair import scheduled_queues
+
+    check_whom("repair", "queue", queue, namespace, schedule)
+
+    def work(here: Any, spark: Any, told: Any) -> bool:
+        from penstock_spark.jobs.upkeep import repair as repair_all
+
+        names = [queue] if queue else list(here.run(scheduled_queues(here.penstock, namespace or "", schedule)))
+        done = repair_all(spark, told, names)
+        for name, says, problems in done:
+            click.echo(f"{name}: {says}")
+            for problem in problems:
+                click.echo(f"{name}: {problem}", err=True)
+        return not any(problems for _, _, problems in done)
+
+    _upkeep(options, work)
+
+
+def _said(name: str, work: Callable[[], bool]) -> bool:
+    """One that fails does not stop the others."""
+    try:
+        return work()
+    except PenstockError as error:
+        click.echo(f"{name}: {error}", err=True)
+        return False
+
+
+def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> None:
+    """Connect, open Spark, make the passes; exit code 1 where one failed."""
+    from penstock_spark.worker_connection import WorkerConnection, local_environment, told_environment
+
+    here = WorkerConnection(environment_with(options))
+    try:
+        from penstock_spark.session import LOCAL, open_session
+
+        master = options["master"]
+        spark = open_session("penstock upkeep", master=master, settings=_settings(master, LOCAL))
+        if str(spark.sparkContext.master).startswith("local"):
+            spark.sparkContext.environment.update(local_environment(here.environment))
+        try:
+            if not work(here, spark, told_environment(here.environment)):
+                sys.exit(EXIT_FAILED)
+        finally:
+            spark.stop()
+    finally:
+        here.close()
+
+
+def _settings(master: str | None, local: Mapping[str, str]) -> dict[str, str]:
+    """What a session of this process's own needs; that of a submission has it."""
+    return dict(local) if (master or "").startswith("local") else {}
+
+
 def _go(mode: str, options: dict[str, Any]) -> None:
     document: dict[str, Any] = {"name": options.get("name") or mode, "mode": mode, "schedule": TRIGGER}
     fields = {"handler": "handler", "target": "target", "from_": "from", "to": "to", "where": "where", "rate": "rate"}
@@ -204,8 +290,8 @@ def _with_spark(here: Any, wanted: JobRequest, job: Any, master: str | None) -> 
     from penstock_spark.jobs.run import run_job
     from penstock_spark.session import LOCAL, open_session
 
-    local = {**LOCAL} if (master or "").startswith("local") else {}
-    spark = open_session(f"penstock {wanted.mode} {wanted.queue}", master=master, settings=local)
+    title = f"penstock {wanted.mode} {wanted.queue}"
+    spark = open_session(title, master=master, settings=_settings(master, LOCAL))
     spark.sparkContext.setLogLevel("ERROR")
     try:
         done = run_job(spark, here, wanted, job)

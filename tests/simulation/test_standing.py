@@ -66,7 +66,7 @@ def test_a_pass_of_the_collector_tells_what_it_walked_over() -> None:
         views = await program.process.start(program.connection.counter("shop/page-views"))
         for key in ("a", "b", "c"):
             await program.process.start(views.add(key, 1))
-        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
         told = await standing_of(program, made.entry.id)
         assert told is not None
         assert (3, 3, 0) == (told.keys, told.shards, told.expired)
@@ -82,13 +82,13 @@ def test_where_gc_after_is_too_short_the_refusal_is_told_until_a_pass_is_made() 
         program = shop.program("job")
         await program.process.start(program.connection.open())
         program.hints.window_us = 48 * 3_600_000_000
-        assert not await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert not await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
         told = await standing_of(program, made.entry.id)
         assert told is not None
         assert 1 == told.problems
         assert "gc.after" in told.refused
         program.hints.window_us = 3 * 3_600_000_000
-        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
         told = await standing_of(program, made.entry.id)
         assert told is not None
         assert (0, "") == (told.problems, told.refused)
@@ -102,10 +102,10 @@ def test_while_a_node_is_away_a_pass_waits_says_so_and_is_no_failure() -> None:
         assert made.entry is not None
         program = shop.program("job")
         await program.process.start(program.connection.open())
-        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
         before = await standing_of(program, made.entry.id)
         program.hints.is_down = True
-        assert await program.process.start(collect._collect(program.connection, "shop/page-views"))
+        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
         told = await standing_of(program, made.entry.id)
         assert told is not None
         assert before is not None

@@ -78,8 +78,10 @@ async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
 
 
 @contextmanager
-def opened_shop(cassandra: Serving, spark: SparkSession, folder: Path, names: Iterable[str]) -> Iterator[Shop]:
-    """The queues of that name, each with dead letters in `<name>-dead`."""
+def opened_shop(
+    cassandra: Serving, spark: SparkSession, folder: Path, names: Iterable[str], *, counters: Iterable[str] = ()
+) -> Iterator[Shop]:
+    """The queues of that name, each with dead letters in `<name>-dead`, and counters of sums."""
     keyspace = f"bulk_{uuid.uuid4().hex[:12]}"
     environment = {**cassandra.environment(), "KEYSPACE": keyspace}
     documents = [
@@ -87,6 +89,11 @@ def opened_shop(cassandra: Serving, spark: SparkSession, folder: Path, names: It
         f"spec: {{shards: 3, {SPEC}{f', deadLetter: {name}-dead' if not name.endswith('-dead') else ''}}}\n"
         for base in names
         for name in (f"{base}-dead", base)
+    ]
+    documents += [
+        f"apiVersion: penstock.io/v1beta1\nkind: Counter\nmetadata: {{name: {name}, namespace: shop}}\n"
+        "spec: {type: sum, buckets: 8, maxClockSkew: 100ms, storage: {tables: shared}}\n"
+        for name in counters
     ]
     file = folder / "queues.yaml"
     file.write_text("---\n".join(documents))

@@ -126,22 +126,30 @@ class TimelineLane:
             budget = _smaller(budget, OWNED)
         source = self.source()
         source.purge(seen.purged_before_us)
+        reached, messages = await self._reach(source, budget)
+        preview = Preview(self.cursor + 1, reached, messages)
+        self.cursor = reached if messages else self.until
+        return preview if messages else None
+
+    async def _reach(self, source: TimelineSource, budget: Budget) -> tuple[int, int]:
+        """How far the budget leads, to the row, and about how many messages lie there; what is passed over because
+        nothing of it is live costs none of it."""
         reached, messages, bytes_, rows = self.cursor, 0, 0, 0
         while reached < self.until:
             piece = await source.read(reached, bytes_max=SLICE_BYTES)
             for row in piece.rows:
                 if row.order > self.until:
-                    break
+                    return self.until, messages
                 live = row.count - row.settled.bit_count()
-                if live:
-                    messages, rows, bytes_ = messages + live, rows + 1, bytes_ + row.size_bytes
+                if not live:
+                    continue
+                messages, rows, bytes_ = messages + live, rows + 1, bytes_ + row.size_bytes
+                if messages >= budget.messages_max or bytes_ >= budget.bytes_max or rows >= budget.rows_max:
+                    return row.order, messages
             reached = min(piece.reached, self.until)
-            full = messages >= budget.messages_max or bytes_ >= budget.bytes_max or rows >= budget.rows_max
-            if (messages and full) or not piece.more:
+            if not piece.more:
                 break
-        preview = Preview(self.cursor + 1, reached, messages)
-        self.cursor = reached if messages else self.until
-        return preview if messages else None
+        return reached, messages
 
     async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
         """What earlier runs of this job left lent is given back first: their driver drives it no more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
@@ -38,14 +39,14 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
 
     async def work(connection: Penstock) -> bool:
         if namespace is None:
-            return await _collect(connection, str(counter))
-        entries = await _scheduled(connection, namespace, schedule)
+            return await collect_counter(connection, str(counter))
+        entries = await scheduled_counters(connection, namespace, schedule)
         if not entries:
             has = f" has the gc schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no counter in {namespace}{has}")
 
         async def one(name: str) -> bool:
-            return await noted(connection, entries[name], lambda: _collect(connection, name))
+            return await noted(connection, entries[name], lambda: collect_counter(connection, name))
 
         return await pass_over_all(list(entries), one)
 
@@ -53,7 +54,7 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, **
         raise SystemExit(EXIT_FAILED)
 
 
-async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
+async def scheduled_counters(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
     """The counters with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
     it."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
@@ -67,10 +68,14 @@ async def _scheduled(connection: Penstock, namespace: str, schedule: str | None)
     }
 
 
-async def _collect(connection: Penstock, name: str) -> bool:
-    """Whether it was collected, or only has to wait."""
+MakePass = Callable[[Counter], Awaitable[PassReport]]
+"""Makes a pass, or a part of one."""
+
+
+async def collect_counter(connection: Penstock, name: str, collect: MakePass = Counter.collect) -> bool:
+    """Whether it was collected, or only has to wait. `collect` may share the pass out, as Spark does."""
     counter = await connection.counter(name)
-    report = await counter.collect()
+    report = await collect(counter)
     await note(connection, counter.entry.id, await _result(counter, report, connection.now_us()))
     if report.refused is not None:
         click.echo(f"{name}: {report.refused}", err=True)

@@ -41,7 +41,7 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
     async def work(connection: Penstock) -> bool:
         if namespace is None:
             return await _repair(connection, str(queue))
-        entries = await _scheduled(connection, namespace, schedule)
+        entries = await scheduled_queues(connection, namespace, schedule)
         if not entries:
             has = f" has the repair schedule {schedule!r}" if schedule is not None else ""
             click.echo(f"no queue in {namespace}{has}")
@@ -55,7 +55,7 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, **op
         raise SystemExit(EXIT_FAILED)
 
 
-async def _scheduled(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
+async def scheduled_queues(connection: Penstock, namespace: str, schedule: str | None) -> dict[str, Entry]:
     """The queues with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
     it. What is being made or deleted, or retained, has nothing to be looked at."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
@@ -71,15 +71,21 @@ async def _scheduled(connection: Penstock, namespace: str, schedule: str | None)
 
 async def _repair(connection: Penstock, name: str) -> bool:
     """Whether nothing went wrong in its pass."""
+    told, problems = await repair_queue(connection, name)
+    click.echo(f"{name}: {told}")
+    for problem in problems:
+        click.echo(f"{name}: {problem}", err=True)
+    return not problems
+
+
+async def repair_queue(connection: Penstock, name: str) -> tuple[str, tuple[str, ...]]:
+    """One pass over a queue, noted where the operator reads it: what it came to, and what went wrong."""
     queue = await connection.queue(name)
     done = await queue.repair()
     now_us = queue.now_us()
-    click.echo(f"{name}: {_told(done, now_us)}")
     if done.end is not PassEnd.BUSY:
         await note(connection, queue.entry.id, _result(done, now_us))
-    for problem in done.problems:
-        click.echo(f"{name}: {problem}", err=True)
-    return not done.problems
+    return _told(done, now_us), done.problems
 
 
 def _result(done: Repaired, now_us: int) -> RepairResult:

@@ -12,6 +12,7 @@ collected while a hint may still be on its way; what can not be read at ALL is s
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -191,6 +192,33 @@ class Collector:
         run = _Run(report)
         for bucket in range(self.settings.buckets):
             await self._pass_bucket(run, BucketMark(bucket))
+
+    async def begin(self) -> int:
+        """The pass that is under way, or a new one, for those who share it out by buckets. Refused, with the reason,
+        where nothing may be collected."""
+        await self._require_hint_windows(fresh=True)
+        return next_pass(await self.read_standing(), self.host.now_us(), self.settings.buckets)
+
+    async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
+        """These buckets of a pass that was begun, as far as they are not done."""
+        await self._require_hint_windows()
+        report = PassReport(pass_us=pass_us)
+        run = _Run(report)
+        wanted = frozenset(buckets)
+        standing = await self.read_standing()
+        for mark in places_left(standing, pass_us, self.settings.buckets):
+            if mark.bucket in wanted:
+                await self._pass_bucket(run, mark)
+            if run.gave_up:
+                report.unreachable = True
+                break
+        return report
+
+    async def end(self, pass_us: int) -> bool:
+        """All shares of a pass are done: whether it was a full one, which is noted."""
+        report = PassReport(pass_us=pass_us)
+        await self._close(report)
+        return report.full
 
     async def _close(self, report: PassReport) -> None:
         """If no bucket of this pass skipped a key, it was a full one."""
