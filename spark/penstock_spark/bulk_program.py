@@ -160,6 +160,35 @@ def run(bulk: str, **options: Any) -> None:
     _run(options, request)
 
 
+@command.command("rollup")
+@click.option("--counter", required=True, metavar="NAMESPACE/NAME", help="A counter with spec.windows.")
+@click.option("--window", required=True, type=SPAN, help="Which of its windows, such as 1h.")
+@click.option("--sink", required=True, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/views.")
+@click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Of Spark's writer.")
+@click.option("--from", "from_", default=None, help="From this moment on, or an age such as 24h.")
+@click.option("--to", default=None, help="Up to this moment, not included, or an age.")
+@click.option("--name", default="rollup", help="The job's name: each run goes on where the last one under it ended.")
+@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@connection_options
+def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
+    """Write each key's value by windows of time; each run those that became final since the last."""
+    from penstock_spark.jobs.request import sink_request_of
+
+    sink = sink_request_of(_sink(options["sink"], options["sink_options"]))
+
+    def work(here: Any, spark: Any, _: Any) -> bool:
+        from penstock_spark.jobs.rollup import RollupRequest, run_rollup
+
+        grain_us = round(window.total_seconds() * 1_000_000)
+        request = RollupRequest(counter, grain_us, sink, options["from_"], options["to"])
+        entry = here.run(here.penstock.counter(counter)).entry
+        done = run_rollup(spark, here, request, job_id(entry, name))
+        click.echo(f"rollup {counter}: {done.done} values written")
+        return True
+
+    _upkeep(options, work)
+
+
 @command.command("gc")
 @click.option("--counter", metavar="NAMESPACE/NAME", help="This counter alone.")
 @click.option("--namespace", help="Every counter of this namespace ...")

@@ -92,7 +92,7 @@ def opened_shop(
     ]
     documents += [
         f"apiVersion: penstock.io/v1beta1\nkind: Counter\nmetadata: {{name: {name}, namespace: shop}}\n"
-        "spec: {type: sum, buckets: 8, maxClockSkew: 100ms, storage: {tables: shared}}\n"
+        "spec: {type: sum, buckets: 8, maxClockSkew: 100ms, windows: [1m], storage: {tables: shared}}\n"
         for name in counters
     ]
     file = folder / "queues.yaml"

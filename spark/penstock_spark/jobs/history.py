@@ -1,4 +1,4 @@
-"""Jobs that read what is kept, and take nothing: replay and export. A piece of the range after the other:
+"""Jobs that read what is kept, and take nothing: replay, export and rollup. A piece of the range after the other:
 
     note which (planned) -> read, transform, write -> note that it is written (committed) -> publish -> note the end
 
@@ -16,12 +16,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from penstock.client.queue import Queue
 from penstock.store.bulk_log import BulkLog, BulkRow, Stage
-from penstock_spark.jobs.frames import Frames
 from penstock_spark.jobs.progress import Progress
 from penstock_spark.jobs.sinks import BatchName, Sink, scope_us_of
-from penstock_spark.lanes.contract import HistorySplit, module_of
+from penstock_spark.lanes.contract import HistorySplit
 from penstock_spark.worker_connection import WorkerConnection
 
 PARTS_A_PIECE = 60
@@ -32,13 +30,13 @@ class HistoryGround:
     """What a run stands on."""
 
     here: WorkerConnection
-    queue: Queue
     log: BulkLog
-    frames: Frames
     sink: Sink
     progress: Progress
-    transform: Callable[[DataFrame], DataFrame]
-    """Predicate and handler."""
+    splits: Callable[[int, int], Sequence[HistorySplit]]
+    """The pieces of a range of time, found without reading what is in them."""
+    messages: Callable[[Sequence[HistorySplit]], DataFrame]
+    """What these hold, after predicate and handler."""
     from_us: int
     until_us: int
     goes_on: bool
@@ -83,12 +81,12 @@ class HistoryJob:
         it = self._it
         began_s = time.monotonic()
         begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
-        splits = self._splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
+        splits = it.splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
         if begun is None:
             splits = first_parts(splits, PARTS_A_PIECE)
             if not splits:
                 return None
-        messages = it.transform(it.frames.history(splits))
+        messages = it.messages(splits)
         if begun is None:
             begun = {"end_us": max(split.until_us for split in splits), "scope_us": self._scope_us(messages, splits)}
             row = it.here.run(it.log.plan(row, json.dumps(begun).encode()))
@@ -98,10 +96,6 @@ class HistoryJob:
         row = self._published(row, told)
         it.progress.batch(written, 0, 0, time.monotonic() - began_s)
         return row
-
-    def _splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
-        history = module_of(self._it.queue).history_of(self._it.queue)
-        return list(self._it.here.run(history.splits(from_us, until_us)))
 
     def _scope_us(self, messages: DataFrame, splits: Sequence[HistorySplit]) -> int:
         """Only where once keys are claimed does it matter how dense the messages lie."""

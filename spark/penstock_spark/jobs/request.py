@@ -97,6 +97,14 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     )
 
 
+def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
+    """Files, for what is no queue's job."""
+    form = str(document["format"])
+    if form not in FILES:
+        raise JobWrong("a rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
+    return SinkRequest(form, str(document["path"]), dict(document.get("options") or {}))
+
+
 def bulk_of(document: Mapping[str, Any]) -> Bulk:
     """A job as a value, from a document; JobWrong names the fields that are wrong."""
     try:

@@ -76,7 +76,7 @@ def _borrowing(
     now_us = here.penstock.now_us()
     until_us = min(moment_us(request.to, now_us) or now_us, now_us)
     progress.begin(here.run(queue.stats()).backlog)
-    log = _log(here, job)
+    log = log_of(here, job)
     lending = module_of(queue).lending_of(queue, job)
     from_us = moment_us(request.from_, now_us)
     return BorrowingJob(
@@ -115,9 +115,19 @@ def _history(
     until_us = min(moment_us(request.to, now_us) or now_us, now_us)
     if from_us >= until_us:
         raise JobWrong("the range is empty, or older than what is kept", begins=request.from_, ends=request.to)
-    goes_on = request.mode == "export"
+    history = module_of(queue).history_of(queue)
     return HistoryJob(
-        HistoryGround(here, queue, _log(here, job), frames, sink, progress, transform, from_us, until_us, goes_on)
+        HistoryGround(
+            here,
+            log_of(here, job),
+            sink,
+            progress,
+            splits=lambda begin_us, end_us: list(here.run(history.splits(begin_us, end_us))),
+            messages=lambda splits: transform(frames.history(splits)),
+            from_us=from_us,
+            until_us=until_us,
+            goes_on=request.mode == "export",
+        )
     )
 
 
@@ -150,6 +160,6 @@ def _puts(
     )
 
 
-def _log(here: WorkerConnection, job: UUID) -> BulkLog:
+def log_of(here: WorkerConnection, job: UUID) -> BulkLog:
     ground = here.penstock.ground
     return BulkLog(ground.store_in(ground.keyspace), job, ground.new_uuid)

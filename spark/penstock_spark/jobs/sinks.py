@@ -198,15 +198,16 @@ class JdbcSink:
 
 def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFrame:
     """The columns as a form can hold them: only parquet, json and orc know maps; csv and tables get them as JSON."""
-    if partition_by == "day" and "due" in messages.columns:
-        messages = messages.withColumn("day", f.to_date("due"))
+    if partition_by is not None:
+        moment = "due" if "due" in messages.columns else "window_start"
+        messages = messages.withColumn(partition_by, f.to_date(moment))
     if form in ("csv", "jdbc"):
         for name, kind in messages.dtypes:
             if kind.startswith("map<string,binary>"):
                 messages = messages.withColumn(name, f.to_json(f.transform_values(name, lambda _, v: f.base64(v))))
             elif kind.startswith("map<"):
                 messages = messages.withColumn(name, f.to_json(name))
-    if form == "csv":
+    if form == "csv" and "payload" in messages.columns:
         messages = messages.withColumn("payload", f.col("payload").cast("string"))
     return messages
 
