@@ -28,7 +28,7 @@ from penstock.errors import PenstockError, SpecError
 from penstock.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
 from penstock.testing.progress import say
 
-BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "store", "timeline", "workers")}
+BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "spark", "store", "timeline", "workers")}
 """Each module has `measure(plan) -> Results`; one that has PARTS can measure some of them alone."""
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130

@@ -6,6 +6,7 @@ second, since clocks are compared. A worker that Spark ends takes it along; it h
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
@@ -16,6 +17,8 @@ from penstock.client.connection import Penstock, connect
 from penstock.client.queue import Queue
 
 T = TypeVar("T")
+
+_END = object()
 
 TAKEN_AT_ONCE = 64
 """So many items of an async iterator are brought over from the loop's thread at once."""
@@ -62,6 +65,27 @@ class WorkerConnection:
         while some := self.run(_take(source)):
             yield some
 
+    def each(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """What an async iterator gives, one by one; the next is made while the last is used."""
+        ahead: asyncio.Future[Any] | None = None
+
+        async def following() -> Any:
+            nonlocal ahead
+            one = await (ahead if ahead is not None else anext(source, _END))
+            ahead = None if one is _END else asyncio.ensure_future(anext(source, _END))
+            return one
+
+        async def end() -> None:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+        try:
+            while (one := self.run(following())) is not _END:
+                yield one
+        finally:
+            self.run(end())
+
     def close(self) -> None:
         """Disconnect."""
         try:
@@ -83,10 +107,12 @@ _lock = threading.Lock()
 _open: dict[tuple[tuple[str, str], ...], WorkerConnection] = {}
 
 
-def connection_here(told: Mapping[str, str]) -> WorkerConnection:
-    """The connection of this process; what its own environment says goes before what it was told."""
-    key = (("", str(os.getpid())), *sorted(told.items()))
+def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None = None) -> WorkerConnection:
+    """The connection of this process; what its own environment says goes before what it was told, and `over` before
+    both."""
+    over = over or {}
+    key = (("", str(os.getpid())), *sorted(told.items()), ("", ""), *sorted(over.items()))
     with _lock:
         if key not in _open:
-            _open[key] = WorkerConnection({**told, **os.environ})
+            _open[key] = WorkerConnection({**told, **os.environ, **over})
         return _open[key]

@@ -1,22 +1,74 @@
 """One SparkSession and one Cassandra for all tests of Spark: they run in one process (dev/tests.py: SERVER_GROUPS).
 
-`local[2,3]`: two cores, and a task may fail twice before its job does, so that tests can let tasks fail.
+`local[2,3]`: two cores, and a task may fail twice before its job does, so that tests can let tasks fail. The session
+begins after Cassandra, since its Python workers inherit the environment that tells where that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import penstock
+from penstock.client.blocking import SyncPenstock
+from penstock.testing.cassandra.serving import Serving
+from penstock_spark.datasource import register
 from penstock_spark.session import LOCAL, open_session
+
+KEYSPACE = f"spark_{uuid.uuid4().hex[:12]}"
+Applied = Callable[[str], None]
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def told(cassandra: Serving) -> Iterator[dict[str, str]]:
+    """Where Cassandra is, in this process's environment too: Spark's Python workers are its grandchildren."""
+    environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
+    before = dict(os.environ)
+    os.environ.update(environment)
+    yield environment
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def spark(told: dict[str, str]) -> Iterator[SparkSession]:
     """The session; half a minute on a busy machine."""
-    session = open_session("penstock tests", master="local[2,3]", settings={**LOCAL, "spark.driver.memory": "1g"})
+    settings = {**LOCAL, "spark.driver.memory": "1g"}
+    session = register(open_session("penstock tests", master="local[2,3]", settings=settings))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Applied:
+    """Applies resources, given as YAML."""
+
+    def apply(text: str) -> None:
+        file = Path(tmp_path_factory.mktemp("spark")) / "resources.yaml"
+        file.write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert 0 == done.returncode, done.stderr
+
+    return apply
+
+
+@pytest.fixture(scope="session")
+def connection(told: dict[str, str]) -> Iterator[SyncPenstock]:
+    """A plain process of Penstock beside Spark's."""
+    with penstock.connect_sync(told) as opened:
+        yield opened

@@ -1,9 +1,9 @@
 """The tables of the catalogue: what every process needs to know of queues and counters, which tables were made, and
 who is at work.
 
-All but `members`, `summary` and `standing` is written by LWT, and nothing of that ever expires. They are SERIAL, not
-LOCAL_SERIAL: resources with different home data centres share them, and a reader in any data centre has to see what
-was decided in another (rule R5 is about the resources' own tables).
+All but `members`, `summary` and `standing` is written by LWT, and of that only `bulk_marks` expires. They are SERIAL,
+not LOCAL_SERIAL: resources with different home data centres share them, and a reader in any data centre has to see
+what was decided in another (rule R5 is about the resources' own tables).
 """
 
 from __future__ import annotations
@@ -157,5 +157,15 @@ BULK = Table(
     serial=SerialLevel.SERIAL,
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK)
+BULK_MARKS = Table(
+    "bulk_marks",
+    "what writers in bulk have begun: the latest batch of each query, and since when; by LWT, expires after a year",
+    partition=(Column("id", Type.UUID), Column("query", Type.TEXT)),
+    columns=(_lwt("batch", Type.BIGINT), _lwt("begun_us", Type.BIGINT), _lwt("key_column", Type.TEXT), _ATTEMPT),
+    rows=Written.LWT,
+    attempt="attempt",
+    serial=SerialLevel.SERIAL,
+)
+
+CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK, BULK_MARKS)
 EVERYTHING = "everything"

@@ -150,6 +150,11 @@ class Reading:
             rows.append(await self._lane_row(part, order, sub, row, run, size) if found is None else found)
         return rows, reached, bool(cut)
 
+    async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
+        """A stored row as the lane has it: for who reads rows otherwise, and met one that is not like most."""
+        run = unpack(row.run) if row.run is not None else None
+        return await self._lane_row(part, position_order(row.due), sub, row, run, self._noted_size(row.run))
+
     async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
         """All subs that the index names: those that it has named before need not wait for it."""
 

@@ -1,0 +1,107 @@
+"""bench-spark: reading with Spark on two cores, beside the JVM connector on a table with a row a message.
+
+Parts, each of which can be measured by itself (`--only`):
+- packed: a million messages that were put at once, in packed rows; rows a second beside the connector's;
+- scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bench.client_process import ROOT
+from bench.figure import Side, Target
+from bench.measurement import Measured, Plan, Results, figures_of
+from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PER_S, Window, take_rounds
+from bench.servers import ServerKind, Servers
+from bench.spark_connector import connector_jars
+from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
+from bench.store_work import KEYSPACE
+from bench.window import take_window
+from penstock.errors import Bug
+from penstock.testing import progress
+
+READING = "bench.spark_reading"
+KIND = ServerKind()
+PARTS = ("packed", "scheduled")
+TOTAL_S_MAX = 560.0
+PREPARE_WITHIN_S = 300.0
+READ_WITHIN_S = 120.0
+METRICS = (ROWS_PER_S, ROWS_PER_CLIENT_CPU_S, CLIENT_US, CASSANDRA_US)
+TARGETS = {
+    ("packed", ROWS_PER_S.name): Target(Side.AT_LEAST, 3.0),
+    ("scheduled", ROWS_PER_CLIENT_CPU_S.name): Target(Side.AT_LEAST, 1.0),
+}
+TITLES = {"packed": "read a million, packed", "scheduled": "read a million, a row each"}
+BY_CONNECTOR = "connector"
+
+
+def measure(plan: Plan) -> Results:
+    """The parts that are wanted."""
+    connector_jars()
+    results = Results()
+    deadline = time.monotonic() + TOTAL_S_MAX
+    with Servers(KEYSPACE, (ROWS,), profile=plan.server_profile) as servers:
+        _make_queues(servers)
+        for part in (part for part in PARTS if not plan.only or part in plan.only):
+            if time.monotonic() > deadline:
+                results.left_out.append(part)
+            else:
+                results.cases.append(_read(servers, plan, part, deadline))
+    results.checked.append("every reading brought every message")
+    return results
+
+
+def _read(servers: Servers, plan: Plan, part: str, deadline: float) -> Measured:
+    messages = MESSAGES // 50 if plan.quick else MESSAGES
+    client = servers.client(KIND, READING)
+    works = {
+        name: Work(read, messages, READ_WITHIN_S)
+        for name, read in ((part, Read(part)), (BY_CONNECTOR, Read.CONNECTOR))
+    }
+    with progress.step(f"{part}: putting what is read", expect_s=90):
+        for work in works.values():
+            client.prepare(work.job(), within_s=PREPARE_WITHIN_S)
+
+    def take(name: str) -> Window:
+        return take_window(name, {client: works[name].job()}, [servers.at(KIND).pid])
+
+    with progress.step(f"{part}: reading", expect_s=60):
+        rounds = take_rounds(
+            plan.run,
+            TITLES[part],
+            tuple(works),
+            take,
+            rounds=min(plan.rounds, 3),
+            time_is_up=lambda: time.monotonic() > deadline,
+        )
+    figures = [
+        replace(figure, target=TARGETS.get((part, figure.metric)))
+        for figure in figures_of(rounds, METRICS, part, BY_CONNECTOR)
+    ]
+    return Measured(rounds, tuple(figures), part=part)
+
+
+def _make_queues(servers: Servers) -> None:
+    """By `penstock apply`."""
+    environment = {**os.environ, **servers.at(KIND).environment}
+    environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
+    with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
+        file = Path(folder) / "queues.yaml"
+        file.write_text(QUEUES, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    if done.returncode != 0:
+        raise Bug("the queues could not be made", said=done.stderr.strip()[-500:])

@@ -1,0 +1,57 @@
+"""Under which keys rows are written, so that a row that is written again is known: "Sink" in docs/protocols/spark.md.
+
+Pure. A row is what its columns hold; the order of rows in a partition is not relied on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+SCOPES = 64
+"""Keys of one task are claimed in so many places: many of them at once, and no place grows too large."""
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """Which task of which batch writes."""
+
+    query: str
+    batch: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A once key, and where it is looked for; no scope: by the key itself."""
+
+    text: str
+    scope: str | None
+
+
+@dataclass
+class RowKeys:
+    """The keys of the rows of one task's partition, each row once."""
+
+    task: TaskName
+    _seen: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
+
+    def key_of(self, row: Sequence[object]) -> Key:
+        """The key of the next row; of equal rows the first, the second and so on have keys of their own."""
+        digest = hash_of(row)
+        self._seen[digest] += 1
+        task = self.task
+        scope = f"spark {task.query} {task.batch} {task.partition} {digest[0] % SCOPES}"
+        return Key(f"{task.batch} {task.partition} {digest.hex()} {self._seen[digest]}", scope)
+
+
+def hash_of(row: Sequence[object]) -> bytes:
+    """What tells a row from all that differ from it."""
+    return blake2b(repr(tuple(row)).encode(), digest_size=16).digest()
+
+
+def token_name(query: str, key: Key) -> str:
+    """The name of a counter's token: short, whatever the key is."""
+    return blake2b(f"{query}\n{key.scope}\n{key.text}".encode(), digest_size=16).hexdigest()

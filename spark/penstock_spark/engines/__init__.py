@@ -1,0 +1,1 @@
+"""One file an engine: how its queues are cut into splits, and how a split becomes Arrow batches."""

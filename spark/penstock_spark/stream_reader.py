@@ -1,0 +1,173 @@
+"""A streaming read of a queue: a consumer that borrows ranges of lanes, and settles what Spark is done with.
+Why nothing is lost, and what may come twice: "Source: a stream" in docs/protocols/spark.md.
+
+A reader in the driver lives as long as its query; the readers in tasks read what an offset names and do nothing else.
+Spark asks for the next batch only when it has recorded the one before as done: so that one is settled then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from penstock.client.queue import Queue
+from penstock.engines.borrowing import LoanNotGranted, RangeTaken
+from penstock.engines.contract import Settled
+from penstock.errors import PenstockError
+from penstock_spark.connection import process_of
+from penstock_spark.decide_range import Wanted
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.registry import scan_of
+from penstock_spark.jobs.decide_batch import Pick, RangePlan
+from penstock_spark.lanes.contract import Budget, LentLane, module_of
+from penstock_spark.options import LIVE, StreamOptions
+from penstock_spark.stream_offsets import BatchOffset, pieces, trimmed
+
+log = logging.getLogger("penstock.spark")
+
+ROW_BYTES_MAX = 256 * 1024 * 1024
+RANGES_TRIED = 100
+"""So many ranges of a lane are looked at in which nothing is left to be handed out."""
+
+
+@dataclass
+class Picked(InputPartition):
+    """Rows of one lane, for one task."""
+
+    lane: str
+    picks: tuple[Pick, ...]
+
+
+class QueueStreamReader(DataSourceStreamReader):
+    """One queue, as a stream."""
+
+    def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._job = uuid4()
+        self._out: BatchOffset | None = None
+        """What this reader handed out last, and has not settled."""
+        self._latest: BatchOffset | None = None
+        self._settled = -1
+        self._turn = 0
+
+    # ---- what Spark calls in the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Before any batch."""
+        return BatchOffset(0).to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The next batch, borrowed; the same as before where there is nothing."""
+        found = process_of(self._options.subject).run(self._next())
+        return found.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The rows that an offset names, lane by lane."""
+        offset = BatchOffset.from_json(end)
+        return [
+            Picked(each.lane, some)
+            for each in offset.ranges
+            for some in pieces(each.picks, self._options.messages_per_split)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Settle what a batch had, unless this reader has done it."""
+        offset = BatchOffset.from_json(end)
+        if offset.number != self._settled and offset.ranges:
+            process_of(self._options.subject).run(self._settle(offset))
+
+    def stop(self) -> None:
+        """Loans are kept: the query may be started again, and goes on with them until their deadline."""
+
+    # ---- what it calls in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Exactly these rows."""
+        assert isinstance(partition, Picked)  # noqa: S101 - Spark gives back what `partitions` made
+        process = process_of(self._options.subject)
+        queue = process.run(self._queue())
+        request = Request(LIVE, Wanted(), self._columns, self._options.messages_per_split)
+        return process.each(scan_of(queue).read_picked(queue, request, partition.lane, partition.picks))
+
+    # ---- within
+
+    async def _queue(self) -> Queue:
+        return await process_of(self._options.subject).penstock.queue(self._options.subject.queue or "")
+
+    async def _next(self) -> BatchOffset:
+        out, self._out = self._out, None
+        if out is not None:
+            await self._settle(out)
+        queue = await self._queue()
+        ranges = await self._borrow(queue)
+        if ranges or self._latest is None:
+            # the first of a reader is a new one in any case, so that Spark commits what was done before a restart
+            self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
+            self._out = self._latest if ranges else None
+        return self._latest
+
+    async def _borrow(self, queue: Queue) -> list[RangePlan]:
+        """A range of each lane that has something, until the bound is reached; another lane is first each time."""
+        now_us = queue.engine.host.now_us()
+        lending = module_of(queue).lending_of(queue, self._job)
+        lanes: Sequence[LentLane] = await lending.lanes(from_us=None, until_us=now_us)
+        first = self._turn % max(len(lanes), 1)
+        self._turn += 1
+        left = self._options.messages_per_trigger
+        ranges: list[RangePlan] = []
+        for at, lane in enumerate([*lanes[first:], *lanes[:first]]):
+            share = -(-left // (len(lanes) - at))
+            plan = await self._borrow_of(lane, share, now_us + self._options.visibility_us)
+            if plan is not None:
+                ranges.append(plan)
+                left -= sum(pick.messages for pick in plan.picks)
+            if left <= 0:
+                break
+        return ranges
+
+    async def _borrow_of(self, lane: LentLane, messages_max: int, deadline_us: int) -> RangePlan | None:
+        """The next range of a lane in which something is left; None where nothing is, or somebody else has one."""
+        budget = Budget(messages_max=messages_max, bytes_max=ROW_BYTES_MAX, rows_max=messages_max)
+        for _ in range(RANGES_TRIED):
+            preview = await lane.preview(budget)
+            if preview is None:
+                return None
+            try:
+                plan = await lane.borrow(preview, deadline_us)
+            except (RangeTaken, LoanNotGranted):
+                return None
+            if plan.picks:
+                return trimmed(plan, messages_max)
+            await lane.give_back(plan)
+        return None
+
+    async def _settle(self, offset: BatchOffset) -> None:
+        """Settle all that a batch had; what can not be settled any more is told, and comes again."""
+        queue = await self._queue()
+        lending = module_of(queue).lending_of(queue, self._job)
+        for plan in offset.ranges:
+            lane = await lending.lane(plan.lane)
+            masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
+            try:
+                how = await lane.settle(plan, masks)
+                if how is Settled.DONE:
+                    await lane.give_back(plan)
+                else:
+                    deadline_us = queue.engine.host.now_us() + self._options.visibility_us
+                    how = await lending.settle_anew(plan, masks, deadline_us)
+            except PenstockError as error:
+                log.warning("what a batch did on a lane is not known to be settled, and may come again: %s", error)
+                continue
+            if how is not Settled.DONE:
+                log.warning(
+                    "what a batch did on a lane is not known to be settled, and may come again: %s", how.value
+                )
+            await scan_of(queue).pass_over(queue, plan.lane)
+        self._settled = offset.number

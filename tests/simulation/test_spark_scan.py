@@ -1,0 +1,162 @@
+"""What a bulk read shows of a timeline queue, in the simulated world: what peek shows, and each message once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.engines.contract import Ack, Message, Nack
+from penstock.engines.host import Host
+from penstock.engines.timeline.engine import TimelineQueue
+from penstock.engines.timeline.peek import peek
+from penstock.engines.timeline.settings import Generation
+from penstock_spark.decide_range import Wanted
+from penstock_spark.engines import timeline as scanning
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.timeline import SCAN
+from penstock_spark.options import HISTORY, LIVE
+from penstock_spark.packed_columns import TYPES
+from tests.simulation.timeline_puts import SECOND, Queue, simulate
+from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+
+TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND, max_receives=100)
+
+
+async def scanned(
+    host: Host, queue: Queue, state: str, *, wanted: Wanted | None = None, per_split: int = 7
+) -> list[dict[str, Any]]:
+    """All messages, as tasks read them, one split after the other."""
+    opened: Any = SimpleNamespace(engine=SimpleNamespace(host=host, settings=queue.settings))
+    request = Request(state, wanted or Wanted(), tuple(TYPES), per_split)
+    found: list[dict[str, Any]] = []
+    for split in await SCAN.plan(opened, request):
+        async for batch in SCAN.read(opened, request, split):
+            found += batch.to_pylist()
+    return found
+
+
+async def work_some(consumer: Consumer) -> TimelineQueue:
+    """Settle some, fail some, keep some in hand."""
+    engine = await consumer.open()
+    got = []
+    while len(got) < 20:
+        got += await engine.receive(20 - len(got), wait_us=10 * SECOND, visibility_us=25 * SECOND)
+    await engine.settle([Ack(each.receipt) for each in got[:8]])
+    await engine.settle([Nack(each.receipt, delay_us=5 * SECOND) for each in got[8:12]])
+    return engine
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_live_is_what_peek_shows(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        chance = queue.world.chance("puts")
+        for at in range(12):
+            group = f"g{at % 3}" if at % 4 == 0 else None
+            some = [Message(f"{at}-{n}".encode(), group=group) for n in range(chance.randrange(1, 9))]
+            await client.process.start(queue.put(client, *some))
+        now_us = client.process.clock.wall_us()
+        late = [Message(b"later-%d" % n, due_us=now_us + 60 * SECOND + n) for n in range(8)]
+        ids = await client.process.start(queue.put(client, *late))
+        assert ids is not None
+        await client.process.start(client.cancels.cancel(ids[0]))
+        await asyncio.sleep(3)
+        consumer = Consumer(queue, "worker", Seen())
+        engine = await consumer.process.start(work_some(consumer))
+        await asyncio.sleep(4)
+        looker = queue.client("looker")
+        peeked = await looker.process.start(peek(looker.host, queue.settings, {}, 1000))
+        rows = await looker.process.start(scanned(looker.host, queue, LIVE))
+        assert {
+            (each.message_id, each.payload, each.group, each.attempt, each.standing.value) for each in peeked
+        } == {
+            (row["id"], row["payload"], row["group"], row["attempt"], row["standing"].replace("_", " "))
+            for row in rows
+        }
+        assert len(peeked) == len(rows)
+        await consumer.process.start(engine.close())
+
+    simulate(scenario, seed, settings=TWO_LANES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        client.store.answers_late_s = 0.0
+        for at in range(25):
+            client.store.answers_late_s = 1.2 if at % 5 == seed else 0.0  # so that some are stamped anew
+            await client.process.start(queue.put(client, Message(b"%d" % at), Message(b"x%d" % at)))
+        client.store.answers_late_s = 0.0
+        await client.process.start(client.once.put([Message(b"once", once="key")]))
+        await asyncio.sleep(3)
+        consumer = Consumer(queue, "worker", Seen())
+        engine = await consumer.process.start(work_some(consumer))
+        await asyncio.sleep(8)
+        looker = queue.client("looker")
+        rows = await looker.process.start(scanned(looker.host, queue, HISTORY))
+        payloads = sorted(row["payload"] for row in rows)
+        acknowledged = set(queue.acknowledged.values()) | {b"once"}
+        assert acknowledged <= set(payloads)
+        ids = [row["id"] for row in rows]
+        assert len(ids) == len(set(ids))
+        await consumer.process.start(engine.close())
+
+    simulate(scenario, seed, settings=TWO_LANES)
+
+
+def test_a_backlog_in_one_shard_and_one_part_spreads_over_splits() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        now_us = client.process.clock.wall_us()
+        base_us = (now_us // queue.settings.part_us + 4) * queue.settings.part_us
+        for start in range(0, 600, 50):
+            some = [Message(b"%d" % at, due_us=base_us + at * 1000, group="hot") for at in range(start, start + 50)]
+            await client.process.start(queue.put(client, *some))
+        await client.process.start(client.producer.close())
+        looker = queue.client("looker")
+        opened: Any = SimpleNamespace(engine=SimpleNamespace(host=looker.host, settings=queue.settings))
+        request = Request(LIVE, Wanted(), ("payload",), 100)
+        splits = await looker.process.start(SCAN.plan(opened, request))
+        sizes = []
+        for split in splits:
+
+            async def read(split: Any = split) -> int:
+                return sum([batch.num_rows async for batch in SCAN.read(opened, request, split)])
+
+            sizes.append(await looker.process.start(read()))
+        assert 600 == sum(sizes)
+        assert 5 <= len(sizes) <= 12, sizes
+        assert max(sizes) <= 200, sizes
+
+    simulate(scenario, settings=TWO_LANES)
+
+
+def test_only_parts_within_the_range_are_read() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        now_us = client.process.clock.wall_us()
+        part_us = queue.settings.part_us
+        base_us = (now_us // part_us + 4) * part_us
+        dues = [base_us + at * part_us for at in range(10)]
+        await client.process.start(queue.put(client, *(Message(b"%d" % due, due_us=due) for due in dues)))
+        looker = queue.client("looker")
+        looker.store.sent.clear()
+        first, last = dues[3], dues[5]
+        wanted = Wanted(
+            scanning.position_order(scanning.first_at(first)), scanning.position_order(scanning.last_at(last))
+        )
+        rows = await looker.process.start(scanned(looker.host, queue, HISTORY, wanted=wanted))
+        assert [b"%d" % due for due in dues[3:6]] == sorted(row["payload"] for row in rows)
+        read = {statement.values[2] for statement in looker.store.sent_to("work")}
+        assert {due // part_us for due in dues[3:6]} == read
+
+    simulate(scenario, settings=TWO_LANES)

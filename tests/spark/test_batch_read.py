@@ -1,0 +1,159 @@
+"""A batch read of a queue shows what a plain reader sees, reads no more than it is asked for, and spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from penstock import Put
+from penstock.client.blocking import SyncPenstock, SyncQueue
+from penstock_spark.failures import line_of
+from tests.spark.conftest import Applied
+
+pytestmark = pytest.mark.slow
+
+QUEUE = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  shards: {shards}
+  maxClockSkew: 100ms
+  timeline: {{safetyLag: 200ms}}
+  storage: {{tables: shared}}
+"""
+
+
+def made(applied: Applied, connection: SyncPenstock, name: str, *, shards: int = 3) -> SyncQueue:
+    """A queue of that name."""
+    applied(QUEUE.format(name=name, shards=shards))
+    return connection.queue(f"shop/{name}")
+
+
+def frame(spark: SparkSession, queue: str, **options: object) -> DataFrame:
+    """Of a queue."""
+    reader = spark.read.format("penstock").option("queue", f"shop/{queue}")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+@pytest.fixture(scope="module")
+def mixed(applied: Applied, connection: SyncPenstock) -> Iterator[SyncQueue]:
+    """Packed rows, rows of one message, groups, attributes; some of them settled, cancelled, delayed."""
+    queue = made(applied, connection, "mixed")
+    queue.put_many([Put(f"now-{at}", attributes={"n": str(at), "raw": b"\x00\xff"}) for at in range(700)])
+    queue.put_many([Put(f"group-{at}", group=f"g{at % 5}") for at in range(50)])
+    later = queue.put_many([Put(f"later-{at}", delay=3600 + at) for at in range(40)])
+    assert all(queue.cancel(each) for each in later[:5])
+    queue.put_many([Put(f"once-{at}", once=f"key-{at}") for at in range(10)])
+    yield queue
+
+
+def test_live_messages_are_those_that_a_plain_reader_peeks(spark: SparkSession, mixed: SyncQueue) -> None:
+    done = mixed.receive(100, wait=10)
+    mixed.ack(done)
+    peeked = {(each.message_id, each.payload, each.group, each.due_us) for each in mixed.peek(1000)}
+    assert len(done) > 0
+    rows = frame(spark, "mixed").select("id", "payload", "group", F.unix_micros("due").alias("due_us")).collect()
+    assert peeked == {(row.id, bytes(row.payload), row.group, row.due_us) for row in rows}
+    assert 700 + 50 + 35 + 10 - len(done) == len(rows)
+
+
+def test_history_has_all_that_was_put_each_once_whatever_became_of_it(spark: SparkSession, mixed: SyncQueue) -> None:
+    rows = frame(spark, "mixed", state="history").select("id", "payload", "standing", "attributes").collect()
+    assert 800 == len(rows) == len({row.id for row in rows})
+    assert 5 == sum(row.standing == "cancelled" for row in rows)
+    attributes = {bytes(row.payload): row.attributes for row in rows}
+    assert "7" == attributes[b"now-7"]["n"]
+
+
+def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: SparkSession, mixed: SyncQueue) -> None:
+    found = spark.read.format("penstock").schema("payload binary").load("shop/mixed")
+    assert (["payload"], True) == (found.columns, found.count() > 600)
+
+
+@pytest.fixture(scope="module")
+def spread(applied: Applied, connection: SyncPenstock) -> Iterator[datetime]:
+    """A message in each of twelve parts, an hour ahead; the moment of the first."""
+    queue = made(applied, connection, "spread", shards=1)
+    start = (datetime.now(UTC) + timedelta(hours=1)).replace(second=30, microsecond=0)
+    queue.put_many([Put(f"{at}", deliver_at=start + timedelta(minutes=at)) for at in range(12)])
+    yield start
+
+
+def test_filters_on_the_moment_leave_only_the_parts_that_they_name(spark: SparkSession, spread: datetime) -> None:
+    everything = frame(spark, "spread", messagesPerSplit=1)
+    some = everything.where(
+        (F.col("at") >= spread + timedelta(minutes=3)) & (F.col("at") < spread + timedelta(minutes=6))
+    )
+    assert ["3", "4", "5"] == sorted(bytes(row.payload).decode() for row in some.collect())
+    assert (12, 4) == (everything.rdd.getNumPartitions(), some.rdd.getNumPartitions())
+    late = everything.where(F.col("due") >= spread + timedelta(minutes=10))
+    assert (2, 2) == (late.rdd.getNumPartitions(), late.count())
+
+
+def test_options_name_a_range_as_filters_do(spark: SparkSession, spread: datetime) -> None:
+    ranged = frame(
+        spark,
+        "spread",
+        messagesPerSplit=1,
+        **{"from": spread.isoformat(), "to": (spread + timedelta(minutes=2)).isoformat()},
+    )
+    assert (2, 2) == (ranged.rdd.getNumPartitions(), ranged.count())
+    second = ranged.orderBy("at").select("position").collect()[1].position
+    assert (11, 2) == (
+        frame(spark, "spread", fromPosition=second).count(),
+        frame(spark, "spread", toPosition=second).count(),
+    )
+
+
+def test_a_range_that_holds_nothing_is_no_message(spark: SparkSession, spread: datetime) -> None:
+    assert 0 == frame(spark, "spread", **{"from": (spread + timedelta(hours=9)).isoformat()}).count()
+
+
+def test_a_shard_that_nobody_asks_for_is_not_planned(spark: SparkSession, mixed: SyncQueue) -> None:
+    whole = frame(spark, "mixed", state="history", messagesPerSplit=1)
+    one = whole.where("shard = 1")
+    assert {1} == {row.shard for row in one.select("shard").distinct().collect()}
+    assert one.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
+
+
+def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
+    spark: SparkSession, applied: Applied, connection: SyncPenstock
+) -> None:
+    queue = made(applied, connection, "skewed")
+    start = (datetime.now(UTC) + timedelta(minutes=30)).replace(second=5, microsecond=0)
+    for first in range(0, 6000, 1000):
+        queue.put_many(
+            [
+                Put(f"{at}", deliver_at=start + timedelta(milliseconds=at), group="hot")
+                for at in range(first, first + 1000)
+            ]
+        )
+    found = frame(spark, "skewed", messagesPerSplit=1000).groupBy(F.spark_partition_id().alias("split")).count()
+    sizes = sorted(row["count"] for row in found.collect())
+    assert 6000 == sum(sizes)
+    assert len(sizes) >= 5, sizes
+    assert sizes[-1] <= 2000, sizes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"queue": "shop/mixd"}, "did you mean shop/mixed?"),
+        ({"queue": "shop/mixed", "state": "dead"}, "state is one of live, history (given=dead)"),
+        ({}, "what is read or written is one queue or one counter"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    spark: SparkSession, mixed: SyncQueue, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(PySparkException) as told:
+        spark.read.format("penstock").options(**options).load().count()
+    assert said in line_of(told.value)

@@ -1,0 +1,19 @@
+"""bench-spark runs on a real server and with the real connector; how fast anything is, is not judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.quick_bench import quick_run
+
+
+@pytest.mark.slow
+def test_a_quick_run_reads_every_message_by_our_source_and_by_the_connector(tmp_path: Path) -> None:
+    run = quick_run("spark", tmp_path)
+    assert {
+        ("read a million, packed", "rows a second"),
+        ("read a million, a row each", "rows a client CPU second"),
+    } <= run.promised
+    assert "every reading brought every message" in run.checked

@@ -1,0 +1,116 @@
+"""Options of the source and sink: what they mean, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from penstock.store.positions import first_at, last_at, position_order
+from penstock_spark.options import (
+    OptionInvalid,
+    ReadOptions,
+    Subject,
+    read_options,
+    stream_options,
+    write_options,
+)
+from penstock_spark.schemas import PUT, QUEUE, SchemaUnfit, check_read, check_write, schema_of
+
+EMAILS = Subject("shop/emails", None, ())
+
+
+def test_a_queue_is_named_by_option_or_by_load() -> None:
+    assert ReadOptions(EMAILS) == read_options({"queue": "shop/emails"}) == read_options({"path": "shop/emails"})
+
+
+def test_the_connection_can_be_told_beside_the_environment() -> None:
+    found = read_options({"queue": "q", "contact_points": "10.0.0.1", "Keyspace": "k"})
+    assert (("CONTACT_POINTS", "10.0.0.1"), ("KEYSPACE", "k")) == found.subject.connection
+
+
+def test_a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last() -> None:
+    found = read_options({"queue": "q", "from": "1970-01-01T00:00:01+00:00", "to": "1970-01-01T01:00:02+01:00"})
+    assert (position_order(first_at(1_000_000)), position_order(last_at(1_999_999))) == (found.first, found.last)
+
+
+def test_a_range_of_positions_is_given_as_the_column_shows_them() -> None:
+    position = first_at(5)
+    assert position_order(position) == read_options({"queue": "q", "fromPosition": str(position)}).first
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, 'one queue or one counter .*option\\("queue", "shop/emails"\\)'),
+        ({"queue": "q", "counter": "c"}, "one queue or one counter .*given=queue, counter"),
+        ({"queue": "q", "stat": "live"}, "no such option here .*did you mean state"),
+        ({"queue": "q", "state": "dead"}, "state is one of live, history"),
+        ({"queue": "q", "messagesPerSplit": "0"}, "messagesPerSplit is a whole number from 1"),
+        ({"queue": "q", "from": "yesterday"}, "from is a moment as 2026"),
+        ({"queue": "q", "from": "2026-01-01T00:00:00"}, "from has no time zone .*add \\+00:00"),
+        ({"queue": "q", "fromPosition": "7"}, "fromPosition is a time uuid"),
+        (
+            {"queue": "q", "from": "2026-01-01T00:00:00Z", "fromPosition": "7"},
+            "begins, and ends, once.*not both",
+        ),
+    ],
+)
+def test_a_mistake_in_reading_is_told_in_one_line(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionInvalid, match=said) as told:
+        read_options(options)
+    assert 1 == len(str(told.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"counter": "c"}, "a counter is no stream"),
+        ({"queue": "q", "maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number"),
+        ({"queue": "q", "visibility": "1s"}, "visibility is from 30s to 24h"),
+        ({"queue": "q", "visibility": "long"}, "visibility is from 30s to 24h"),
+    ],
+)
+def test_a_mistake_in_streaming_is_told_in_one_line(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionInvalid, match=said):
+        stream_options(options)
+
+
+def test_lengths_of_time_have_units() -> None:
+    assert [90_000_000, 300_000_000, 3_600_000_000] == [
+        stream_options({"queue": "q", "visibility": text}).visibility_us for text in ("90", "5m", "1h")
+    ]
+
+
+def test_messages_are_written_once_unless_said_otherwise() -> None:
+    assert (True, False) == (
+        write_options({"queue": "q"}).exactly_once,
+        write_options({"queue": "q", "exactlyOnce": "false"}).exactly_once,
+    )
+
+
+def test_columns_that_are_not_there_are_told() -> None:
+    with pytest.raises(SchemaUnfit, match=r"column=payloads.*did you mean payload"):
+        check_read(StructType([StructField("payloads", StringType())]), QUEUE)
+    with pytest.raises(SchemaUnfit, match=r"another type than it has .*asked=int, has=string"):
+        check_read(StructType([StructField("id", IntegerType())]), QUEUE)
+    check_read(schema_of(QUEUE), QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "key_column", "said"),
+    [
+        ({"text": StringType()}, None, "need a column payload"),
+        ({"payload": IntegerType()}, None, "another type .*is_=int, wanted=binary or string"),
+        ({"payload": StringType(), "colour": StringType()}, None, "no such column to write .*column=colour"),
+        ({"payload": StringType()}, "order", "keyColumn names a column of texts .*is_=not there"),
+    ],
+)
+def test_rows_that_can_not_be_put_are_told(columns: dict[str, StringType], key_column: str | None, said: str) -> None:
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    with pytest.raises(SchemaUnfit, match=said):
+        check_write(schema, PUT, needed="payload", key_column=key_column)
+
+
+def test_a_column_of_keys_is_no_part_of_the_message() -> None:
+    schema = StructType([StructField("payload", StringType()), StructField("order", StringType())])
+    check_write(schema, PUT, needed="payload", key_column="order")
