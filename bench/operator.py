@@ -2,7 +2,7 @@
 minimal kopf operator that makes one Deployment for each, on the same API server in the same run.
 
 The minimal one has its turn before and after ours, so that what the machine does meets both; its figures are the
-middle of the two. What is counted of writes is the API server's own audit.
+middle of the two, but for its rest, which is looked at once. What is counted of writes is the API server's own audit.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ CHANGES = 100
 CHANGE_EVERY_S = 0.1
 READY_WITHIN_S = 600.0
 SETTLES_S, REST_S = 45.0, 60.0
+MINIMAL_SETTLES_S = 10.0
+"""It does nothing after its one Deployment; ours looks at what it has made once more."""
 LEASE = "the Lease's renewals"
 
 
@@ -58,10 +60,17 @@ class Turn:
     decided_ms: list[float]
     missed: int
     """Changes of which no decision is told."""
-    rest_cpu_percent: float
-    rest_writes: int
-    rest_lease_writes: int
-    rest_other: list[str]
+    rest: Rest | None
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A minute in which nobody wants anything."""
+
+    cpu_percent: float
+    writes: int
+    lease_writes: int
+    other: list[str]
 
 
 def measure(plan: Plan) -> Results:
@@ -88,7 +97,7 @@ class _Bench:
                 load = Load(port)
                 first = await self._minimal(load, local, logs, "minimal-1")
                 ours = await self._ours(load, local, logs)
-                second = await self._minimal(load, local, logs, "minimal-2")
+                second = await self._minimal(load, local, logs, "minimal-2", is_last=True)
             finally:
                 await port.close()
         return self._results(ours, first, second)
@@ -117,7 +126,9 @@ class _Bench:
 
     # ---- turns
 
-    async def _minimal(self, load: Load, local: LocalCluster, logs: Path, namespace: str) -> Turn:
+    async def _minimal(
+        self, load: Load, local: LocalCluster, logs: Path, namespace: str, *, is_last: bool = False
+    ) -> Turn:
         await load.make_namespaces([namespace])
         with Minimal(local.kubeconfig, namespace, logs / f"{namespace}.log") as operator:
             early = [queue_document(namespace, f"early-{n}") for n in range(EARLY)]
@@ -125,8 +136,11 @@ class _Bench:
             await load.until(DEPLOYMENT, [namespace], EARLY, bool, READY_WITHIN_S)
             late = [queue_document(namespace, f"q{n}") for n in range(self._count - EARLY)]
             with progress.step(f"{operator.name}: {self._count} Queues", expect_s=60):
-                turn = await self._turn(operator, load, local, early, late, [namespace], by=DEPLOYMENT)
-        await load.delete_namespaces([namespace], READY_WITHIN_S)
+                turn = await self._turn(operator, load, early, late, [namespace], by=DEPLOYMENT)
+            if not is_last:
+                turn.rest = await self._rest(operator, local, MINIMAL_SETTLES_S)
+        if not is_last:
+            await load.delete_namespaces([namespace], READY_WITHIN_S)
         return turn
 
     async def _ours(self, load: Load, local: LocalCluster, logs: Path) -> Turn:
@@ -139,7 +153,8 @@ class _Bench:
             await load.until(QUEUE, namespaces, EARLY, is_ready, READY_WITHIN_S)
             late = [queue_document(namespaces[n % NAMESPACES], f"q{n}") for n in range(self._count - EARLY)]
             with progress.step(f"{operator.name}: {self._count} Queues", expect_s=60):
-                turn = await self._turn(operator, load, local, early, late, namespaces, by=QUEUE)
+                turn = await self._turn(operator, load, early, late, namespaces, by=QUEUE)
+            turn.rest = await self._rest(operator, local, SETTLES_S)
             await load.delete_namespaces(namespaces, READY_WITHIN_S)
         return turn
 
@@ -147,7 +162,6 @@ class _Bench:
         self,
         operator: Contender,
         load: Load,
-        local: LocalCluster,
         early: Sequence[dict[str, Any]],
         late: Sequence[dict[str, Any]],
         namespaces: Sequence[str],
@@ -162,16 +176,10 @@ class _Bench:
         done_s = await load.until(by, namespaces, self._count, is_ready if by is QUEUE else bool, READY_WITHIN_S)
         cpu_s = read_cpu_s([operator.pid])[operator.pid] - cpu_s
         changes = await changing
-        await asyncio.sleep(2.0 if self._plan.quick else SETTLES_S)
+        await asyncio.sleep(2.0)
         decided = operator.decided_at(changes)
         operator.require_alive()
-        offset = local.audit_log.stat().st_size
-        rest_cpu_s, rest_began_s = read_cpu_s([operator.pid])[operator.pid], time.monotonic()
-        await asyncio.sleep(self._rest_s)
-        rest_cpu_s = read_cpu_s([operator.pid])[operator.pid] - rest_cpu_s
-        rest_s = time.monotonic() - rest_began_s
         watching.cancel()
-        writes, of_leases, others = writes_since(local.audit_log, offset)
         return Turn(
             name=operator.name,
             all_done_s=done_s - began_s,
@@ -179,17 +187,26 @@ class _Bench:
             peak_mb=max(peak),
             decided_ms=[max((at - changes[change]) * 1e3, 0.0) for change, at in decided.items()],
             missed=len(changes) - len(decided),
-            rest_cpu_percent=rest_cpu_s / rest_s * 100,
-            rest_writes=writes,
-            rest_lease_writes=of_leases,
-            rest_other=others,
+            rest=None,
         )
+
+    async def _rest(self, operator: Contender, local: LocalCluster, settles_s: float) -> Rest:
+        """After it has settled."""
+        await asyncio.sleep(2.0 if self._plan.quick else settles_s)
+        offset = local.audit_log.stat().st_size
+        cpu_s, began_s = read_cpu_s([operator.pid])[operator.pid], time.monotonic()
+        await asyncio.sleep(self._rest_s)
+        cpu_s = read_cpu_s([operator.pid])[operator.pid] - cpu_s
+        share = cpu_s / (time.monotonic() - began_s)
+        operator.require_alive()
+        writes, of_leases, others = writes_since(local.audit_log, offset)
+        return Rest(share * 100, writes, of_leases, others)
 
     # ---- what came of it
 
     def _results(self, ours: Turn, *minimal: Turn) -> Results:
         def figure(metric: str, unit: str, of: Any, target: Target | None = None) -> Figure:
-            baseline = statistics.mean(max(of(turn), 1e-3) for turn in minimal)
+            baseline = statistics.mean(max(each, 1e-3) for turn in minimal if (each := of(turn)) is not None)
             return Figure(
                 case=f"{self._count} Queues",
                 metric=metric,
@@ -202,12 +219,14 @@ class _Bench:
         def at_most(bound: float) -> Target:
             return Target(Side.AT_MOST, bound, Of.VALUE)
 
+        rest = ours.rest
+        assert rest is not None
         writes = Figure(
             case="at rest",
             metric="writes in a quiet minute",
             unit="",
-            ours=Series(self._plan.run, ours.name, (float(ours.rest_writes),)),
-            baseline=Series(self._plan.run, LEASE, (max(float(ours.rest_lease_writes), 1e-3),)),
+            ours=Series(self._plan.run, ours.name, (float(rest.writes),)),
+            baseline=Series(self._plan.run, LEASE, (max(float(rest.lease_writes), 1e-3),)),
             target=Target(Side.AT_MOST, 1.0),
         )
         figures = (
@@ -218,15 +237,15 @@ class _Bench:
             figure(
                 "p99 from a change to its decision", "ms", lambda turn: _percentile(turn.decided_ms, 99), at_most(100)
             ),
-            figure("share of a core at rest", "%", lambda turn: turn.rest_cpu_percent, at_most(2)),
+            figure("share of a core at rest", "%", lambda turn: turn.rest and turn.rest.cpu_percent, at_most(2)),
             writes,
         )
         results = Results(cases=[Measured(None, figures)])
         results.checked.append(
             f"of {len(ours.decided_ms) + ours.missed} changes {ours.missed} are told by no decision"
         )
-        if ours.rest_other:
-            results.checked.append(f"written at rest beside the Lease: {', '.join(sorted(set(ours.rest_other)))}")
+        if rest.other:
+            results.checked.append(f"written at rest beside the Lease: {', '.join(sorted(set(rest.other)))}")
         return results
 
 
