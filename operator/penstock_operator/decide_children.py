@@ -229,8 +229,15 @@ def _stand(
     )
 
 
+def rests(live: Document) -> bool:
+    """None are wanted and none are there: for its controller there is nothing to do, so nobody waits for it."""
+    return (live.get("spec") or {}).get("replicas") == 0 and not (live.get("status") or {}).get("replicas")
+
+
 def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:
-    """The controller has seen the spec, and all pods are of its template."""
+    """The controller has seen the spec, and all pods are of its template; or there are none, and none are wanted."""
+    if rests(live):
+        return True
     seen = int(status.get("observedGeneration") or 0) >= int(live["metadata"].get("generation") or 0)
     total, updated = int(status.get("replicas") or 0), int(status.get("updatedReplicas") or 0)
     return seen and total == updated and updated >= int(live["spec"].get("replicas") or 0)

@@ -15,7 +15,7 @@ from typing import Final
 from penstock.api.queues import Queue
 from penstock.api.status import Reason
 from penstock.expiry import SECOND_US
-from penstock_operator.decide_children import ConsumerStand
+from penstock_operator.decide_children import ConsumerStand, rests
 from penstock_operator.names import consumer_name
 from penstock_operator.verdict import Finding, Status
 from penstock_operator.world import ChildName, Document, PodSeen, World
@@ -96,7 +96,7 @@ def _waits(world: World, stand: ConsumerStand) -> str:
     if stand.ready < stand.required:
         return f"{stand.ready} of {stand.required} workers are ready"
     if not _is_seen(live):
-        return "" if _ran(world) else "its Deployment was not looked at by its controller yet"
+        return "" if rests(live) or _ran(world) else "its Deployment was not looked at by its controller yet"
     old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
     return f"{old} workers run from what was before" if old > 0 else ""
 

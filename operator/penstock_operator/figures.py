@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -54,6 +54,8 @@ class Followed:
     entry: Entry
     looks: TimelineLooks
     figures: Figures | None = None
+    read_us: int = 0
+    """When it was looked at last; what `figures` say may be known for longer."""
     told: Figures | None = None
     told_us: int = 0
     slept_us: int | None = None
@@ -61,6 +63,8 @@ class Followed:
     counted: int | None = None
     counted_oldest_us: int | None = None
     background: asyncio.Task[None] | None = None
+    has_nothing: bool = False
+    """It was found, and told, that there are neither marks nor owners."""
 
 
 class FigureBoard:
@@ -118,9 +122,9 @@ class FigureBoard:
     def of(self, key: Key, now_us: int) -> Figures | Unread:
         """As read last; UNKNOWN if that is too long ago."""
         known = self._followed.get(key)
-        if known is None or known.figures is None or now_us - known.figures.at_us > KNOWN_S * SECOND_US:
+        if known is None or known.figures is None or now_us - known.read_us > KNOWN_S * SECOND_US:
             return UNKNOWN
-        return known.figures
+        return replace(known.figures, at_us=known.read_us)
 
     def all(self) -> Iterable[Followed]:
         """Every queue that is followed."""
@@ -163,7 +167,10 @@ class FigureBoard:
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)
         for id_, followed in list(self._slices.get((digest, number), {}).items()):
-            self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
+            if id_ in by_queue or not followed.has_nothing:
+                self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
+            else:
+                followed.read_us = now_us
 
     def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
         awake = self._is_awake(followed, found, now_us)
@@ -182,13 +189,14 @@ class FigureBoard:
             awake=awake,
             later=tuple(LaterMark(mark.due_us, mark.until_us) for mark in found.later),
         )
-        before, followed.figures = followed.figures, figures
+        before, followed.figures, followed.read_us = followed.figures, figures, now_us
         if figures.awake and figures.owners == 0 and not (before and before.awake):
             self._begin(followed, self._count(followed))
         if tell:
             self._tell_if_news(followed, figures, now_us)
         else:  # to whoever asks for it right now
             followed.told, followed.told_us = figures, now_us
+        followed.has_nothing = _is_nothing(figures) and _is_nothing(followed.told)
 
     def _is_awake(self, followed: Followed, found: QueueFigures, now_us: int) -> bool | None:
         """None: it is being looked."""
@@ -260,6 +268,13 @@ class FigureBoard:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_NOTHING: Final = Figures(at_us=0)
+
+
+def _is_nothing(figures: Figures | None) -> bool:
+    return figures is not None and replace(figures, at_us=0) == _NOTHING
 
 
 def _turned(figures: Figures) -> tuple[bool, ...]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock_operator.kinds import Kind
+from penstock_operator.kinds import CRD, NAMESPACE, Kind
 from penstock_operator.names import Key
 from penstock_operator.seen import RESOURCES, News, Place, Seen, place_of, terminates
 from penstock_operator.work_queue import Class, WorkQueue
@@ -57,7 +57,8 @@ class Intake:
 
     def deleted(self, document: Document) -> None:
         """One object is gone."""
-        self._add(self._seen.hear(document, deleted=True), Class.CHANGED)
+        class_ = Class.CHILD if is_child(document) else Class.CHANGED
+        self._add(self._seen.hear(document, deleted=True), class_)
 
     @contextmanager
     def writing(self, at: Place) -> Iterator[None]:
@@ -108,10 +109,17 @@ class Intake:
         self._queue.add(key, _LEAST)
 
 
+def is_child(document: Document) -> bool:
+    """Whether it is something that we make."""
+    return str(document["kind"]) not in (*RESOURCES, NAMESPACE.kind, CRD.kind)
+
+
 def urgency_of(document: Document, *, listed: bool) -> Class:
     """A restart lists a thousand resources that are as they should be: a fresh change among them does not wait."""
     if str(document["kind"]) not in RESOURCES:
-        return Class.RESYNC if listed and not terminates(document) else Class.CHANGED
+        if listed and not terminates(document):
+            return Class.RESYNC
+        return Class.CHILD if is_child(document) else Class.CHANGED
     metadata = document["metadata"]
     observed = (document.get("status") or {}).get("observedGeneration")
     if observed is None:

@@ -101,6 +101,7 @@ class Reconciler:
         self._active: dict[Key, bool] = {}
         self._blind: dict[Key, None] = {}
         self.conditions = ConditionsTold()
+        self._turns = asyncio.Lock()
         self.rounds = 0
         self.left_behind = 0
 
@@ -189,10 +190,18 @@ class Reconciler:
         memory = self._memories.get(key, Memory())
         if key.kind == "Namespace":
             namespace = await self._observer.namespace(key, looked, kept.answers)
+            await self._give_way(key)
             return namespace, self._deciders.namespace(namespace, memory, self._now_us())
         world = await self._observer.resource(key, looked, kept.answers, document)
         world = replace(world, step_trouble=kept.step_trouble)
+        await self._give_way(key)
         return world, self._deciders.resource(world, memory, self._now_us())
+
+    async def _give_way(self, key: Key) -> None:
+        """Of what nobody waits for, one thing is decided in a turn of the loop: a fresh change passes in between."""
+        if not self._queue.is_urgent(key):
+            async with self._turns:
+                await asyncio.sleep(0)
 
     async def _tell(self, key: Key, at: _Round, kept: Kept) -> None:
         """What failed is known to the next decision: of that only the telling is done now."""

@@ -4,7 +4,8 @@ It decides nothing and asks nobody. Objects stand as bytes, since a parsed docum
 of their managed fields only those entries are kept that hold a Deployment's replicas. Invariants:
 
 - an older version of an object never replaces a newer one, whoever tells it, and what was deleted does not come back;
-- what is told is news or it is not: an echo of our own write, and whatever is known already, gives no key.
+- what is told is news or it is not: an echo of our own write, and whatever is known already, gives no key; nor does
+  what nobody here asks for (managed fields, or the status of a Deployment that has no pods and is to have none).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock_operator.decide_children import rests
 from penstock_operator.kinds import COUNTER, CRD, DEPLOYMENT, NAMESPACE, QUEUE, SPARK_APPLICATION, Kind
 from penstock_operator.names import GROUP, Key, KeyKind, namespace_key
 
@@ -23,8 +25,9 @@ Document = Mapping[str, Any]
 BURIED_MAX: Final = 20_000
 """So many of the objects that were deleted are remembered, the latest."""
 RESOURCES: Final[Mapping[str, KeyKind]] = {QUEUE.kind: "Queue", COUNTER.kind: "Counter"}
-NOISY: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
-"""Annotations that repeat the document."""
+NOISY: Final = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
+"""Annotations that repeat the document, or that a controller of Kubernetes keeps for itself."""
+FAILING: Final = (("ReplicaFailure", "True"), ("Progressing", "False"))
 SPARK_CRD: Final = f"{SPARK_APPLICATION.plural}.{SPARK_APPLICATION.group}"
 
 
@@ -46,6 +49,13 @@ class _Object:
     generation: int
     owners: tuple[str, ...]
     body: bytes
+    """Without its version, so that what changed nothing but that is told apart."""
+
+    def read(self) -> dict[str, Any]:
+        """The document."""
+        found: dict[str, Any] = json.loads(self.body)
+        found["metadata"]["resourceVersion"] = self.version
+        return found
 
 
 @dataclass(frozen=True)
@@ -87,14 +97,18 @@ class Seen:
         known = self._objects.get(uid)
         if known is not None and not is_newer(version, known.version):
             return None
+        body = _body(document)
+        if known is not None and known.body == body:
+            known.version = version
+            return None
         keys = self._keys_before(known) | frozenset(self._keys_of(document))
-        self._put(uid, document, version)
+        self._put(uid, document, version, body)
         return News(keys | frozenset(self._keys_beside(document, known)), first=known is None)
 
     def forget(self, uid: str) -> News | None:
         """The object is not there any more, as a list or an answer showed."""
         known = self._objects.get(uid)
-        return None if known is None else self._bury(uid, json.loads(known.body))
+        return None if known is None else self._bury(uid, known.read())
 
     def missing_from(self, kind: Kind, uids: set[str]) -> list[str]:
         """Uids of a kind that are known here and are not among those of a whole list."""
@@ -110,10 +124,7 @@ class Seen:
     def of_uid(self, uid: str) -> dict[str, Any] | None:
         """The object of that uid."""
         known = self._objects.get(uid)
-        if known is None:
-            return None
-        found: dict[str, Any] = json.loads(known.body)
-        return found
+        return None if known is None else known.read()
 
     def is_there(self, uid: str) -> bool:
         """Whether that very object is there."""
@@ -137,12 +148,12 @@ class Seen:
     def children_of(self, uid: str) -> list[dict[str, Any]]:
         """What has that owner, in the order of kinds and names."""
         uids = sorted(self._by_owner.get(uid, ()), key=lambda each: _order(self._objects[each]))
-        return [json.loads(self._objects[each].body) for each in uids]
+        return [self._objects[each].read() for each in uids]
 
     def in_namespace(self, kind: str, namespace: str) -> list[dict[str, Any]]:
         """Objects of a kind there, by name."""
         uids = sorted(self._by_namespace.get((kind, namespace), ()), key=lambda each: _order(self._objects[each]))
-        return [json.loads(self._objects[each].body) for each in uids]
+        return [self._objects[each].read() for each in uids]
 
     def names_in(self, kind: str, namespace: str) -> list[str]:
         """Names of objects of a kind there."""
@@ -177,7 +188,7 @@ class Seen:
 
     # ---- within
 
-    def _put(self, uid: str, document: Document, version: str) -> None:
+    def _put(self, uid: str, document: Document, version: str, body: bytes) -> None:
         self._take_out(uid)
         metadata = document["metadata"]
         place = place_of(document)
@@ -186,7 +197,6 @@ class Seen:
             self._remember_buried(before, self._objects[before].version)
             self._take_out(before)
         owners = tuple(str(owner["uid"]) for owner in metadata.get("ownerReferences") or ())
-        body = json.dumps(_lean(document), separators=(",", ":")).encode()
         self._objects[uid] = _Object(place, version, int(metadata.get("generation") or 0), owners, body)
         self._by_place[place] = uid
         self._by_namespace[(place.kind, place.namespace)].add(uid)
@@ -301,9 +311,14 @@ def is_newer(version: str, known: str) -> bool:
     return version != known
 
 
+def _body(document: Document) -> bytes:
+    return json.dumps(_lean(document), separators=(",", ":"), sort_keys=True).encode()
+
+
 def _lean(document: Document) -> dict[str, Any]:
     """Without what nobody here asks for."""
     metadata = dict(document["metadata"])
+    metadata.pop("resourceVersion", None)
     fields = metadata.pop("managedFields", None)
     if fields is not None and document["kind"] == DEPLOYMENT.kind:  # an empty list says: nobody holds the replicas
         metadata["managedFields"] = [
@@ -316,7 +331,16 @@ def _lean(document: Document) -> dict[str, Any]:
         metadata.pop("annotations", None)
     if document["kind"] == CRD.kind:  # that it is there is all that matters, and it is large
         return {"apiVersion": document.get("apiVersion"), "kind": CRD.kind, "metadata": metadata}
-    return {**document, "metadata": metadata}
+    lean = {**document, "metadata": metadata}
+    if document["kind"] == DEPLOYMENT.kind and rests(document) and not _fails(document):
+        lean.pop("status", None)
+    return lean
+
+
+def _fails(deployment: Document) -> bool:
+    """Whether its controller tells of something that does not get on."""
+    found = (deployment.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"]) in FAILING for one in found)
 
 
 def _has_replicas(entry: Mapping[str, Any]) -> bool:

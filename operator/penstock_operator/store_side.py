@@ -46,6 +46,8 @@ from penstock_operator.world import UNKNOWN, Connection, StoreView, Trouble, Unr
 log = logging.getLogger("penstock.operator")
 
 BELIEVED_S: Final = 60.0
+GONE_ON_WITH_S: Final = 5.0
+"""For so long what is being made is known by the answer to our own write; each step would find another's."""
 SILENT_S: Final = 2.0
 PROBE_S: Final = 12.0
 """Longer than a read takes that is not answered."""
@@ -74,6 +76,8 @@ class _Read:
     at_s: float
     uid: str
     tables: frozenset[str]
+    is_own: bool = False
+    """As a write of ours left it: what is being made is gone on with as it was told, and not read in between."""
 
 
 class StoreSide:
@@ -194,9 +198,11 @@ class StoreSide:
 
     def _is_believed(self, known: _Read, uid: str) -> bool:
         entry = known.entry
-        if entry is None or entry.state is not State.ACTIVE or entry.owner != self.owner(uid):
+        if entry is None or entry.owner != self.owner(uid) or entry.generations.next is not None:
             return False
-        return entry.generations.next is None and self._now_s() - known.at_s < BELIEVED_S
+        if entry.state is State.MAKING:
+            return known.is_own and self._now_s() - known.at_s < GONE_ON_WITH_S
+        return entry.state is State.ACTIVE and self._now_s() - known.at_s < BELIEVED_S
 
     def _owner_lives(self, entry: Entry | None, uid: str) -> bool | Unread:
         parts = None if entry is None else owner_parts(entry.owner)
@@ -242,7 +248,8 @@ class StoreSide:
                 views.made_changed()
         known = self._entries.get(key)
         if performed.entry is not None and known is not None:
-            self._entries[key] = replace(known, entry=performed.entry)
+            # An LWT's answer is as good as a serial read: what comes next is conditional on it again.
+            self._entries[key] = replace(known, entry=performed.entry, at_s=self._now_s(), is_own=True)
         return None
 
     # ---- what others did

@@ -36,11 +36,13 @@ class Class(IntEnum):
     """How urgent a key is; a lower number goes first."""
 
     CHANGED = 0
-    """A spec, a child, a wake-up."""
-    NEW = 1
+    """A spec, a wake-up."""
+    CHILD = 1
+    """What was made for it is otherwise than before: told of by the thousand, where a thousand are made."""
+    NEW = 2
     """Never reconciled; or a moment came that its last plan named."""
-    FAILED = 2
-    RESYNC = 3
+    FAILED = 3
+    RESYNC = 4
 
 
 @dataclass
@@ -177,6 +179,11 @@ class WorkQueue:
     def class_of(self, key: Key) -> Class:
         """Of a key that is being worked: the class under which it was taken."""
         return self._worked[key].class_
+
+    def is_urgent(self, key: Key) -> bool:
+        """Whether somebody waits for what is decided about it now."""
+        worked = self._worked.get(key)
+        return worked is None or worked.class_ is Class.CHANGED or worked.again is Class.CHANGED
 
     # ---- how it stands
 

@@ -13,6 +13,7 @@ from penstock_operator.seen import Seen, place_of
 from penstock_operator.work_queue import Class
 
 EMAILS = Key("Queue", "shop", "emails")
+THEIRS = {"labels": {"whose": "theirs"}}
 
 
 def queue(name: str = "emails", *, uid: str = "u1", version: int = 1, **more: Any) -> dict[str, Any]:
@@ -147,8 +148,36 @@ def test_an_echo_of_our_own_write_gives_no_key() -> None:
     intake.changed(queue(version=4))
     intake.changed(queue(version=3))
     assert [] == keys.added
-    intake.changed(queue(version=5))
+    intake.changed(queue(version=5, metadata=THEIRS))
     assert (EMAILS, Class.NEW) in keys.added
+
+
+def test_what_changed_in_nothing_but_its_version_gives_no_key_and_is_known_at_that_version() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    intake.changed(deployment(version=5, managedFields=[]))
+    keys.added.clear()
+    intake.changed(deployment(version=6, managedFields=[{"manager": "kubelet"}]))
+    assert ([], "6") == (keys.added, seen.version_of("d1"))
+    assert "6" == (seen.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize(
+    ("status", "is_news"),
+    [
+        ({"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}, False),
+        ({"observedGeneration": 1, "replicas": 1}, True),
+        ({"conditions": [{"type": "ReplicaFailure", "status": "True"}]}, True),
+        ({"conditions": [{"type": "Progressing", "status": "False"}]}, True),
+    ],
+)
+def test_the_status_of_a_deployment_without_pods_is_news_only_if_something_is_there_or_fails(
+    status: dict[str, Any], is_news: bool
+) -> None:
+    seen = Seen()
+    asleep = {"spec": {"replicas": 0}}
+    seen.hear({**deployment(version=5), **asleep})
+    assert is_news is (seen.hear({**deployment(version=6), **asleep, "status": status}) is not None)
 
 
 def test_an_echo_that_comes_before_the_answer_gives_no_key() -> None:
@@ -166,7 +195,7 @@ def test_what_others_did_while_we_wrote_is_told_once_we_know_what_was_ours(their
     intake = Intake(seen, keys)  # type: ignore[arg-type]
     with intake.writing(place_of(queue())):
         for version in sorted((4, theirs)):
-            intake.changed(queue(version=version))
+            intake.changed(queue(version=version, metadata={} if version == 4 else THEIRS))
         assert [] == keys.added
         intake.wrote(queue(version=4))
     assert (EMAILS, Class.NEW) in keys.added
@@ -200,4 +229,4 @@ def test_how_urgent_news_are() -> None:
     assert Class.CHANGED is urgency_of(queue(**settled), listed=False)
     assert Class.CHANGED is urgency_of(queue(metadata={"generation": 2}, **settled), listed=True)
     assert Class.RESYNC is urgency_of(deployment(), listed=True)
-    assert Class.CHANGED is urgency_of(deployment(), listed=False)
+    assert Class.CHILD is urgency_of(deployment(), listed=False)
