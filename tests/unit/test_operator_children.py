@@ -431,6 +431,13 @@ def test_a_rollout_is_seen_while_old_pods_are_there_or_the_controller_has_not_lo
     assert [False, False, False] == [old.rolled_out, unseen.rolled_out, changing.rolled_out]
 
 
+def test_for_the_controller_of_a_deployment_that_has_no_pods_and_is_to_have_none_nobody_waits() -> None:
+    asleep = [{**PYTHON, "scaling": {"min": 0, "max": 9}}]
+    fresh = stand(decide(asleep, wanted=0, live=there(replicas=0, budget=False, status={})))
+    ending = stand(decide(asleep, wanted=0, live=there(replicas=0, budget=False, status={"replicas": 1})))
+    assert (True, None, False) == (fresh.rolled_out, fresh.short_since_us, ending.rolled_out)
+
+
 def test_since_when_a_consumer_is_short_is_remembered_until_it_is_not() -> None:
     few = there(status={**RUNS, "readyReplicas": 1})
     first = decide(live=few)
