@@ -92,7 +92,7 @@ class Ours(Contender):
         while time.monotonic() < deadline_s:
             self.require_alive()
             try:
-                if "penstock_operator_leading 1" in self._ask("/metrics") and self._ask("/readyz"):
+                if "penstock_operator_leading 1.0" in self._ask("/metrics").splitlines() and self._ask("/readyz"):
                     return
             except OSError:
                 pass

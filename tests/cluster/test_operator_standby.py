@@ -31,7 +31,7 @@ def its_home(
 
 
 def leads(one: OperatorProcess) -> bool:
-    return "penstock_operator_leading 1" in one.ask("/metrics")[1]
+    return "penstock_operator_leading 1.0" in one.ask("/metrics")[1].splitlines()
 
 
 def taken_after(standby: OperatorProcess, began_s: float) -> float:
