@@ -231,7 +231,8 @@ def _stand(
 
 def rests(live: Document) -> bool:
     """None are wanted and none are there: for its controller there is nothing to do, so nobody waits for it."""
-    return (live.get("spec") or {}).get("replicas") == 0 and not (live.get("status") or {}).get("replicas")
+    wanted, there = (live.get("spec") or {}).get("replicas"), (live.get("status") or {}).get("replicas")
+    return bool(wanted == 0 and not there)
 
 
 def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:
