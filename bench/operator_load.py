@@ -19,7 +19,7 @@ from penstock_operator.port import Applied, Deleted, Page
 
 MANAGER = "bench"
 AT_ONCE = 32
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 2.0
 """A look reads all of them, on the cores that the operator works on: more often would be a load of its own."""
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 

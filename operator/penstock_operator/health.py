@@ -59,7 +59,7 @@ class Health:
 
     async def turn(self) -> None:
         """One look at each candidate."""
-        followed = list(self._board.all())
+        followed = [each for each in self._board.all() if not each.has_nothing or each.key in self._known]
         self._known = {each.key: self._known.get(each.key, _Known()) for each in followed}
         wanted = [each for each in followed if self._is_candidate(each)]
         await asyncio.gather(*(self._look(each) for each in wanted))

@@ -40,7 +40,7 @@ log = logging.getLogger("penstock.operator")
 
 ROUNDS_MAX: Final = 8
 CONFLICTS_MAX: Final = 2
-RECONCILERS: Final = 16
+RECONCILERS: Final = 32
 RESERVED: Final = 4
 WITHIN_S: Final = 240.0
 PLACE_AGAIN_S: Final = 1.0
