@@ -316,13 +316,13 @@ class Observer:
         return resource is not None and grouping.is_carried(resource, self.settings)
 
     def _needs_in(self, namespace: str) -> Iterator[_Needs]:
-        """Of all resources that are carried. Each is read once a version: of a thousand queues that are applied at
+        """Of all resources that are carried. Each is read once a generation: of a thousand queues that are applied at
         once, each has this looked at."""
         for key in self._keys_in(namespace):
-            uid, version = self._from.seen.which(key.kind, namespace, key.name)
+            uid, generation = self._from.seen.which(key.kind, namespace, key.name)
             known = self._needs.get(uid)
-            if known is None or known[0] != version:
-                known = self._needs[uid] = (version, self._needs_of(key))
+            if known is None or known[0] != generation:
+                known = self._needs[uid] = (generation, self._needs_of(key))
                 self._needs.move_to_end(uid)
                 while len(self._needs) > PARSED_MAX:
                     self._needs.popitem(last=False)

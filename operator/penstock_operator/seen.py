@@ -47,6 +47,7 @@ class _Object:
     place: Place
     version: str
     generation: int
+    deleting: bool
     owners: tuple[str, ...]
     body: bytes
     """Without its version, so that what changed nothing but that is told apart."""
@@ -131,9 +132,10 @@ class Seen:
         return uid in self._objects
 
     def which(self, kind: str, namespace: str, name: str) -> tuple[str, str]:
-        """Uid and version of the object at a place, without a look into it; empty where there is none."""
+        """Uid of the object at a place, and what changes with its spec or its end; empty where there is none."""
         uid = self._by_place.get(Place(kind, namespace, name), "")
-        return (uid, self._objects[uid].version) if uid else ("", "")
+        known = self._objects.get(uid)
+        return (uid, f"{known.generation}{' ends' * known.deleting}") if known is not None else ("", "")
 
     def version_of(self, uid: str) -> str | None:
         """Its resourceVersion, as last told."""
@@ -197,7 +199,8 @@ class Seen:
             self._remember_buried(before, self._objects[before].version)
             self._take_out(before)
         owners = tuple(str(owner["uid"]) for owner in metadata.get("ownerReferences") or ())
-        self._objects[uid] = _Object(place, version, int(metadata.get("generation") or 0), owners, body)
+        generation, deleting = int(metadata.get("generation") or 0), bool(metadata.get("deletionTimestamp"))
+        self._objects[uid] = _Object(place, version, generation, deleting, owners, body)
         self._by_place[place] = uid
         self._by_namespace[(place.kind, place.namespace)].add(uid)
         for owner in owners:
