@@ -155,8 +155,8 @@ class Day:
         )
         if done.returncode != 0:
             told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it said nothing"]
-            name = Path(command[0]).name
-            raise Surroundings(f"{name} {command[1]} did not succeed", remedy="see what it says", said=told[-1])
+            name = f"{Path(command[0]).name} {command[1]}"
+            raise Surroundings("a command of the demo failed", remedy="see what it says", command=name, said=told[-1])
         return done.stdout
 
     def _tell(self, text: str) -> None:
@@ -167,7 +167,9 @@ class Day:
         if not wait_until(holds, timeout_s=within_s, every_s=0.5):
             told = self._kubectl.run("get", "queues,deployments,pods").strip().splitlines()
             raise Surroundings(
-                f"waited {within_s:.0f} s in vain for {what}",
+                "the demo waited in vain",
                 remedy="kubectl penstock why queue/emails -n shop; make down ends it",
+                waited_for=what,
+                seconds=round(within_s),
                 seen="; ".join(told[-6:]),
             )
