@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,6 +10,10 @@ import click
 from penstock.cli.queues import MOMENT, connection_options, on_queue, queue_option
 from penstock.cli.showing import age, payload_line, table
 from penstock.client.queue import LIMIT_MAX, Queue
+from penstock.client.redriving import DIED_OF
+from penstock.engines.contract import Peeked
+
+REASON_CHARACTERS = 120
 
 
 @click.command("peek")
@@ -27,6 +32,13 @@ async def _peek(queue: Queue, options: dict[str, Any]) -> list[str]:
     now_us = queue.now_us()
     if not found:
         return ["nothing waits"]
+    return shown(found, now_us)
+
+
+def shown(found: Sequence[Peeked], now_us: int) -> list[str]:
+    """A line a message; of dead letters with the end of what they died of, where the error itself stands."""
+    heads = ("id", "standing", "due since", "attempts", "group", "payload")
+    reasons = [str(each.attributes.get(DIED_OF, "")).strip() for each in found]
     rows = [
         (
             each.message_id,
@@ -35,7 +47,8 @@ async def _peek(queue: Queue, options: dict[str, Any]) -> list[str]:
             each.attempt,
             each.group or "-",
             payload_line(each.payload, 60),
+            *([reason.splitlines()[-1][:REASON_CHARACTERS] if reason else "-"] if any(reasons) else []),
         )
-        for each in found
+        for each, reason in zip(found, reasons, strict=True)
     ]
-    return table(("id", "standing", "due since", "attempts", "group", "payload"), rows)
+    return table((*heads, "died of") if any(reasons) else heads, rows)

@@ -17,6 +17,7 @@ from penstock.engines.contract import Ack, Nack, Settle
 from penstock.errors import SpecError
 
 DIED_IN = "penstock.dead.queue"
+DIED_OF = "penstock.dead.reason"
 DEATH = "penstock.dead."
 AT_ONCE = 200
 WAIT_S = 8.0
