@@ -559,6 +559,26 @@ def test_one_range_of_a_lane_is_lent_at_a_time_and_one_whose_deadline_is_over_ma
     simulate(scenario, settings=ONE_LANE)
 
 
+def test_an_owner_keeps_its_lane_however_often_ranges_are_lent_and_given_back() -> None:
+    """Each touch meets another loan than the one before; it is sent again at once, or the lease would run out."""
+
+    async def scenario(queue: Queue) -> None:
+        scene = scene_of(queue)
+        await lanes_ready(queue)
+        await scene.put(5)
+        scene.consumer(work_s=30)
+        await asyncio.sleep(3)
+        before = await scene.lane()
+        for number in range(1, 60):
+            job = Job(queue, f"job {number}", number=number)
+            await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+            assert await job.process.start(job.borrower.give_back(job.lent))
+        after = await scene.lane()
+        assert (before.epoch, before.lock) == (after.epoch, after.lock)
+
+    simulate(scenario, settings=ONE_LANE)
+
+
 def test_a_loan_that_the_owner_does_not_answer_in_time_is_given_up_and_nothing_stays_lent() -> None:
     async def scenario(queue: Queue) -> None:
         scene = scene_of(queue)

@@ -228,6 +228,21 @@ def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
     assert [0, 1] == [each.order for each in books.advance()]
 
 
+def test_a_range_that_was_given_back_is_not_given_before_it_is_known_what_was_settled_there() -> None:
+    """Also where the job has borrowed the next one by then: its owner may hear of both at once."""
+    books = books_with(*(row(order, 1) for order in range(6)))
+    books.lend(0, 1)
+    books.lend(2, 3)
+    assert [(4, 0, 1)] == places(give(books, 1))
+    assert [] == books.open_in_loan()
+    books.take_back({b"row0": RowFacts(settled=1)})
+    assert [(1, 0, 1), (5, 0, 1)] == sorted(places(give(books)))
+    assert [0] == [each.order for each in books.advance()]
+    books.take_back({b"row2": RowFacts(settled=1)})
+    assert not books.is_lending
+    assert [(3, 0, 1)] == places(give(books))
+
+
 def test_what_is_on_its_way_to_another_place_stays_ours_in_a_lent_range() -> None:
     books = books_with(row(0, 2), terms=replace(TERMS, max_receives=1))
     first, second = give(books)

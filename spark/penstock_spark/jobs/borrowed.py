@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import functions as f
@@ -21,7 +22,7 @@ from penstock.client.queue import Queue
 from penstock.engines.borrowing import LoanNotGranted, LoanOver, RangeTaken
 from penstock.engines.contract import Settled
 from penstock.errors import PenstockError, Refused, Unavailable
-from penstock.store.bulk_log import BulkLog, BulkRow, Stage
+from penstock.store.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
 from penstock_spark.jobs.decide_batch import (
     BatchPlan,
     Decided,
@@ -50,6 +51,10 @@ LANE_BYTES_MAX = 64 * 1024 * 1024
 LANE_ROWS_MAX = 50_000
 REDO_LEFT_US = 20_000_000
 """So much has to be left of a loan for its batch to be begun again."""
+RESTS = "rests"
+"""Under this the row tells which lanes a killed handler may still be at, and until when."""
+REST_US = 3_000_000
+"""So long a lane is left alone of which another job has a range."""
 SETTLE_TRIES = 20
 SETTLE_PAUSE_S = 1.0
 PACED_S = 5.0
@@ -88,10 +93,21 @@ class BorrowingJob:
     def __init__(self, ground: Ground) -> None:
         self._it = ground
         self._rests: dict[str, int] = {}
-        """Lanes of which an earlier batch is borrowed still, and until when."""
+        """Lanes that are left alone, and until when."""
+        self._held: dict[str, RangePlan] = {}
+        """What is borrowed and in no batch that the next run would end."""
 
     def run(self) -> None:
-        """Go on with what was begun, then drain the snapshot."""
+        """Go on with what was begun, then drain the snapshot. Whatever ends it gives back what it holds."""
+        try:
+            self._run()
+        except JobTakenOver:
+            raise  # what was borrowed is the other run's by now
+        except BaseException:
+            self._give_back(BatchPlan(tuple(self._held.values())))
+            raise
+
+    def _run(self) -> None:
         it = self._it
         row = it.here.run(it.log.take())
         row = self._resumed(row)
@@ -119,7 +135,7 @@ class BorrowingJob:
             wanted = min(wanted, max(1, int(it.request.rate * PACED_S)))
         budget = Budget(max(1, wanted // len(lanes)), LANE_BYTES_MAX, LANE_ROWS_MAX)
         deadline_us = it.here.penstock.now_us() + round(it.request.loan_s * 1_000_000)
-        found = it.here.run(_all(self._next(lane, budget, deadline_us) for lane in lanes))
+        found = it.here.run(_all([partial(self._next, lane, budget, deadline_us) for lane in lanes]))
         left = [lane for lane, (more, _) in zip(lanes, found, strict=True) if more]
         ranges = tuple(one for _, one in found if one is not None)
         return self._chosen(BatchPlan(ranges, it.here.penstock.now_us())), left
@@ -135,16 +151,14 @@ class BorrowingJob:
             if preview is None:
                 return False, None
             plan = await lane.borrow(preview, deadline_us)
-        except RangeTaken as taken:
+        except (RangeTaken, LoanNotGranted, LoanOver):
             lane.cursor = before
-            self._rests[lane.name] = int(str(taken.facts.get("until_us", now_us)))
-            return True, None
-        except (LoanNotGranted, LoanOver):
-            lane.cursor = before
+            self._rests[lane.name] = now_us + REST_US
             return True, None
         if not plan.picks:
             await lane.give_back(plan)
             return True, None
+        self._held[lane.name] = plan
         return True, plan
 
     def _chosen(self, plan: BatchPlan) -> BatchPlan:
@@ -152,13 +166,9 @@ class BorrowingJob:
         it = self._it
         if it.where is None or not plan.messages:
             return plan
-        try:
-            named = it.frames.picks(plan).where(it.where)
-            reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
-            chosen = decide_outcomes(plan, module_of(it.queue).rows_by_id(plan), reported)
-        except BaseException:
-            self._give_back(plan)
-            raise
+        named = it.frames.picks(plan).where(it.where)
+        reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
+        chosen = decide_outcomes(plan, module_of(it.queue).rows_by_id(plan), reported)
         kept = masked(plan, chosen.done)
         empty = [one for one, less in zip(plan.ranges, kept.ranges, strict=True) if not less.picks]
         self._give_back(BatchPlan(tuple(empty)))
@@ -169,6 +179,8 @@ class BorrowingJob:
     def _batch(self, row: BulkRow, plan: BatchPlan) -> tuple[BulkRow, Decided]:
         it = self._it
         row = it.here.run(it.log.plan(row, encode_plan(plan)))
+        if it.work.redoes:
+            self._held.clear()
         return self._worked(row, plan)
 
     def _worked(self, row: BulkRow, plan: BatchPlan) -> tuple[BulkRow, Decided]:
@@ -177,7 +189,7 @@ class BorrowingJob:
         try:
             decided = it.work.do(plan, row.number, attempt)
         except BaseException:
-            self._drop(row, plan)
+            self._drop(row)
             raise
         if it.dead is None and decided.dead:
             decided = without_dead(decided)
@@ -186,13 +198,13 @@ class BorrowingJob:
         }
         committed = Committed(masked(plan, settled), masked(plan, decided.dead), decided.reasons, attempt)
         row = it.here.run(it.log.commit(row, encode_committed(committed)))
+        self._held.clear()
         return self._finished(row, committed), decided
 
-    def _drop(self, row: BulkRow, plan: BatchPlan) -> None:
+    def _drop(self, row: BulkRow) -> None:
         """It failed: the consumers have it again at once; what may be in a sink already, the next run ends."""
         if self._it.work.redoes:
             return
-        self._give_back(plan)
         try:
             self._it.here.run(self._it.log.finish(row, row.told))
         except PenstockError:
@@ -237,6 +249,7 @@ class BorrowingJob:
     def _give_back(self, plan: BatchPlan) -> None:
         """What is not given back is so at its deadline."""
         for one in plan.ranges:
+            self._held.pop(one.lane, None)
             try:
                 lane = self._it.here.run(self._it.lending.lane(one.lane))
                 self._it.here.run(lane.give_back(one))
@@ -250,10 +263,11 @@ class BorrowingJob:
         if row.stage is Stage.COMMITTED:
             return self._finished_of_earlier(row)
         it.work.clear()
+        now_us = it.here.penstock.now_us()
+        self._rests = {lane: until_us for lane, until_us in row.told.get(RESTS, {}).items() if until_us > now_us}
         if row.stage is Stage.IDLE:
             return row
         plan = decode_plan(row.plan)
-        now_us = it.here.penstock.now_us()
         if it.work.redoes:
             self._require_window(plan, now_us)
             return self._worked(row, plan)[0]
@@ -261,7 +275,7 @@ class BorrowingJob:
             self._rests |= {one.lane: one.deadline_us for one in plan.ranges}
         elif plan.deadline_us - now_us > REDO_LEFT_US and not it.work.handles:
             return self._worked(row, plan)[0]
-        return it.here.run(it.log.finish(row, row.told))
+        return it.here.run(it.log.finish(row, {**row.told, RESTS: self._rests}))
 
     def _finished_of_earlier(self, row: BulkRow) -> BulkRow:
         it = self._it
@@ -282,7 +296,14 @@ class BorrowingJob:
             )
 
 
-async def _all(
-    works: Iterable[Coroutine[Any, Any, tuple[bool, RangePlan | None]]],
-) -> list[tuple[bool, RangePlan | None]]:
-    return list(await asyncio.gather(*works))
+Borrowed = tuple[bool, RangePlan | None]
+"""Whether a lane may have more, and what was borrowed of it."""
+
+
+async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, Borrowed]]]) -> list[Borrowed]:
+    """All of them; the first error when all have ended, so that it is known what was borrowed."""
+    ended = await asyncio.gather(*(work() for work in works), return_exceptions=True)
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in ended if not isinstance(one, BaseException)]

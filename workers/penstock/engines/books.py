@@ -86,7 +86,8 @@ class Books:
         self._suspects: deque[tuple[_State, int]] = deque()
         self._suspects_alone: deque[tuple[_State, int]] = deque()
         self._kept_back: list[tuple[_State, int]] = []
-        self._lent: tuple[Any, Any] | None = None
+        self._lent: list[tuple[Any, Any]] = []
+        """Ranges, the oldest first: one that was given back counts until it is known what was settled there."""
         self._timers: list[tuple[int, int, bytes, Sequence[int], int]] = []
         """At its moment, by a ticket: a row's key, its messages, and the attempt whose visibility ends; 0 where
         messages are held. By its key, since a row that was passed is not to be kept for the visibility it had."""
@@ -646,25 +647,26 @@ class Books:
 
     def lend(self, first: Any, last: Any) -> None:
         """Hand out nothing more from `first` to `last`."""
-        self._lent = (first, last)
+        self._lent.append((first, last))
 
     def open_in_loan(self) -> list[tuple[LaneRow, int, int]]:
-        """Row, index and attempt of what stays ours in the lent range: in flight, or on its way to another place."""
+        """Row, index and attempt of what stays ours in the range lent last: in flight, or on its way to another
+        place."""
         return [
             (state.row, index, attempt)
             for state in self._rows
-            if self._is_lent(state)
+            if self._lent and _lies_in(state, self._lent[-1])
             for index, attempt in (
                 *((index, flight.attempt) for index, flight in state.flights.items()),
                 *((index, moving.attempt) for index, moving in state.moving.items()),
             )
         ]
 
-    def take_back(self, settled: Mapping[bytes, RowFacts], *, ended: bool = True) -> dict[bytes, RowFacts]:
-        """A loan is over: what the job settled is settled, the rest is handed out as before, unless another loan has
-        begun. Returned are the facts of rows that are not in the books; they count when such a row is added."""
-        if ended:
-            self._lent = None
+    def take_back(self, settled: Mapping[bytes, RowFacts]) -> dict[bytes, RowFacts]:
+        """The oldest loan is over: what the job settled is settled, the rest is handed out as before, unless another
+        loan has begun there. Returned are the facts of rows that are not in the books; they count when such a row is
+        added."""
+        del self._lent[:1]
         unread: dict[bytes, RowFacts] = {}
         for key, facts in settled.items():
             state = self._by_key.get(key)
@@ -686,18 +688,20 @@ class Books:
     @property
     def is_lending(self) -> bool:
         """Whether a range is lent."""
-        return self._lent is not None
+        return bool(self._lent)
 
     def _is_lent(self, state: _State) -> bool:
-        """Also where it stands for a row in the range: that one may have landed late, and be the job's."""
-        if self._lent is None:
-            return False
-        first, last = self._lent
-        stands_at = state.row.stands_at
-        return first <= state.row.order <= last or (stands_at is not None and first <= stands_at <= last)
+        return bool(self._lent) and any(_lies_in(state, lent) for lent in self._lent)
 
     def _is_at_loan(self, state: _State) -> bool:
-        return self._lent is not None and not state.row.order < self._lent[0]
+        return any(not state.row.order < first for first, _ in self._lent)
+
+
+def _lies_in(state: _State, lent: tuple[Any, Any]) -> bool:
+    """Also where it stands for a row in the range: that one may have landed late, and be the job's."""
+    first, last = lent
+    stands_at = state.row.stands_at
+    return first <= state.row.order <= last or (stands_at is not None and first <= stands_at <= last)
 
 
 def _turn(waiting: tuple[_State, int]) -> tuple[Any, Any, int]:

@@ -33,6 +33,8 @@ from penstock.errors import Unavailable
 RETIRED = "retired"
 TURN_S = 1.0
 """A lane's row is written at most once in this time."""
+TOUCHES_IN_A_ROW = 4
+"""So often a touch is sent again at once that meets another loan each time."""
 NEARLY = 0.9
 """Of a time that has passed so much of it counts as all of it: timers of the beat may be a little early."""
 
@@ -437,27 +439,37 @@ class Dispatcher:
             await self._beat.next(TURN_S)
 
     async def _touch(self) -> None:
-        """Renew, and move what may be moved; ends the tenure when the lane is not ours any more."""
+        """Renew, and move what may be moved; ends the tenure when the lane is not ours any more. Where only a loan or
+        a purge was met it is sent again at once: a job that borrows all the time must not cost the lease."""
         try:
-            reach = self.position.wanted_reach(self.host.now_us())
-            last, marked = self.position.last, self.position.mark()
-            touched, self.tenure, seen = await self.lane.touch(
-                self.tenure, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
-            )
-            if touched is Touched.RENEWED:
-                self.position.stands(reach, marked)
-                self.loans.watch(self.host.now_us())
-                self._tell_change()
-            elif touched is Touched.LENT and seen is not None:
-                async with self.marking:
-                    self.loans.obey(seen.lent)
-                    self.tenure = replace(self.tenure, lent=seen.lent)
-            elif touched is Touched.PURGED and seen is not None:
-                self._purge(seen.purged_before_us)
-            elif ends_tenure(touched):
-                self._end(touched.value)
+            for _ in range(TOUCHES_IN_A_ROW):
+                if not await self._touch_once():
+                    return
         except Unavailable:
             return
+
+    async def _touch_once(self) -> bool:
+        """Whether it was refused for something that is obeyed by now."""
+        reach = self.position.wanted_reach(self.host.now_us())
+        last, marked = self.position.last, self.position.mark()
+        touched, self.tenure, seen = await self.lane.touch(
+            self.tenure, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
+        )
+        if touched is Touched.RENEWED:
+            self.position.stands(reach, marked)
+            self.loans.watch(self.host.now_us())
+            self._tell_change()
+        elif touched is Touched.LENT and seen is not None:
+            async with self.marking:
+                self.loans.obey(seen.lent)
+                self.tenure = replace(self.tenure, lent=seen.lent)
+            return True
+        elif touched is Touched.PURGED and seen is not None:
+            self._purge(seen.purged_before_us)
+            return True
+        elif ends_tenure(touched):
+            self._end(touched.value)
+        return False
 
     def _purge(self, before_us: int) -> None:
         """What was put before that moment counts as settled from now on, also what is open or still to be read."""

@@ -114,4 +114,4 @@ class Loans:
         known = await self._source.known(max(loan.first, self._last()), loan.last)
         for row in list(self._books.rows()):
             self._books.strike(row, self._source.settled_elsewhere(row, known))
-        self._learned(self._books.take_back(known, ended=self._loan is None))
+        self._learned(self._books.take_back(known))

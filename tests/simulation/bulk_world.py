@@ -1,0 +1,270 @@
+"""Bulk jobs in the simulated world: the driver's own loop, with sinks and handlers in memory in the place of Spark's.
+
+A driver waits for each of its calls; each lets the world go on until it is answered. It can be made to die before
+any of them: then it asks for nothing more, and its process is killed. What tasks would do its own process does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import pytest
+
+from penstock.client.outgoing import Put
+from penstock.client.queue import Queue
+from penstock.errors import PenstockError
+from penstock.store.bulk_log import BulkLog
+from penstock.testing.world import World
+from penstock_spark.jobs import borrowed
+from penstock_spark.jobs.borrowed import BorrowingJob, Ground
+from penstock_spark.jobs.decide_batch import BatchPlan, Reported
+from penstock_spark.jobs.request import JobRequest
+from penstock_spark.jobs.sinks import BatchName
+from penstock_spark.jobs.tasks import Puts, _put, _row_and_index
+from penstock_spark.jobs.work import HandlerWork, SinkWork
+from penstock_spark.lanes.timeline import TimelineLending, read_picks
+from tests.simulation.sdk_world import KEYSPACE, Program, Shop
+
+T = TypeVar("T")
+
+JOB = UUID(int=11)
+PUT_AT_ONCE = 7
+Row = dict[str, Any]
+
+
+class Killed(BaseException):
+    """The driver is dead."""
+
+
+class Driver:
+    """The process of a driver, whose calls wait: in the place of a `WorkerConnection`."""
+
+    def __init__(self, world: World, program: Program, *, dies_before: int | None = None) -> None:
+        self.world = world
+        self.program = program
+        self.penstock = program.connection
+        self.calls = 0
+        self._dies_before = dies_before
+        self.run(program.connection.open())
+        self.calls = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result, unless it is dead."""
+        self.calls += 1
+        if self._dies_before is not None and self.calls >= self._dies_before:
+            work.close()
+            with suppress(PenstockError):
+                self.program.process.kill()
+            raise Killed
+        return self.world.run(self._in_process(work))
+
+    async def _in_process(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self.program.process.start(work)
+
+
+class Messages(list[Row]):
+    """In the place of a DataFrame."""
+
+    def join(self, reasons: Mapping[str, str], on: str, how: str) -> Messages:
+        """With the reasons."""
+        assert (on, how) == ("id", "left")
+        return Messages([{**row, "reason": reasons.get(row["id"])} for row in self])
+
+
+class MemoryFrames:
+    """In the place of `Frames`: what tasks would read is read by the driver's process."""
+
+    def __init__(self, here: Driver, queue: Queue) -> None:
+        self._here = here
+        self._queue = queue
+
+    def picks(self, plan: BatchPlan) -> Messages:
+        """The messages of a batch."""
+        return self._here.run(self._read(plan))
+
+    async def _read(self, plan: BatchPlan) -> Messages:
+        found = Messages()
+        for one in plan.ranges:
+            async for row in read_picks(self._queue, one.lane, one.picks):
+                for index, payload in enumerate(row.run.payload):
+                    if row.mask >> index & 1:
+                        found.append({"id": row.ids[index], "payload": payload, "attempt": 0})
+        return found
+
+    def reported(self, outcomes: Sequence[tuple[str, str, str]]) -> list[Reported]:
+        """Outcomes as the driver gets them."""
+        said = []
+        for id_, outcome, reason in outcomes:
+            row, index = _row_and_index(id_)
+            said.append(Reported(row, outcome, 1 << index, reason))
+        return said
+
+    def reasons(self, reasons: Mapping[bytes, str]) -> dict[str, str]:
+        """By id, as texts."""
+        from penstock.engines.timeline.layout import id_text
+
+        return {id_text(id_): reason for id_, reason in reasons.items()}
+
+
+class MemoryFiles:
+    """Files that outlive drivers: aside, and seen."""
+
+    redoes = False
+
+    def __init__(self) -> None:
+        self.aside: dict[str, list[str]] = {}
+        self.seen: dict[int, list[str]] = {}
+        self.here: Driver | None = None
+
+    def write(self, messages: Messages, batch: BatchName) -> int:
+        """Aside; the driver may die when half of it is written."""
+        ids = [row["id"] for row in messages]
+        self.aside[batch.attempt] = ids[: len(ids) // 2]
+        self._may_die()
+        self.aside[batch.attempt] = ids
+        return len(ids)
+
+    def publish(self, number: int, attempt: str) -> None:
+        """Moved, if it lies aside."""
+        self._may_die()
+        if attempt in self.aside:
+            self.seen[number] = self.aside.pop(attempt)
+
+    def clear(self) -> None:
+        """What was not committed."""
+        self.aside.clear()
+
+    def _may_die(self) -> None:
+        assert self.here is not None
+        self.here.run(_nothing())
+
+    @property
+    def ids(self) -> list[str]:
+        """What a reader of the folder finds."""
+        return [id_ for ids in self.seen.values() for id_ in ids]
+
+
+class MemoryPuts:
+    """A queue, by the keys of `Puts`; the driver may die between any few of them."""
+
+    redoes = True
+
+    def __init__(self, here: Driver, puts: Puts) -> None:
+        self._here = here
+        self._puts = puts
+        self._target = here.run(here.penstock.queue(str(puts.target)))
+
+    def write(self, messages: Messages, batch: BatchName) -> int:
+        """Some at a time."""
+        puts = replace(self._puts, number=batch.number, scope_us=batch.scope_us)
+        rows: list[Put] = [_put(puts, row) for row in messages]
+        for first in range(0, len(rows), PUT_AT_ONCE):
+            self._here.run(self._target.put_many(rows[first : first + PUT_AT_ONCE]))
+        return len(rows)
+
+    def publish(self, number: int, attempt: str) -> None:
+        """It is seen."""
+
+    def clear(self) -> None:
+        """Nothing lies aside."""
+
+
+async def _nothing() -> None:
+    """A call at which a driver may die."""
+
+
+@dataclass
+class Counts:
+    """In the place of `Progress`."""
+
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def batch(self, done: int, dead: int, returned: int, _took_s: float) -> None:
+        """One more."""
+        self.batches.append((done, dead, returned))
+
+
+class WorldTime:
+    """The module `time`, in the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def monotonic(self) -> float:
+        """The world's."""
+        return self._world.now_s()
+
+    def sleep(self, seconds: float) -> None:
+        """The world goes on."""
+        self._world.run(self._world.sleep(seconds))
+
+
+def job_of(
+    here: Driver,
+    work: Callable[[Driver, MemoryFrames, Queue], HandlerWork | SinkWork],
+    monkeypatch: pytest.MonkeyPatch,
+    **request: Any,
+) -> tuple[BorrowingJob, Counts]:
+    """A run on `shop/emails`, ready to begin."""
+    monkeypatch.setattr(borrowed, "time", WorldTime(here.world))
+    queue = here.run(here.penstock.queue("shop/emails"))
+    frames = MemoryFrames(here, queue)
+    counts = Counts()
+    wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
+    dead = MemoryPuts(here, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
+    ground = here.penstock.ground
+    log = BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid)
+    stands_on: dict[str, Any] = {
+        "request": wanted,
+        "here": here,
+        "queue": queue,
+        "lending": TimelineLending(queue, JOB),
+        "log": log,
+        "frames": frames,
+        "work": work(here, frames, queue),
+        "dead": dead,
+        "progress": counts,
+        "where": None,
+        "from_us": None,
+        "until_us": here.penstock.now_us(),
+    }
+    return BorrowingJob(Ground(**stands_on)), counts
+
+
+def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
+    """Into these files."""
+
+    def make(here: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
+        files.here = here
+        return SinkWork(cast("Any", frames), cast("Any", files))
+
+    return make
+
+
+def queue_work(target: str) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
+    """Into this queue."""
+
+    def make(here: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
+        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(here, Puts({}, target, JOB.hex, 0, 0))))
+
+    return make
+
+
+def handler_work(
+    handler: Callable[[Messages], list[tuple[str, str, str]]],
+) -> Callable[[Driver, MemoryFrames, Queue], HandlerWork]:
+    """Through this handler."""
+
+    def make(_here: Driver, frames: MemoryFrames, queue: Queue) -> HandlerWork:
+        return HandlerWork(cast("Any", frames), queue, cast("Any", handler))
+
+    return make
+
+
+def driver(shop: Shop, name: str, *, dies_before: int | None = None) -> Driver:
+    """One in a process of its own."""
+    return Driver(shop.world, shop.program(name), dies_before=dies_before)
