@@ -237,6 +237,26 @@ def test_dead_letters_are_buried_once_whatever_call_the_driver_dies_before(
             assert sorted(str(number) for number in range(0, MESSAGES, 2)) == sorted(left), call
 
 
+def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with scene(4) as one:
+        here = driver(one.shop, "driver")
+        before = positions(here)
+        job, counts = job_of(here, files_work(MemoryFiles()), monkeypatch)
+        job.run()
+        assert MESSAGES == sum(done for done, _, _ in counts.batches)
+        stats = here.run(here.run(here.penstock.queue("shop/emails")).stats())
+        assert (0, 0) == (stats.backlog, sum(lane.settled_above for lane in stats.lanes))
+        assert all(new > old for new, old in zip(positions(here), before, strict=True))
+
+
+def positions(here: Driver) -> list[int]:
+    """Of the lanes."""
+    stats = here.run(here.run(here.penstock.queue("shop/emails")).stats())
+    return [lane.last_us for lane in stats.lanes]
+
+
 def test_a_handler_that_raises_gives_all_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(messages: Messages) -> list[tuple[str, str, str]]:
         return [(row["id"], "fine", "") for row in messages]

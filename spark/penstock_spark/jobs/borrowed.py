@@ -220,7 +220,17 @@ class BorrowingJob:
         for one in committed.settled.ranges:
             self._settle(one)
         self._give_back(committed.settled)
-        return it.here.run(it.log.finish(row, row.told))
+        row = it.here.run(it.log.finish(row, row.told))
+        self._pass_over(committed.settled)
+        return row
+
+    def _pass_over(self, plan: BatchPlan) -> None:
+        """Lanes that nobody works would else be read again from the same position by each batch. That it can not be
+        done now is no harm."""
+        try:
+            self._it.here.run(_all_over(self._it.lending, [one.lane for one in plan.ranges]))
+        except Unavailable:
+            return
 
     def _settle(self, plan: RangePlan) -> None:
         """Within the loan; where that is over, what of it is live still by a loan of its own."""
@@ -307,3 +317,7 @@ async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, Borrowed]]]) -> 
         if isinstance(one, BaseException):
             raise one
     return [one for one in ended if not isinstance(one, BaseException)]
+
+
+async def _all_over(lending: Lending, lanes: Sequence[str]) -> None:
+    await asyncio.gather(*[(await lending.lane(name)).pass_over() for name in lanes])

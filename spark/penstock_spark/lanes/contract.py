@@ -78,6 +78,10 @@ class LentLane(Protocol):
         """What is not settled of it is the owner's again."""
         ...
 
+    async def pass_over(self) -> None:
+        """Where nobody works the lane: move its position over what is settled, so that nobody reads it again."""
+        ...
+
 
 class Lending(Protocol):
     """The lanes of a queue, for the driver of a job."""

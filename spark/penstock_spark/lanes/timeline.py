@@ -23,6 +23,7 @@ from penstock.engines.source import Loan
 from penstock.engines.timeline.lane_taking import LaneName, lane_of
 from penstock.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace, id_text
 from penstock.engines.timeline.part_list import parts_from
+from penstock.engines.timeline.passing_over import pass_over_settled
 from penstock.engines.timeline.reading import RowContent
 from penstock.engines.timeline.row_writes import ids_of
 from penstock.engines.timeline.settings import TimelineSettings
@@ -192,6 +193,10 @@ class TimelineLane:
     async def give_back(self, plan: RangePlan) -> None:
         """The owner's again."""
         await self.lane.end_loan(plan.loan)
+
+    async def pass_over(self) -> None:
+        """A short tenure, where nobody has one."""
+        await pass_over_settled(self._host, self._queue.engine.producer.sender, self._at)
 
 
 def _lent_row(pick: Pick, mask: int) -> LentRow:
