@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.engines.summary.standing import BulkResult, write_standing
 from penstock.errors import PenstockError
+from penstock.telemetry.graphite import Graphite, read_graphite
 from penstock.telemetry.metrics import Registry
 from penstock_spark.worker_connection import WorkerConnection
 
@@ -38,6 +39,8 @@ class Progress:
         self._line_s = 0.0
         self._messages = self.registry.counter("penstock_bulk_messages", "Messages of bulk jobs.", "job", "outcome")
         self._batch_s = self.registry.histogram("penstock_bulk_batch_seconds", "How long a batch took.", "job")
+        wanted = read_graphite(here.environment)
+        self._graphite = None if wanted is None else Graphite(wanted, self.registry)
 
     def begin(self, total: int) -> None:
         """About so many are to be done."""
@@ -83,7 +86,9 @@ class Progress:
         return f"{self._title} {bar}{', '.join(facts)}"
 
     def tell(self, says: str) -> None:
-        """Where the operator reads it."""
+        """Where the operator reads it, and to Graphite if somebody wants that."""
+        if self._graphite is not None:
+            self._here.run(self._graphite.ship())
         ground = self._here.penstock.ground
         result = BulkResult(self._here.penstock.now_us(), says, problems=self.returned, keys=self.done)
         try:

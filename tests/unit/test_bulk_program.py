@@ -1,0 +1,117 @@
+"""The program of bulk jobs takes what the operator gives it, and what people write; what is wrong is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.api.bulk import Bulk
+from penstock.store.catalogue_entry import Entry, Name, Place, State
+from penstock.store.decide_generation import first
+from penstock_operator.build_pod import Owner
+from penstock_operator.build_spark import arguments
+from penstock_operator.names import Key
+from penstock_operator.observe_runs import job_id as operators_job_id
+from penstock_spark import bulk_program
+from penstock_spark.jobs.request import JobRequest, SinkRequest, job_id
+
+CREATION = UUID("11111111-2222-4333-8444-555555555555")
+NIGHTLY = {"name": "nightly", "mode": "move", "schedule": "0 2 * * *", "target": "other", "rate": "500/s"}
+UID = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
+
+
+def entry_of(name: str, spec: dict[str, Any], *, owner: str = "cli/me") -> Entry:
+    """As the catalogue has a queue."""
+    document = {"kind": "Queue", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+    place = Place("dc1", "penstock", "dedicated")
+    return Entry(Name("Queue", "shop", name), CREATION, owner, State.ACTIVE, 1, document, place, first(3), 0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[JobRequest]:
+    """What the program would run, of a queue that has one job."""
+    found: list[JobRequest] = []
+
+    def run(_options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
+        found.append(request(entry_of("emails", {"bulk": [NIGHTLY]})))
+
+    monkeypatch.setattr(bulk_program, "_run", run)
+    return found
+
+
+def test_what_the_operator_gives_is_a_job_of_the_catalogue(asked: list[JobRequest]) -> None:
+    bulk = Bulk.model_validate(NIGHTLY)
+    told = arguments(Owner(Key("Queue", "shop", "emails"), UID), bulk, "emails-nightly-1a2b")
+    done = CliRunner().invoke(bulk_program.command, told)
+    assert (0, "") == (done.exit_code, done.output)
+    assert [JobRequest("shop/emails", "nightly", "move", target="shop/other", rate=500.0)] == asked
+
+
+def test_the_operator_looks_for_the_figures_where_the_job_tells_them() -> None:
+    entry = entry_of("emails", {"bulk": [NIGHTLY]}, owner=f"operator/some-cluster/{UID}")
+    assert operators_job_id(UID, "nightly") == job_id(entry, "nightly")
+    by_hand = entry_of("emails", {}, owner="cli/me")
+    assert UUID(UID) != by_hand.id
+    assert operators_job_id(str(by_hand.id), "nightly") == job_id(by_hand, "nightly")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (
+            "drain --queue shop/emails --handler m:f --batch 500 --loan 2m --where attempt>3",
+            {
+                "name": "drain",
+                "mode": "drain",
+                "handler": "m:f",
+                "where": "attempt>3",
+                "batch_messages": 500,
+                "loan_s": 120.0,
+            },
+        ),
+        (
+            "export --queue shop/emails --sink parquet:s3a://b/x --sink-option a=b --name history",
+            {
+                "name": "history",
+                "mode": "export",
+                "sink": SinkRequest("parquet", "s3a://b/x", {"a": "b"}),
+            },
+        ),
+        ("redrive --queue shop/emails --rate 60/m", {"name": "redrive", "mode": "redrive", "rate": 1.0}),
+        (
+            "replay --queue shop/emails --target other --from 24h",
+            {"name": "replay", "mode": "replay", "target": "shop/other", "from_": "24h"},
+        ),
+    ],
+)
+def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: dict[str, Any]) -> None:
+    done = CliRunner().invoke(bulk_program.command, line.split())
+    assert (0, "") == (done.exit_code, done.output)
+    assert [JobRequest("shop/emails", **wanted)] == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("drain --queue shop/emails", "drain needs one of a handler, a sink and a target"),
+        ("export --queue shop/emails --sink parquet", "a sink is FORMAT:PATH"),
+        ("export --queue shop/emails --sink parquet:x --sink-option compression", "an option of a sink is KEY=VALUE"),
+        ("run --queue shop/emails --bulk weekly", "there=nightly"),
+        ("move --queue shop/emails --target emails", "a queue is not put into itself"),
+        ("drain --queue shop/emails --handler m:f --rate fast", "rate"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    asked: list[JobRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, says: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bulk.py", *line.split()])
+    with pytest.raises(SystemExit) as left:
+        bulk_program.main()
+    told = capsys.readouterr().err
+    assert (2, 1) == (left.value.code, len(told.splitlines()))
+    assert says in told
+    assert [] == asked

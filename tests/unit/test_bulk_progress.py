@@ -1,0 +1,126 @@
+"""How far a bulk job is: as people see it on a terminal and in a log, as the operator and Graphite get it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from penstock.errors import Unavailable
+from penstock_spark.jobs import progress
+from penstock_spark.jobs.progress import Progress
+from penstock_spark.worker_connection import WorkerConnection
+
+JOB = UUID(int=5)
+
+
+class Terminal(io.StringIO):
+    """One that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Here:
+    """A connection, as far as progress needs one."""
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        self.environment = environment or {}
+        self.notes: list[tuple[str, int, int]] = []
+        self.is_away = False
+        ground = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="penstock")
+        self.penstock = SimpleNamespace(ground=ground, now_us=lambda: 7)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(work)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+    """What is told is kept."""
+    one = Here()
+
+    async def write(_store: object, job: UUID, result: Any) -> None:
+        assert job == JOB
+        if one.is_away:
+            raise Unavailable("the store is away")
+        one.notes.append((result.says, result.keys, result.problems))
+
+    monkeypatch.setattr(progress, "write_standing", write)
+    return one
+
+
+def progress_on(here: Here, stream: io.StringIO) -> Progress:
+    """Of a job that drains a queue."""
+    return Progress(cast("WorkerConnection", here), JOB, "drain shop/emails", stream)
+
+
+def test_a_terminal_shows_a_bar_that_is_written_over(here: Here) -> None:
+    stream = Terminal()
+    one = progress_on(here, stream)
+    one.begin(4_000)
+    one.batch(900, 50, 50, 1.0)
+    one.show(last=True)
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert "drain shop/emails [######" in shown[1]
+    assert " 25% 950 done, 50 left in the queue, 50 of them dead letters, " in shown[1]
+    assert shown[-1].endswith("/s\n")
+
+
+def test_a_log_gets_a_line_now_and_then_and_the_last(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_s = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: at_s[0])
+    stream = io.StringIO()
+    one = progress_on(here, stream)
+    for _ in range(30):
+        at_s[0] += 1
+        one.batch(10, 0, 0, 1.0)
+    one.show(last=True)
+    assert ["10 done", "110 done", "210 done", "300 done"] == [
+        line.removeprefix("drain shop/emails ").partition(",")[0] for line in stream.getvalue().splitlines()
+    ]
+
+
+def test_the_operator_reads_what_was_settled_and_what_stays(here: Here) -> None:
+    one = progress_on(here, io.StringIO())
+    one.batch(5, 2, 3, 1.0)
+    one.batch(1, 0, 0, 1.0)
+    one.tell("done")
+    assert [("runs", 7, 3), ("runs", 8, 3), ("done", 8, 3)] == here.notes
+
+
+def test_a_figure_that_can_not_be_told_is_said_and_harms_nothing(here: Here) -> None:
+    here.is_away = True
+    stream = io.StringIO()
+    progress_on(here, stream).batch(5, 2, 3, 1.0)
+    assert "the figures of the job could not be told: the store is away" in stream.getvalue()
+
+
+def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) -> None:
+    lines: list[str] = []
+
+    async def serve() -> None:
+        came = asyncio.Event()
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while line := await reader.readline():
+                lines.append(line.decode())
+                if ".done 5 " in lines[-1]:
+                    came.set()
+            writer.close()
+
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        here.environment = {"METRICS_GRAPHITE": "true", "GRAPHITE_URL": f"127.0.0.1:{port}"}
+        one = progress_on(here, io.StringIO())
+        await asyncio.to_thread(one.batch, 5, 2, 3, 1.0)
+        await asyncio.wait_for(came.wait(), 5)
+        server.close()
+
+    asyncio.run(serve())
+    assert any(line.startswith("penstock.penstock_bulk_messages.drain_shop_emails.done 5 ") for line in lines)
