@@ -237,9 +237,9 @@ async def collected_by_all(collector: Collector) -> PassReport:
 
 def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring: Ring) -> None:
     environment = {**ring.environment(), "KEYSPACE": KEYSPACE}
+    counter = uuid.uuid4()
 
-    async def work() -> None:
-        counter = uuid.uuid4()
+    async def while_it_is_away() -> None:
         for days in (9, 8):
             async with opened(environment, counter, ago_us=days * DAY) as old:
                 await old.counter.add("home", days)
@@ -271,10 +271,14 @@ def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring:
             assert (held_up.minutes, held_up.skipped, held_up.collected, held_up.full) == (2, 1, 0, False)
             assert len(await now.mutators_of("home")) == 4
             assert await now.counter.read("home") == 217
-            await asyncio.to_thread(ring.mend)
+
+    async def when_it_is_back() -> None:
+        async with opened(environment, counter) as now:
             later = await collected_by_all(now.collector)
             assert (later.collected, later.skipped, later.full) == (4, 0, True)
             assert await now.mutators_of("home") == [TALLY]
             assert await now.counter.read("home") == 217
 
-    asyncio.run(work())
+    asyncio.run(while_it_is_away())
+    ring.mend()  # by this thread: a node ends with the thread that started it
+    asyncio.run(when_it_is_back())
