@@ -22,11 +22,13 @@ from penstock.testing.world import World
 from penstock_spark.jobs import borrowed
 from penstock_spark.jobs.borrowed import BorrowingJob, Ground
 from penstock_spark.jobs.decide_batch import BatchPlan, Reported
+from penstock_spark.jobs.history import HistoryGround, HistoryJob
 from penstock_spark.jobs.request import JobRequest
 from penstock_spark.jobs.sinks import BatchName
 from penstock_spark.jobs.tasks import Puts, _put, _row_and_index
 from penstock_spark.jobs.work import HandlerWork, SinkWork
-from penstock_spark.lanes.timeline import TimelineLending, read_picks
+from penstock_spark.lanes.contract import HistorySplit
+from penstock_spark.lanes.timeline import TimelineLending, history_of, read_picks
 from tests.simulation.sdk_world import KEYSPACE, Program, Shop
 
 T = TypeVar("T")
@@ -69,6 +71,10 @@ class Driver:
 class Messages(list[Row]):
     """In the place of a DataFrame."""
 
+    def count(self, *_: object) -> int:  # type: ignore[override]
+        """How many."""
+        return len(self)
+
     def join(self, reasons: Mapping[str, str], on: str, how: str) -> Messages:
         """With the reasons."""
         assert (on, how) == ("id", "left")
@@ -108,6 +114,18 @@ class MemoryFrames:
         from penstock.engines.timeline.layout import id_text
 
         return {id_text(id_): reason for id_, reason in reasons.items()}
+
+
+async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
+    """What tasks would read of these."""
+    found = Messages()
+    history = history_of(queue)
+    for split in splits:
+        async for row in history.read(split):
+            for index, payload in enumerate(row.run.payload):
+                if row.mask >> index & 1:
+                    found.append({"id": row.ids[index], "payload": payload, "attempt": 0})
+    return found
 
 
 class MemoryFiles:
@@ -233,6 +251,29 @@ def job_of(
         "until_us": here.penstock.now_us(),
     }
     return BorrowingJob(Ground(**stands_on)), counts
+
+
+def history_job(
+    here: Driver, make_sink: Callable[[Driver], MemoryFiles | MemoryPuts], *, goes_on: bool
+) -> tuple[HistoryJob, Counts]:
+    """A replay, or an export, of all that `shop/emails` keeps."""
+    queue = here.run(here.penstock.queue("shop/emails"))
+    history = history_of(queue)
+    ground = here.penstock.ground
+    counts = Counts()
+    sink = make_sink(here)
+    stands_on: dict[str, Any] = {
+        "here": here,
+        "log": BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid),
+        "sink": sink,
+        "progress": counts,
+        "splits": lambda begin_us, end_us: list(here.run(history.splits(begin_us, end_us))),
+        "messages": lambda splits: here.run(read_history(queue, splits)),
+        "from_us": 0,
+        "until_us": here.penstock.now_us(),
+        "goes_on": goes_on,
+    }
+    return HistoryJob(HistoryGround(**stands_on)), counts
 
 
 def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:

@@ -83,7 +83,7 @@ class HistoryJob:
         begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
         splits = it.splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
         if begun is None:
-            splits = first_parts(splits, PARTS_A_PIECE)
+            splits = first_parts([split for split in splits if split.from_us < split.until_us], PARTS_A_PIECE)
             if not splits:
                 return None
         messages = it.messages(splits)

@@ -307,11 +307,10 @@ class TimelineHistory:
             async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
                 if part * settings.part_us >= until_us:
                     break
-                begin, end = part * settings.part_us, (part + 1) * settings.part_us
-                found += [
-                    HistorySplit(f"{generation.number}/{shard}", part, subs, max(begin, from_us), min(end, until_us))
-                    for shard in range(generation.shards)
-                ]
+                begin, end = max(part * settings.part_us, from_us), min((part + 1) * settings.part_us, until_us)
+                if begin < end:
+                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
+                    found += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
         return sorted(found, key=lambda split: (split.where, split.lane))
 
     async def read(self, split: HistorySplit) -> AsyncIterator[PickedRow]:
