@@ -107,9 +107,13 @@ def opened_shop(
     )
     assert done.returncode == 0, done.stderr
     shop = Shop(environment, spark)
+    workers = spark.sparkContext.environment
+    before = dict(workers)
     try:
         yield shop
     finally:
+        workers.clear()
+        workers.update(before)  # other tests share the session: their tasks are told where Cassandra is by them
         shop.here.close()
         cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
 
