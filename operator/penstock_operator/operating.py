@@ -60,7 +60,7 @@ from penstock_operator.world import Memory, NamespaceWorld, Settings, World
 
 log = logging.getLogger("penstock.operator")
 
-RESYNC_S: Final = 1_200.0
+RESYNC_S: Final = 600.0
 SCHEMA_LOOK_S: Final = 10.0
 SECRETS_S: Final = 20.0
 SECRETS_AT_A_TIME: Final = 20
@@ -204,7 +204,7 @@ class Operator:
                 return
 
     async def _resync(self) -> None:
-        """Every key once in twenty minutes, spread evenly."""
+        """Every key once in ten minutes, spread evenly."""
         while True:
             keys = list(self.seen.keys())
             began_s = asyncio.get_running_loop().time()
