@@ -7,10 +7,12 @@ Spark asks for the next batch only when it has recorded the one before as done: 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,13 +21,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from penstock.client.queue import Queue
 from penstock.engines.borrowing import LoanNotGranted, RangeTaken
 from penstock.engines.contract import Settled
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unavailable
 from penstock_spark.connection import process_of
 from penstock_spark.decide_range import Wanted
 from penstock_spark.engines.contract import Request
 from penstock_spark.engines.registry import scan_of
 from penstock_spark.jobs.decide_batch import Pick, RangePlan
-from penstock_spark.lanes.contract import Budget, LentLane, module_of
+from penstock_spark.lanes.contract import Budget, Lending, LentLane, module_of
 from penstock_spark.options import LIVE, StreamOptions
 from penstock_spark.stream_offsets import BatchOffset, pieces, trimmed
 
@@ -34,6 +36,16 @@ log = logging.getLogger("penstock.spark")
 ROW_BYTES_MAX = 256 * 1024 * 1024
 RANGES_TRIED = 100
 """So many ranges of a lane are looked at in which nothing is left to be handed out."""
+
+
+T = TypeVar("T")
+
+TRIES = 10
+PAUSE_S = 1.0
+
+
+class NotSettled(Unavailable):
+    """What a batch did is not known to be settled."""
 
 
 @dataclass
@@ -102,11 +114,11 @@ class QueueStreamReader(DataSourceStreamReader):
         return await process_of(self._options.subject).penstock.queue(self._options.subject.queue or "")
 
     async def _next(self) -> BatchOffset:
-        out, self._out = self._out, None
-        if out is not None:
-            await self._settle(out)
+        if self._out is not None:
+            await self._settle(self._out)
+            self._out = None
         queue = await self._queue()
-        ranges = await self._borrow(queue)
+        ranges = await patiently(lambda: self._borrow(queue))
         if ranges or self._latest is None:
             # the first of a reader is a new one in any case, so that Spark commits what was done before a restart
             self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
@@ -153,21 +165,32 @@ class QueueStreamReader(DataSourceStreamReader):
         queue = await self._queue()
         lending = module_of(queue).lending_of(queue, self._job)
         for plan in offset.ranges:
-            lane = await lending.lane(plan.lane)
-            masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
             try:
-                how = await lane.settle(plan, masks)
-                if how is Settled.DONE:
-                    await lane.give_back(plan)
-                else:
-                    deadline_us = queue.engine.host.now_us() + self._options.visibility_us
-                    how = await lending.settle_anew(plan, masks, deadline_us)
+                await patiently(partial(self._settle_range, queue, lending, plan))
             except PenstockError as error:
                 log.warning("what a batch did on a lane is not known to be settled, and may come again: %s", error)
-                continue
-            if how is not Settled.DONE:
-                log.warning(
-                    "what a batch did on a lane is not known to be settled, and may come again: %s", how.value
-                )
-            await scan_of(queue).pass_over(queue, plan.lane)
         self._settled = offset.number
+
+    async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:
+        """Under the loan of the batch; where that is over, under another."""
+        lane = await lending.lane(plan.lane)
+        masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
+        how = await lane.settle(plan, masks)
+        if how is Settled.DONE:
+            await lane.give_back(plan)
+        else:
+            deadline_us = queue.engine.host.now_us() + self._options.visibility_us
+            how = await lending.settle_anew(plan, masks, deadline_us)
+        if how is not Settled.DONE:
+            raise NotSettled(lane=plan.lane, how=how.value)
+        await scan_of(queue).pass_over(queue, plan.lane)
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Its result; tried again for a while where a server, or the clock of this process, was not to be had."""
+    for _ in range(TRIES):
+        try:
+            return await work()
+        except Unavailable:
+            await asyncio.sleep(PAUSE_S)
+    return await work()

@@ -70,6 +70,7 @@ class RowWriter:
             target = QueueTarget(await connection.queue(options.subject.queue or ""))
         if options.exactly_once:
             ground = connection.ground
+            await ground.clock.until_trusted(TRIES * PAUSE_S)
             marks = Marks(
                 ground.store_in(ground.keyspace), target.subject.entry.id, ground.clock.require, ground.new_uuid
             )
@@ -137,11 +138,11 @@ async def _until_answered(target: QueueTarget | CounterTarget, write: Any) -> No
     """Write, and again where the end is not known: under a key that is safe, as long as keys are remembered. Without
     keys a task that fails is run again as a whole."""
     for attempt in range(1, TRIES + 1):
-        if target.mark is not None:
-            require_remembered(
-                target.mark, now_us=target.now_us(), remembered_us=target.remembered_us, skew_us=target.skew_us
-            )
         try:
+            if target.mark is not None:
+                require_remembered(
+                    target.mark, now_us=target.now_us(), remembered_us=target.remembered_us, skew_us=target.skew_us
+                )
             await write()
             return
         except Unavailable:

@@ -30,7 +30,7 @@ async def scanned(
     host: Host, queue: Queue, state: str, *, wanted: Wanted | None = None, per_split: int = 7
 ) -> list[dict[str, Any]]:
     """All messages, as tasks read them, one split after the other."""
-    opened: Any = SimpleNamespace(engine=SimpleNamespace(host=host, settings=queue.settings))
+    opened: Any = SimpleNamespace(engine=SimpleNamespace(host=host, settings=queue.settings), now_us=host.now_us)
     request = Request(state, wanted or Wanted(), tuple(TYPES), per_split)
     found: list[dict[str, Any]] = []
     for split in await SCAN.plan(opened, request):
@@ -122,7 +122,9 @@ def test_a_backlog_in_one_shard_and_one_part_spreads_over_splits() -> None:
             await client.process.start(queue.put(client, *some))
         await client.process.start(client.producer.close())
         looker = queue.client("looker")
-        opened: Any = SimpleNamespace(engine=SimpleNamespace(host=looker.host, settings=queue.settings))
+        opened: Any = SimpleNamespace(
+            engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
+        )
         request = Request(LIVE, Wanted(), ("payload",), 100)
         splits = await looker.process.start(SCAN.plan(opened, request))
         sizes = []

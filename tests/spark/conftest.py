@@ -24,6 +24,13 @@ from penstock_spark.session import LOCAL, open_session
 
 KEYSPACE = f"spark_{uuid.uuid4().hex[:12]}"
 Applied = Callable[[str], None]
+FIRST = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {name: first, namespace: shop}
+spec: {shards: 1, storage: {tables: shared}}
+"""
+"""Before anything is applied there is no keyspace to connect to."""
 
 
 @pytest.fixture(scope="session")
@@ -64,11 +71,12 @@ def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> A
         )
         assert 0 == done.returncode, done.stderr
 
+    apply(FIRST)
     return apply
 
 
 @pytest.fixture(scope="session")
-def connection(told: dict[str, str]) -> Iterator[SyncPenstock]:
+def connection(told: dict[str, str], applied: Applied) -> Iterator[SyncPenstock]:
     """A plain process of Penstock beside Spark's."""
     with penstock.connect_sync(told) as opened:
         yield opened

@@ -66,7 +66,7 @@ class TimelineScan:
 
     def read(self, queue: Queue, request: Request, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
-        return read_split(queue.engine.host, queue.engine.settings, request, split)
+        return read_split(queue.engine.host, queue.engine.settings, request, split, now_us=queue.now_us())
 
     def read_picked(
         self, queue: Queue, request: Request, lane: str, picks: Sequence[Pick]

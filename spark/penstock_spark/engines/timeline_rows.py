@@ -59,11 +59,12 @@ def _partition(
 
 
 async def read_split(
-    host: Host, settings: TimelineSettings, request: Request, split: Sequence[Stretch]
+    host: Host, settings: TimelineSettings, request: Request, split: Sequence[Stretch], *, now_us: int
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The messages of a split, batch by batch."""
+    """The messages of a split, batch by batch. `now_us` tells what is due later; nothing else rests on it."""
     builder = BatchBuilder(request.columns, SUFFIXES)
-    reader: _Live | _History = (_Live if request.state == LIVE else _History)(host, settings, builder)
+    is_live = request.state == LIVE
+    reader = _Live(host, settings, builder, now_us) if is_live else _History(host, settings, builder)
     for stretch in split:
         async for rows in reader.slices(stretch):
             for row in rows:
@@ -203,13 +204,13 @@ class _Rows:
 class _Live(_Rows):
     """Messages that are not settled, as peek tells them."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder) -> None:
+    def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder, now_us: int) -> None:
         super().__init__(host, settings, builder)
         self._lanes: dict[tuple[int, int], tuple[LaneView, LaneRows]] = {}
         self._facts: Facts = {}
         self._replaced: set[UUID] = set()
         self._part: tuple[int, int, int] | None = None
-        self._now_us = host.now_us()
+        self._now_us = now_us
         self._now_order = position_order(last_at(self._now_us))
 
     async def slices(self, stretch: Stretch) -> AsyncIterator[Sequence[Any]]:
