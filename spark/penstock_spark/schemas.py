@@ -96,8 +96,8 @@ def check_write(
     if needed not in found:
         raise SchemaUnfit(f"rows to be written need a column {needed}", columns=", ".join(found))
     if key_column is not None and not isinstance(found.get(key_column), StringType):
-        kind = found[key_column].simpleString() if key_column in found else "not there"
-        raise SchemaUnfit("keyColumn names a column of texts", column=key_column, is_=kind)
+        seen = found[key_column].simpleString() if key_column in found else "not there"
+        raise SchemaUnfit("keyColumn names a column of texts", column=key_column, is_=seen)
     for name, kind in found.items():
         allowed = columns.get(name)
         if allowed is None and name != key_column:
