@@ -93,9 +93,7 @@ def tell_plan(choice: Choice) -> None:
     """What will happen, before it does."""
     say(f"penstock demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
-    say(
-        "Under three minutes once everything is cached; the first time Kubernetes and Helm are built from source, ten"
-    )
+    say("Some three minutes once everything is cached; the first time Kubernetes and Helm are built from source, ten")
     say(
         "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"
     )

@@ -24,7 +24,7 @@ MESSAGES = 20_000
 NAMESPACE, QUEUE, DEAD, COUNTER = "shop", "shop/emails", "shop/emails-dead", "shop/page-views"
 POISON = '{"to": "", "order": "X-1"}'
 RELEASED = json.dumps([{"op": "replace", "path": "/spec/consumers/0/handler", "value": "mailer:send_or_ask"}])
-READY_WITHIN_S, DRAINED_WITHIN_S, ASLEEP_WITHIN_S, DEAD_WITHIN_S = 120.0, 240.0, 120.0, 120.0
+READY_WITHIN_S, DRAINED_WITHIN_S, ASLEEP_WITHIN_S, DEAD_WITHIN_S = 180.0, 600.0, 240.0, 240.0
 
 
 class Watch:
