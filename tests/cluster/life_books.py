@@ -1,0 +1,107 @@
+"""The books of a life: what was acknowledged, of a queue and of a counter, while all sorts of things happen to them.
+
+A message is put under a `once` key until it is acknowledged, a count under a token likewise, so that every attempt
+whose answer was lost is the same attempt. In the end what was acknowledged must have been handled, and counted once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import penstock
+from penstock.client.blocking import SyncPenstock
+from penstock.errors import Unavailable
+from tests.cluster.listener import Listener
+
+T = TypeVar("T")
+AGAIN_S = 0.5
+CLOSED_WITHIN_S = 60.0
+
+
+@dataclass
+class Books:
+    """What is known to be done, by who does it."""
+
+    listener: Listener
+    put: list[str] = field(default_factory=list)
+    counted: int = 0
+    troubles: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+    works: list[threading.Thread] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Nothing more is put or counted; what was begun is known to be done."""
+        self.ended.set()
+        for work in self.works:
+            work.join(timeout=CLOSED_WITHIN_S)
+            assert not work.is_alive()
+
+    def missing(self) -> set[str]:
+        """Acknowledged, and not handled yet."""
+        return set(self.put) - {word.text for word in self.listener.words}
+
+    def handled_twice(self) -> int:
+        """Deliveries beyond the first: allowed, and told."""
+        words = [word.text for word in self.listener.words]
+        return len(words) - len(set(words))
+
+    def wait_until_balanced(self, *, timeout_s: float) -> None:
+        """Nothing that was acknowledged is missing."""
+        self.listener.wait(lambda _: not self.missing(), timeout_s=timeout_s)
+        assert set() == self.missing()
+
+
+def _until_done(books: Books, once: Callable[[], T]) -> T:
+    """Try until it is acknowledged, also where the day is over meanwhile: what is not known would not balance."""
+    while True:
+        try:
+            return once()
+        except Unavailable as error:  # Unknown is one of them: the key, or the token, makes it the same attempt
+            books.troubles.append(type(error).__name__)
+            books.ended.wait(AGAIN_S)
+
+
+def _put(p: SyncPenstock, queue: str, books: Books, every_s: float) -> None:
+    q, number = p.queue(queue), 0
+    while not books.ended.wait(every_s):
+        number += 1
+        text = f"m-{number}"
+        _until_done(books, partial(q.put, text, once=text))
+        books.put.append(text)
+
+
+def _count(p: SyncPenstock, counter: str, books: Books, every_s: float) -> None:
+    views = p.counter(counter)
+    while not books.ended.wait(every_s):
+        token = _until_done(books, views.token)
+        _until_done(books, partial(views.add, "home", 1, token=token))
+        books.counted += 1
+
+
+@contextmanager
+def kept_books(
+    environment: Mapping[str, str], listener: Listener, queue: str, counter: str | None = None, *, a_second: float
+) -> Iterator[Books]:
+    """Two applications that go on until the end, whatever happens."""
+    books = Books(listener)
+    with penstock.connect_sync(dict(environment)) as p:
+        books.works.append(threading.Thread(target=_put, args=(p, queue, books, 1 / a_second), daemon=True))
+        if counter is not None:
+            books.works.append(threading.Thread(target=_count, args=(p, counter, books, 1 / a_second), daemon=True))
+        for work in books.works:
+            work.start()
+        try:
+            yield books
+        finally:
+            books.close()
+
+
+def counted_in_the_end(environment: Mapping[str, str], counter: str) -> int:
+    """The value as somebody reads it who has seen nothing of it."""
+    with penstock.connect_sync(dict(environment)) as p:
+        return int(p.counter(counter).value("home"))
