@@ -19,6 +19,8 @@ from penstock_operator.cluster import Cluster
 from penstock_operator.port import ClusterPort, Denial, Denied
 
 REACH_WITHIN_S: Final = 30.0
+RIGHTS_WITHIN_S: Final = 15.0
+"""In which an API server has heard of new roles: those of a hook are made only just before its Job."""
 AGAIN_S: Final = 1.0
 EXIT_FAILED: Final = 1
 
@@ -57,14 +59,21 @@ def run_to_its_end(
 
 async def ask_until_told(ask: Callable[[], Awaitable[Answer | Denied]]) -> Answer | Denied:
     """The answer; NOT_FOUND is one. What may pass is asked again for a while."""
-    deadline_s = asyncio.get_running_loop().time() + REACH_WITHIN_S
+    began_s = asyncio.get_running_loop().time()
     while True:
         answer = await ask()
         if not isinstance(answer, Denied) or answer.denial is Denial.NOT_FOUND:
             return answer
-        if answer.is_permanent or asyncio.get_running_loop().time() > deadline_s:
+        if asyncio.get_running_loop().time() >= began_s + _patience_s(answer):
             raise NotTold(said=str(answer), remedy="see the rights of its account, and whether the API server is up")
         await asyncio.sleep(answer.retry_after_s or AGAIN_S)
+
+
+def _patience_s(answer: Denied) -> float:
+    """For how long the same is asked again."""
+    if answer.denial is Denial.FORBIDDEN:
+        return RIGHTS_WITHIN_S
+    return 0.0 if answer.is_permanent else REACH_WITHIN_S
 
 
 def of_this_release() -> str:

@@ -1,0 +1,60 @@
+"""The chart's short programs: for how long they ask, and what they take for an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.testing.world import World
+from penstock_operator.asking_once import REACH_WITHIN_S, RIGHTS_WITHIN_S, NotTold, ask_until_told
+from penstock_operator.port import Denial, Denied
+
+
+class Server:
+    """Refuses for a while, then answers."""
+
+    def __init__(self, world: World, denial: Denial, *, until_s: float) -> None:
+        self._world = world
+        self._denied = Denied(denial, 0, "", "not now")
+        self._until_s = until_s
+        self.asked = 0
+
+    async def ask(self) -> str | Denied:
+        self.asked += 1
+        return self._denied if self._world.now_s() < self._until_s else "told"
+
+
+def test_rights_that_were_made_a_moment_ago_are_waited_for() -> None:
+    with World() as world:
+        server = Server(world, Denial.FORBIDDEN, until_s=RIGHTS_WITHIN_S - 2)
+        assert "told" == world.run(ask_until_told(server.ask))
+
+
+def test_a_right_that_never_comes_is_told_in_the_end() -> None:
+    with World() as world:
+        server = Server(world, Denial.FORBIDDEN, until_s=1e9)
+        with pytest.raises(NotTold, match="see the rights of its account"):
+            world.run(ask_until_told(server.ask))
+        assert RIGHTS_WITHIN_S <= world.now_s() <= RIGHTS_WITHIN_S + 1
+
+
+def test_a_server_that_is_away_is_waited_for() -> None:
+    with World() as world:
+        server = Server(world, Denial.UNKNOWN, until_s=REACH_WITHIN_S - 2)
+        assert "told" == world.run(ask_until_told(server.ask))
+
+
+@pytest.mark.parametrize("denial", [Denial.INVALID, Denial.MALFORMED, Denial.UNAUTHORIZED])
+def test_what_will_be_refused_again_is_asked_once(denial: Denial) -> None:
+    with World() as world:
+        server = Server(world, denial, until_s=1e9)
+        with pytest.raises(NotTold):
+            world.run(ask_until_told(server.ask))
+        assert 1 == server.asked
+
+
+def test_that_nothing_is_there_is_an_answer() -> None:
+    with World() as world:
+        server = Server(world, Denial.NOT_FOUND, until_s=1e9)
+        answer = world.run(ask_until_told(server.ask))
+        assert isinstance(answer, Denied)
+        assert Denial.NOT_FOUND is answer.denial
