@@ -101,6 +101,18 @@ PROMETHEUS = Published(
     also={"promtool": "./cmd/promtool"},
 )
 
+PROMETHEUS_OPERATOR = Published(
+    name="prometheus-operator",
+    version="0.85.0",
+    title="fetching the Prometheus operator's definitions",
+    expect_s=10,
+    module="github.com/prometheus-operator/prometheus-operator",
+    package="./cmd/operator",
+    module_sum="h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+    keep=("example/prometheus-operator-crd",),
+)
+"""Its definitions alone are used: nobody builds it here."""
+
 FOR_A_NODE: tuple[Program, ...] = (CERTIFICATES, PAUSE, HYPERKUBE, COREDNS)
 WITHOUT_ROOT: tuple[Program, ...] = (CERTIFICATES, HYPERKUBE, KWOK)
 EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER, PROMETHEUS)}
