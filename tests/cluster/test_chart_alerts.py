@@ -65,8 +65,10 @@ def test_a_page_says_what_to_look_at_and_what_to_press(page: Path) -> None:
 
 
 def test_promtool_finds_nothing_in_the_rules(helm: Helm, tmp_path: Path) -> None:
-    file = tmp_path / "rules.yaml" file.write_text(yaml.safe_dump({"groups": rules_of(helm)})) done =
-    subprocess.run([program("promtool"), "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": rules_of(helm)}))
+    command = [program("promtool"), "check", "rules", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (0, f"{len(alerts())} rules found") == (done.returncode, done.stdout.strip().rpartition("SUCCESS: ")[2])
 
 
@@ -77,9 +79,7 @@ def test_nothing_fires_while_all_is_well(scene: Scene) -> None:
     name = f"{here.namespace}/well"
     scene.worker(name, "takes_a_while")
     scene.put(name, b"1", b"2")
-    assert wait_until(
-        lambda: scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60
-    )
+    assert wait_until(lambda: scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60)
     assert set() == scene.prometheus.firing()
 
 
@@ -111,9 +111,11 @@ def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene
     here.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
     for name in ("refused", "dead", "failing"):
         here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
-    scene.worker(f"{here.namespace}/refused", "rejects") scene.worker(f"{here.namespace}/failing", "fails",
-    "--concurrency", "4", "--backoff", "100ms", "--backoff-max", "1s") scene.put(f"{here.namespace}/refused", b"1",
-    b"2") scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
+    patience = ("--backoff", "100ms", "--backoff-max", "1s")
+    scene.worker(f"{here.namespace}/refused", "rejects")
+    scene.worker(f"{here.namespace}/failing", "fails", "--concurrency", "4", *patience)
+    scene.put(f"{here.namespace}/refused", b"1", b"2")
+    scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
     scene.until_fires("PenstockDeadLetters", queue=f"{here.namespace}/refused")
     scene.until_fires("PenstockWorkersSlowed", queue=f"{here.namespace}/failing")
 
