@@ -1,4 +1,4 @@
-"""The chart over minutes: a password that is changed while messages flow, and a Cassandra of its own for trying out."""
+"""The chart over minutes: a password changed while messages flow, and a Cassandra of its own for trying out."""
 
 from __future__ import annotations
 
