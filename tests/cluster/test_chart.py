@@ -42,6 +42,12 @@ def older(definition: Any) -> dict[str, Any]:
     return told
 
 
+def put_in_place(kubectl: Kubectl, definition: dict[str, Any]) -> None:
+    """This and nothing else, whoever has written what is there."""
+    verb = "create" if kubectl.find("crd", definition["metadata"]["name"]) is None else "replace"
+    kubectl.run(verb, "-f", "-", stdin=json.dumps(definition))
+
+
 def crd(kubectl: Kubectl, name: str) -> dict[str, Any]:
     return kubectl.get("crd", name)
 
@@ -58,7 +64,8 @@ def release(
     """Installed over definitions of an older release, which somebody had applied by kubectl."""
     with release_of(kubernetes, helm, penstock_image, near_cassandra.environment()) as made:
         for definition in definitions("0.0.9"):
-            kubernetes.kubectl.apply(older(definition))
+            put_in_place(kubernetes.kubectl, older(definition))
+        assert "retention" not in fields(crd(made.kubectl, NAMES[0]))
         made.install()
         yield made
         sys.stdout.write(made.logs() if made.is_installed() else "not installed")
