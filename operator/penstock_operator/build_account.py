@@ -1,24 +1,27 @@
 """The accounts of a namespace, as plain documents: `penstock-worker`, which may nothing, and `penstock-spark`, which
 may what the chart's ClusterRole of that name allows a driver.
 
-Pure. Workers, repair and gc ask nothing of the API server, so no token is mounted for them.
+Pure. Workers, repair and gc ask nothing of the API server, so no token is mounted for them. Secrets by which
+images are pulled are named on the accounts, so that every pod of ours has them; they are the user's to make.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from penstock_operator.build_pod import Part
 from penstock_operator.kinds import ROLE_BINDING, SERVICE_ACCOUNT
 from penstock_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT, labels_of, namespace_key
 
 
-def worker_account(namespace: str) -> Part:
+def worker_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
     """Of workers, repair and gc."""
-    return _account(namespace, WORKER_ACCOUNT, mounts_token=False)
+    return _account(namespace, WORKER_ACCOUNT, pull_secrets, mounts_token=False)
 
 
-def spark_account(namespace: str) -> Part:
+def spark_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
     """Of drivers, which make their executors' pods."""
-    return _account(namespace, SPARK_ACCOUNT, mounts_token=True)
+    return _account(namespace, SPARK_ACCOUNT, pull_secrets, mounts_token=True)
 
 
 def spark_binding(namespace: str) -> Part:
@@ -36,10 +39,12 @@ def spark_binding(namespace: str) -> Part:
     }
 
 
-def _account(namespace: str, name: str, *, mounts_token: bool) -> Part:
+def _account(namespace: str, name: str, pull_secrets: Sequence[str], *, mounts_token: bool) -> Part:
+    pulls = {"imagePullSecrets": [{"name": each} for each in pull_secrets]} if pull_secrets else {}
     return {
         "apiVersion": SERVICE_ACCOUNT.api_version,
         "kind": SERVICE_ACCOUNT.kind,
         "metadata": {"name": name, "namespace": namespace, "labels": labels_of(namespace_key(namespace))},
         "automountServiceAccountToken": mounts_token,
+        **pulls,
     }

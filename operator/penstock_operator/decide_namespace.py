@@ -57,11 +57,11 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None =
 def _needed(world: NamespaceWorld) -> Iterator[Part]:
     """What pods need before they start, in the order in which it is made."""
     if _runs_pods(world):
-        yield worker_account(world.namespace)
+        yield worker_account(world.namespace, world.settings.pull_secrets)
     if world.wants_copy and not _is_at_home(world) and world.source is not UNKNOWN and world.source is not None:
         yield connection_copy(world.namespace, world.source)
     if world.wants_spark:
-        yield spark_account(world.namespace)
+        yield spark_account(world.namespace, world.settings.pull_secrets)
         yield spark_binding(world.namespace)
 
 

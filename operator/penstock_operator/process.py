@@ -79,6 +79,7 @@ class Given:
     address: tuple[str, int] | None
     identity: str
     qps: float
+    pull_secrets: tuple[str, ...] = ()
 
 
 @click.command("penstock-operator", context_settings={"help_option_names": ["-h", "--help"]})
@@ -96,6 +97,9 @@ class Given:
 @click.option("--spark-image", envvar="PENSTOCK_SPARK_IMAGE", help="Of bulk jobs without an image of their own.")
 @click.option(
     "--health", envvar="PENSTOCK_HEALTH", default="0.0.0.0:9091", show_default=True, help="Where probes are answered."
+)
+@click.option(
+    "--pull-secret", "pull_secrets", multiple=True, help="A Secret by which workers' images are pulled; repeatable."
 )
 @click.option("--qps", type=float, default=100.0, show_default=True, help="Requests a second to the API server.")
 @click.option("--log-format", type=click.Choice(FORMATS), envvar="PENSTOCK_LOG_FORMAT", default="json")
@@ -126,6 +130,7 @@ def given_by(options: dict[str, Any]) -> Given:
         address=read_address(options["health"]),
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
         qps=options["qps"],
+        pull_secrets=tuple(options["pull_secrets"]),
     )
 
 
@@ -293,6 +298,7 @@ async def _settings(given: Given, port: ClusterPort) -> Settings:
         spark_image=given.spark_image,
         namespace=given.namespace,
         connection_secret=given.secret,
+        pull_secrets=given.pull_secrets,
         carried=frozenset(CARRIED),
     )
 

@@ -73,6 +73,8 @@ class Settings:
     spark_image: str | None = None
     namespace: str = "penstock-system"
     connection_secret: str = "penstock-connection"  # noqa: S105 - the name of a Secret
+    pull_secrets: tuple[str, ...] = ()
+    """By which images are pulled, in every namespace that has resources."""
     carried: frozenset[str] = frozenset()
     """Engines that this version carries, and `counter`."""
     tables_max: int = 300

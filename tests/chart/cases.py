@@ -32,6 +32,7 @@ CASES: Mapping[str, Values] = {
         "image": {"repository": "team/penstock", "tag": "9.9.9", "pullPolicy": "Always", "pullSecrets": ["pull"]},
         "cassandra": {"image": {"repository": "team/cassandra", "tag": "5.0.9", "pullPolicy": "Always"}},
         "spark": {"image": "registry.internal:5000/penstock-spark:9", "role": False},
+        "workers": {"pullSecrets": ["pull-one", "pull-two"]},
     },
     "images by digest": {
         "image": {"registry": "registry.internal", "digest": "sha256:" + "0" * 64},

@@ -172,6 +172,11 @@ def test_pull_secrets_reach_every_pod_of_the_chart(helm: Helm) -> None:
     assert [] == [name for name, pod in pods(documents) if pod.get("imagePullSecrets") != [{"name": "pull"}]]
 
 
+def test_the_operator_is_told_by_which_secrets_workers_pull(helm: Helm) -> None:
+    args = operator_of(rendered(helm, CASES["a registry of one's own"]))["args"]
+    assert ["--qps=100", "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
+
+
 # ---- the connection
 
 

@@ -103,6 +103,14 @@ def test_workers_get_no_token_and_drivers_do() -> None:
     ]
 
 
+def test_accounts_name_the_secrets_by_which_images_are_pulled_and_none_where_there_are_none() -> None:
+    named = [{"name": "one"}, {"name": "two"}]
+    assert [named, named] == [
+        make("shop", ("one", "two"))["imagePullSecrets"] for make in (worker_account, spark_account)
+    ]
+    assert "imagePullSecrets" not in worker_account("shop")
+
+
 def test_a_driver_may_what_the_chart_s_cluster_role_says_in_its_namespace_alone() -> None:
     binding = spark_binding("shop")
     assert {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "penstock-spark"} == binding[
