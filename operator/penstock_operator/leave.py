@@ -88,15 +88,13 @@ async def leave(port: ClusterPort, installation: Installation, *, remove: bool) 
     """All of it, in the order in which nothing can be left."""
     resources = await _decided(port, remove=remove)
     namespaces = await _namespaces(port, resources)
+    await _release(port, resources)
     for document in resources.remove:
         await _delete(port, address_of_resource(document))
     if remove:
         await _until_removed(port, namespaces)
     await _end_operator(port, installation)
-    for document in (await _look(port, remove=False)).release:
-        at = address_of_resource(document)
-        await port.patch(at, without_finalizer(document), manager=MANAGER)
-        click.echo(f"{at}: the finalizer is taken off")
+    await _release(port, await _look(port, remove=False))  # what an operator may have set to the last
     if remove:
         for name in NAMES:
             await _delete(port, Address(CRD, None, name))
@@ -129,6 +127,14 @@ async def _decided(port: ClusterPort, *, remove: bool) -> Leaving:
 async def _look(port: ClusterPort, *, remove: bool) -> Leaving:
     everything = [each for kind in (QUEUE, COUNTER) for each in await _all(port, kind)]
     return decide_leaving(everything, remove=remove)
+
+
+async def _release(port: ClusterPort, resources: Leaving) -> None:
+    for document in resources.release:
+        at = address_of_resource(document)
+        done = await port.patch(at, without_finalizer(document), manager=MANAGER)
+        if not isinstance(done, Denied):
+            click.echo(f"{at}: the finalizer is taken off")
 
 
 async def _namespaces(port: ClusterPort, resources: Leaving) -> frozenset[str]:
