@@ -20,6 +20,7 @@ from penstock.errors import Refused, Unavailable
 from penstock_operator.asking_once import ask_until_told, cluster_options, run_to_its_end
 from penstock_operator.decide_crds import NAMES
 from penstock_operator.decide_leaving import (
+    OF_A_TEST,
     Document,
     Leaving,
     address_of_resource,
@@ -99,6 +100,8 @@ async def leave(port: ClusterPort, installation: Installation, *, remove: bool) 
         for name in NAMES:
             await _delete(port, Address(CRD, None, name))
     await _delete(port, Address(LEASE, installation.namespace, LEASE_NAME))
+    for document in await _all(port, POD, OF_A_TEST, namespace=installation.namespace):
+        await _delete(port, Address(POD, installation.namespace, str(document["metadata"]["name"])))
 
 
 async def _decided(port: ClusterPort, *, remove: bool) -> Leaving:
@@ -194,12 +197,12 @@ async def _end_operator(port: ClusterPort, installation: Installation) -> None:
     click.echo(f"{at}: ended")
 
 
-async def _all(port: ClusterPort, kind: Kind, labels: str = "") -> list[Document]:
+async def _all(port: ClusterPort, kind: Kind, labels: str = "", *, namespace: str | None = None) -> list[Document]:
     """All objects of a kind; none where the kind is not known."""
     found: list[Document] = []
     more: str | None = None
     while True:
-        page = await ask_until_told(partial(port.list, kind, labels=labels, limit=PAGE, more=more))
+        page = await ask_until_told(partial(port.list, kind, namespace, labels=labels, limit=PAGE, more=more))
         if isinstance(page, Denied):
             return found
         found += [{**each, "kind": kind.kind} for each in page.items]

@@ -35,6 +35,9 @@ from penstock_operator.names import CONNECTION_COPY, LEASE_NAME, SPARK_ACCOUNT, 
 OPERATOR: Final = "penstock-operator"
 """The name of its account, of its roles and of what binds them."""
 
+TEST_POD: Final = "penstock-test"
+"""In which `helm test` ran."""
+
 _READ: Final = ("get", "list", "watch")
 _MAKE: Final = ("create", "patch", "delete")
 
@@ -103,9 +106,10 @@ LEAVING: Final = (
 LEAVING_HOME: Final = (
     Right(DEPLOYMENT, ("patch",), names=(OPERATOR,)),
     Right(POD, ("list",)),
+    Right(POD, ("delete",), names=(TEST_POD,)),
     Right(LEASE, ("delete",), names=(LEASE_NAME,)),
 )
-"""Of the same, in the operator's namespace. The Deployment bears another name where the chart was told one."""
+"""Of the same, in the operator's namespace. Deployment and pod bear other names where the chart was told one."""
 DRIVING: Final = (
     {
         "apiGroups": [""],
