@@ -73,9 +73,13 @@ class Release:
         told = merged(self.values, values or {})
         return self._helm(verb, RELEASE, str(CHART), "--wait", "--timeout", WITHIN, values=told)
 
-    def rollback(self) -> str:
-        """To the revision before."""
-        return self._helm("rollback", RELEASE, "--wait", "--timeout", WITHIN)
+    def rollback(self, revision: int = 0) -> str:
+        """To that revision, or to the one before."""
+        return self._helm("rollback", RELEASE, str(revision), "--wait", "--timeout", WITHIN)
+
+    def revision(self) -> int:
+        """The latest."""
+        return int(json.loads(self._helm("history", RELEASE, "--output", "json"))[-1]["revision"])
 
     def test(self) -> str:
         """`helm test`, with the pod's words."""

@@ -114,6 +114,8 @@ metadata:
     app.kubernetes.io/component: {{ .component }}
   annotations:
     {{- include "penstock.hook" (dict "on" .on "weight" 0) | nindent 4 }}
+    # So that whoever runs Helm reads why; older ones than 3.18 do not know it.
+    "helm.sh/hook-output-log-policy": hook-failed
 spec:
   backoffLimit: {{ .retries }}
   activeDeadlineSeconds: {{ .seconds }}
