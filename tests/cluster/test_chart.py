@@ -150,7 +150,7 @@ def test_after_an_uninstall_with_retain_workers_go_on_and_a_namespace_is_release
     change = {"metadata": {"finalizers": [FINALIZER]}}  # as one that came back with a backup
     k8s_namespace.run("patch", "queue", "held", "--type=merge", "-p", json.dumps(change))
     release.uninstall()
-    assert [] == of_release(release)
+    assert wait_until(lambda: of_release(release) == [], timeout_s=GONE_WITHIN_S), of_release(release)
     assert None is k8s_namespace.get("queue", "held")["metadata"].get("finalizers")
     assert 1 == k8s_namespace.list("deployments")[0]["status"]["readyReplicas"]
     kubernetes.kubectl.delete("namespace", str(k8s_namespace.namespace))
@@ -168,8 +168,8 @@ def test_an_end_without_definitions_leaves_nothing_but_data(
     before = tables(near_cassandra, release.keyspace)
     release.uninstall()
     assert [] == [name for name in NAMES if release.kubectl.find("crd", name)]
-    assert [] == of_release(release)
-    assert [] == left_in(k8s_namespace)
+    assert wait_until(lambda: of_release(release) == [], timeout_s=GONE_WITHIN_S), of_release(release)
+    assert wait_until(lambda: left_in(k8s_namespace) == [], timeout_s=GONE_WITHIN_S), left_in(k8s_namespace)
     assert before == tables(near_cassandra, release.keyspace)
     assert ["retained"] == states(near_cassandra, release.keyspace, str(k8s_namespace.namespace))
 
