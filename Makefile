@@ -65,8 +65,8 @@ cluster: ## a real Kubernetes on this machine
 cluster-down: ## end it, leaving nothing behind
 	@$(PYTHON) -m dev.cluster down
 
-image: ## an OCI image of the working tree, imported into the cluster
-	@$(PYTHON) -m dev.cluster image
+image: ## the image of the working tree by its Dockerfile, imported into the cluster (TARGET=penstock-spark, all)
+	@$(PYTHON) -m dev.cluster image $(if $(TARGET),--target $(TARGET))
 
 clean: ## remove the virtual environment and what tools cached in the tree
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,6 +1,7 @@
 """Resolve the dependencies anew: requirements.lock for what is shipped, requirements-dev.lock for what works on it.
 
-requirements-spark.lock is for drivers and executors of Spark alone: PySpark is 430 MB, which no other process needs.
+requirements-spark.lock is for drivers and executors of Spark alone: PySpark is 430 MB, which no other process needs;
+requirements-build.lock is what makes wheels where the image is built.
 All carry a hash for every file and name no index, so that each machine fetches from the one it is set up for.
 """
 
@@ -12,14 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_EXTRAS = ("spark", "counters")
-SHIPPED_EXTRAS = ("operator", "gateway", "worker", "tracing", "counters")
+SHIPPED_EXTRAS = ("operator", "gateway", "worker", "fast", "tracing", "counters")
 
 
 def compile_lock(output: str, *options: str) -> None:
     """One lock file; what is locked already stays unless pyproject.toml or a sister lock file says otherwise."""
     command = [
         str(Path(sys.executable).with_name("uv")),
-        *("pip", "compile", "pyproject.toml", "--quiet", "--universal", "--python-version", "3.11"),
+        *("pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
         *("--generate-hashes", "--no-emit-index-url", "--custom-compile-command", "make lock"),
         *options,
         *("--output-file", output),
@@ -33,10 +34,12 @@ def extras_as_options(*extras: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the three files."""
-    shipped = extras_as_options(*SHIPPED_EXTRAS)
+    """Write the four files."""
+    shipped = ("pyproject.toml", *extras_as_options(*SHIPPED_EXTRAS))
     compile_lock("requirements.lock", *shipped)
-    compile_lock("requirements-spark.lock", *extras_as_options(*SPARK_EXTRAS), "-c", "requirements.lock")
+    spark = ("pyproject.toml", *extras_as_options(*SPARK_EXTRAS))
+    compile_lock("requirements-spark.lock", *spark, "-c", "requirements.lock")
+    compile_lock("requirements-build.lock", "--group", "pyproject.toml:build")
     everything = (*shipped, *extras_as_options("spark", "test"), "--group", "dev")
     compile_lock("requirements-dev.lock", *everything, "-c", "requirements.lock", "-c", "requirements-spark.lock")
 

@@ -34,6 +34,7 @@ SERVER_GROUPS = {
 COLD_BUILDS = (
     ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
+    ("the image", ("dev.cluster", "image", "--only-build")),
 )
 
 
@@ -105,7 +106,7 @@ class ColdBuilds:
         return not self.failed
 
     def _build(self, name: str, module: tuple[str, ...]) -> None:
-        log = cache_root() / "log" / f"{module[0]}.log"
+        log = cache_root() / "log" / f"{name.removeprefix('the ')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
         with log.open("w") as output:

@@ -6,14 +6,14 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dev.cluster import image, lifecycle
+from dev.cluster import docker_build, image, lifecycle
 from dev.cluster.base_image import base_image
 from dev.cluster.choice import MODES
+from dev.cluster.oci import write_image
 from dev.cluster.programs import EXTRAS, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
 from penstock.errors import PenstockError, SpecError, Surroundings
@@ -45,7 +45,9 @@ def parser() -> argparse.ArgumentParser:
         "--with", dest="extras", default="", help=f"also build, with commas between: {', '.join(EXTRAS)}"
     )
     make = command("image", "build an image of the working tree and import it into the cluster")
-    make.add_argument("--archive", type=Path, help="write the OCI archive here")
+    make.add_argument("--target", choices=(*image.TARGETS, "all"), default="penstock", help="of the Dockerfile")
+    make.add_argument("--only-build", action="store_true", help="build it into the cache, whatever cluster is up")
+    make.add_argument("--archive", type=Path, help="write the archive here (OCI, also read by `docker load`)")
     make.add_argument("--import", dest="imported", type=Path, help="import this archive instead of building one")
     kubectl = command("kubectl", "kubectl on it: python3 -m dev.cluster kubectl get pods")
     kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -112,17 +114,33 @@ def run_image(asked: argparse.Namespace) -> None:
         lifecycle.load_archive(_required(cluster, asked.name), asked.imported)
         say(f"  {asked.imported}: imported")
         return
+    targets = image.TARGETS if asked.target == "all" else (asked.target,)
+    if asked.archive is not None and len(targets) > 1:
+        raise SpecError("an archive holds one image", remedy="name one: --target penstock", path=asked.archive)
+    if asked.only_build:
+        _only_build(targets)
+        return
     if asked.archive is None:
         _required(cluster, asked.name)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
-        built = image.build_image(Path(scratch))
+    for built in image.build_images(targets):
         if asked.archive is not None:
-            say(f"  {asked.archive}: {image.write_archive(built, asked.archive)}")
+            write_image(asked.archive, built)
+            say(f"  {asked.archive}: {built.id}")
         if cluster is not None:
+            started = time.monotonic()
             sent = lifecycle.load(cluster, built)
             took = duration(time.monotonic() - started)
             say(f"  {built.tag}: {'imported into the cluster' if sent else 'the cluster has it already'} ({took})")
+
+
+def _only_build(targets: Sequence[str]) -> None:
+    """Into the cache; a machine that can build none can run none either, which is no fault of this command."""
+    because = docker_build.obstacle()
+    if because is not None:
+        say(f"  no image is built here: {because}")
+        return
+    for built in image.build_images(targets):
+        say(f"  {built.tag}: {built.id}, {sum(layer.size for layer in built.layers) >> 20} MB")
 
 
 def _required(cluster: Cluster | None, name: str) -> Cluster:

@@ -1,19 +1,20 @@
 """The lowest layer of our images: a small Debian with Python, made by debootstrap, once for each release.
 
-Needs root (debootstrap enters what it makes). Nothing of it stays mounted, since it works in a mount namespace of its
-own. Which mirror serves the packages is the machine's own affair: apt is asked.
+It stands in for the public image that the Dockerfile begins with, where none can be pulled. Needs root (debootstrap
+enters what it makes). Nothing of it stays mounted, since it works in a mount namespace of its own. Which mirror
+serves the packages is the machine's own affair.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
+from dev.cluster.machine_settings import mirror, proxy
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
 from penstock.errors import Surroundings
 from penstock.testing.cache import cached, is_cached
@@ -21,8 +22,8 @@ from penstock.testing.namespaces import require_root
 from penstock.testing.progress import step
 
 NAME = "image-base"
-VERSION = "1"
-INCLUDED = ("python3", "ca-certificates")
+VERSION = "2"
+INCLUDED = ("python3", "python3-pip", "ca-certificates")
 # What a container never reads, and what differs from one making to the next.
 WITHOUT = (
     "/var/cache",
@@ -71,7 +72,7 @@ def _make(directory: Path) -> None:
     log = directory / "debootstrap.log"
     packages = unpacked(DEBOOTSTRAP)
     environment = {**os.environ, "PATH": f"{packages / WRAPPERS}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    environment.setdefault("http_proxy", apt_proxy(_answer_of(["apt-config", "dump", "Acquire::http::Proxy"])))
+    environment.setdefault("http_proxy", proxy())
     script = "mount --make-rprivate / && exec " + " ".join(
         [
             "debootstrap",
@@ -79,7 +80,7 @@ def _make(directory: Path) -> None:
             f"--include={','.join(INCLUDED)}",
             release(),
             f'"{root}"',
-            f'"{mirror()}"',
+            f'"{mirror(release())}"',
         ]
     )
     with log.open("w") as output:
@@ -103,42 +104,3 @@ def _make(directory: Path) -> None:
     (directory / "python").write_text(pythons[0].removeprefix("python"))
     shutil.rmtree(root)
     assert read_layer(layer.path) == layer, "the layer on the disk is the one that was written"
-
-
-def mirror() -> str:
-    """Where the machine gets the packages of its own release from."""
-    answer = _answer_of(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Identifier: Packages"])
-    found = mirror_of(answer, release())
-    if found is None:
-        raise Surroundings(
-            "apt does not say where this release's packages come from",
-            remedy="check /etc/apt/sources.list",
-            release=release(),
-        )
-    return found
-
-
-def mirror_of(answer: str, codename: str) -> str | None:
-    """The mirror of a release in what `apt-get indextargets` writes."""
-    for line in answer.splitlines():
-        place, _, name = line.partition(" ")
-        if name.strip() == codename and place.startswith("http"):
-            return place
-    return None
-
-
-def apt_proxy(answer: str) -> str:
-    """The proxy in what `apt-config dump` writes, or nothing."""
-    found = re.search(r'^Acquire::http::Proxy "(http[^"]*)";', answer, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def _answer_of(argv: list[str]) -> str:
-    try:
-        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        raise Surroundings(
-            "images are made from Debian's packages, and there is no apt here",
-            remedy="build the image with Docker (Dockerfile), and name your cluster: CONTEXT=name",
-            program=argv[0],
-        ) from None

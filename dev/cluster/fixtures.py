@@ -10,10 +10,8 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -70,14 +68,23 @@ def python_image(kubernetes: KubernetesUnderTest) -> str:
 
 
 @pytest.fixture(scope="session")
-def penstock_image(kubernetes: KubernetesUnderTest) -> Iterator[str]:
-    """The working tree as an image that pods of the cluster can run."""
+def penstock_image(kubernetes: KubernetesUnderTest) -> str:
+    """The working tree as an image that pods of the cluster can run, built by the Dockerfile."""
+    return _image_of(kubernetes, "penstock")
+
+
+@pytest.fixture(scope="session")
+def spark_image(kubernetes: KubernetesUnderTest) -> str:
+    """The same for drivers and executors of Spark."""
+    return _image_of(kubernetes, "penstock-spark")
+
+
+def _image_of(kubernetes: KubernetesUnderTest, target: str) -> str:
     if not kubernetes.runs_containers():
         pytest.skip("needs root: without it no container runs")
-    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
-        built = image.build_image(Path(scratch))
-        lifecycle.load(kubernetes.cluster, built)
-        yield built.tag
+    built = image.build_image(target)
+    lifecycle.load(kubernetes.cluster, built)
+    return built.tag
 
 
 @pytest.fixture(scope="session")

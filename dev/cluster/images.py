@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from dev.cluster.debian import WRAPPERS
-from dev.cluster.oci import Layer, Run, Source, image_digest, write_image, write_layer
+from dev.cluster.oci import Image, Run, Source, assemble, write_image, write_layer
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from penstock.errors import Surroundings
@@ -65,13 +64,13 @@ class ImageStore:
         """The digests of all that it holds."""
         return set(self.ctr("content", "ls", "-q").split())
 
-    def load(self, tag: str, layers: Sequence[Layer], run: Run) -> bool:
+    def load(self, image: Image) -> bool:
         """Make an image known to the node; the answer is whether anything had to be sent."""
-        if self.images().get(tag) == image_digest(layers, run):
+        if self.images().get(image.tag) == image.digest:
             return False
         with tempfile.TemporaryDirectory(prefix="image-", dir=self.plan.directory) as scratch:
             archive = Path(scratch) / "image.tar"
-            write_image(archive, tag, layers, run, without=self.blobs())
+            write_image(archive, image, without=self.blobs())
             self.ctr("images", "import", str(archive))
         return True
 
@@ -83,7 +82,7 @@ class ImageStore:
         """Make the image known that holds every pod together."""
         with tempfile.TemporaryDirectory(prefix="pause-", dir=self.plan.directory) as scratch:
             layer = write_layer(Path(scratch) / "layer.tar", [Source(pause, "/pause")])
-            self.load(PAUSE_IMAGE, [layer], Run(entrypoint=("/pause",), user="65535:65535"))
+            self.load(assemble(PAUSE_IMAGE, [layer], Run(entrypoint=("/pause",), user="65535:65535")))
 
     def forget_containers(self) -> None:
         """Remove what is recorded of containers, all of which have ended, and leave the images."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from dev.cluster import commons, foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
 from dev.cluster.debian import NODE, require_ip, unpacked
-from dev.cluster.image import Image, write_archive
 from dev.cluster.images import ImageStore
 from dev.cluster.kubectl import Kubectl
+from dev.cluster.oci import Image, write_image
 from dev.cluster.plan import Plan
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
@@ -82,10 +82,10 @@ def build(mode: Mode | None = None) -> Choice:
 def load(cluster: Cluster, image: Image) -> bool:
     """Make an image known to the cluster; the answer is whether anything had to be sent."""
     if cluster.mode == "node":
-        return ImageStore(cluster.plan, unpacked(NODE)).load(image.tag, image.layers, image.run)
+        return ImageStore(cluster.plan, unpacked(NODE)).load(image)
     with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
         archive = Path(scratch) / "image.tar"
-        write_archive(image, archive)
+        write_image(archive, image)
         load_archive(cluster, archive)
     return True
 

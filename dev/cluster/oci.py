@@ -1,4 +1,4 @@
-"""Writes container images as OCI archives, with the standard library alone: `ctr images import` and Docker read them.
+"""Writes container images as archives, by the standard library alone: `ctr images import`, `docker load` read them.
 
 The same content makes the same bytes: entries are sorted, times are set to one moment, names of users are left out.
 So a layer that has not changed keeps its digest, and a store that has it need not be sent it again.
@@ -58,6 +58,26 @@ class Run:
     environment: Mapping[str, str] | None = None
     user: str = ""
     directory: str = "/"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that no store has yet, whoever made it."""
+
+    tag: str
+    layers: tuple[Layer, ...]
+    # How it is run, and its layers' digests, as the bytes that name it: its id is their digest.
+    config: bytes
+
+    @property
+    def id(self) -> str:
+        """What Docker and a kubelet call it by."""
+        return digest_of(self.config)
+
+    @property
+    def digest(self) -> str:
+        """By what a registry or containerd knows it."""
+        return digest_of(build_manifest(self.layers, self.config))
 
 
 def write_layer(path: Path, sources: Sequence[Source]) -> Layer:
@@ -175,16 +195,15 @@ def build_manifest(layers: Sequence[Layer], config: bytes) -> bytes:
     )
 
 
-def image_digest(layers: Sequence[Layer], run: Run) -> str:
-    """The digest by which a store knows the image, before anything is written."""
-    return digest_of(build_manifest(layers, build_config(layers, run, os.uname().machine)))
+def assemble(tag: str, layers: Sequence[Layer], run: Run) -> Image:
+    """An image of layers that were made here, for this machine."""
+    return Image(tag, tuple(layers), build_config(layers, run, os.uname().machine))
 
 
-def write_image(path: Path, tag: str, layers: Sequence[Layer], run: Run, *, without: Collection[str] = ()) -> str:
-    """Write the archive and tell its digest; layers that the reader has already may be left out of it."""
+def write_image(path: Path, image: Image, *, without: Collection[str] = ()) -> None:
+    """Write the archive; layers that the reader has already may be left out of it, if it reads OCI."""
     machine = os.uname().machine
-    config = build_config(layers, run, machine)
-    manifest = build_manifest(layers, config)
+    manifest = build_manifest(image.layers, image.config)
     index = {
         "schemaVersion": 2,
         "mediaType": INDEX,
@@ -195,8 +214,8 @@ def write_image(path: Path, tag: str, layers: Sequence[Layer], run: Run, *, with
                 "size": len(manifest),
                 "platform": {"architecture": ARCHITECTURES.get(machine, machine), "os": "linux"},
                 "annotations": {
-                    "io.containerd.image.name": tag,
-                    "org.opencontainers.image.ref.name": tag.rpartition(":")[2],
+                    "io.containerd.image.name": image.tag,
+                    "org.opencontainers.image.ref.name": image.tag.rpartition(":")[2],
                 },
             }
         ],
@@ -205,13 +224,19 @@ def write_image(path: Path, tag: str, layers: Sequence[Layer], run: Run, *, with
     with tarfile.open(path, "w") as archive:
         _put(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _put(archive, "index.json", _json(index))
-        for blob in (config, manifest):
+        # What engines look for that read no OCI.
+        for_docker = {
+            "Config": _blob_name(image.id),
+            "RepoTags": [image.tag],
+            "Layers": [_blob_name(layer.digest) for layer in image.layers],
+        }
+        _put(archive, "manifest.json", _json([for_docker]))
+        for blob in (image.config, manifest):
             _put(archive, _blob_name(digest_of(blob)), blob)
-        for layer in {layer.digest: layer for layer in layers}.values():
+        for layer in {layer.digest: layer for layer in image.layers}.values():
             if layer.digest not in without:
                 with layer.path.open("rb") as content:
                     archive.addfile(_entry(_blob_name(layer.digest), layer.size), content)
-    return digest_of(manifest)
 
 
 def digest_of(blob: bytes) -> str:

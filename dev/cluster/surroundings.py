@@ -19,13 +19,12 @@ _A_NODE_NEEDS = ("nsenter", "unshare", "mount")
 
 def look_around(context: str | None, wanted: Mode | None) -> Machine:
     """What is there."""
-    docker = shutil.which("docker") is not None and answers(["docker", "info"])
     go = answer_of(["go", "version"]) if shutil.which("go") else None
     return Machine(
         context=context,
         wanted=wanted,
         contexts=read_contexts() if context is not None else (),
-        docker_runs=docker,
+        docker_runs=docker_runs(),
         has_kind=shutil.which("kind") is not None,
         has_k3d=shutil.which("k3d") is not None,
         is_root=os.geteuid() == 0,
@@ -36,6 +35,11 @@ def look_around(context: str | None, wanted: Mode | None) -> Machine:
         built_node=all(is_built(program) for program in FOR_A_NODE),
         built_kwok=all(is_built(program) for program in WITHOUT_ROOT),
     )
+
+
+def docker_runs() -> bool:
+    """Whether a Docker engine of the machine's own runs."""
+    return shutil.which("docker") is not None and answers(["docker", "info"])
 
 
 def find_kubectl() -> str | None:

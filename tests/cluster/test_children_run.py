@@ -193,7 +193,7 @@ def test_a_python_handler_runs_in_the_image_with_penstock_and_drains_when_its_po
             "containers": [
                 {
                     "name": "worker",
-                    "env": [{"name": "PYTHONPATH", "value": "/handler:/opt/penstock/site"}],
+                    "env": [{"name": "PYTHONPATH", "value": "/handler"}],
                     "volumeMounts": [{"name": "handler", "mountPath": "/handler"}],
                 }
             ],

@@ -35,7 +35,7 @@ ALL_S = 20.0
 TO_ZERO_S = 45.0
 TURNED_S = 20.0
 DELAY_S = 20
-PENSTOCK_AND_HANDLER = "/handler:/opt/penstock/site"
+PENSTOCK_AND_HANDLER = "/handler"
 
 Measured = Callable[[str], None]
 

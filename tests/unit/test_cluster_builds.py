@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import golang, programs
-from dev.cluster.base_image import apt_proxy, mirror_of
 from dev.cluster.certificates import wanted
 from dev.cluster.foreign import address_towards
 from dev.cluster.golang import Own, Published, entry_version, go_version, remedy_for
-from dev.cluster.image import for_python, requirements_of
 
 
 @pytest.mark.parametrize(
@@ -72,18 +70,6 @@ def test_no_module_is_replaced_by_a_directory() -> None:
     assert len(re.findall(rf"=> k8s\.io/\S+ v0\.{programs.KUBERNETES.partition('.')[2]}$", requirements, re.M)) > 20
 
 
-def test_the_mirror_is_that_of_the_release_and_not_of_its_updates() -> None:
-    answer = "http://a/debian/ bookworm-updates\nhttp://b/debian/ bookworm\ncdrom:x bookworm\n"
-    assert mirror_of(answer, "bookworm") == "http://b/debian/"
-    assert mirror_of(answer, "trixie") is None
-
-
-def test_the_proxy_of_apt_is_found_and_a_direct_way_is_none() -> None:
-    assert apt_proxy('Acquire::http::Proxy "http://proxy:3128";\n') == "http://proxy:3128"
-    assert apt_proxy('Acquire::http::Proxy "DIRECT";\n') == ""
-    assert apt_proxy("") == ""
-
-
 def test_the_api_server_is_known_by_every_name_it_is_called_by() -> None:
     (server,) = [each for each in wanted(node_name="n", addresses=("127.0.0.1",)) if each["name"] == "apiserver"]
     assert server["hosts"] == [
@@ -94,24 +80,6 @@ def test_the_api_server_is_known_by_every_name_it_is_called_by() -> None:
         "kubernetes.default.svc.cluster.local",
         "127.0.0.1",
     ]
-
-
-def test_the_lock_file_is_installed_with_its_hashes(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "x"\ndependencies = ["b>=1", "a>=1"]\n'
-        '[project.optional-dependencies]\noperator = ["c>=2"]\n'
-        'test = ["never"]\n'
-    )
-    assert requirements_of(tmp_path).text == "a>=1\nb>=1\nc>=2\n"
-    assert requirements_of(tmp_path).hashed is False
-    (tmp_path / "requirements.lock").write_text("a==1 --hash=sha256:0\n")
-    assert (requirements_of(tmp_path).text, requirements_of(tmp_path).hashed) == ("a==1 --hash=sha256:0\n", True)
-
-
-def test_packages_are_those_of_the_images_python() -> None:
-    assert for_python("3.11", "3.11", "x86_64") == ()
-    assert "--python-version=3.11" in for_python("3.11", "3.13", "x86_64")
-    assert "--platform=manylinux2014_aarch64" in for_python("3.11", "3.13", "aarch64")
 
 
 def test_the_loopback_is_no_address_for_pods() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import tarfile
@@ -9,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.cluster.oci import Layer, Run, Source, digest_of, image_digest, read_layer, write_image, write_layer
+from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
+from dev.cluster.oci import Image, Layer, Run, Source, assemble, digest_of, read_layer, write_image, write_layer
+from penstock.errors import Surroundings
 
 
 @pytest.fixture
@@ -86,7 +90,8 @@ def test_an_image_names_its_layers_by_what_they_hold(tree: Path, tmp_path: Path)
         write_layer(tmp_path / "2.tar", [Source(tree / "package" / "run", "/run")]),
     ]
     how = Run(command=("python3",), environment={"A": "1"}, user="7:7", directory="/work")
-    digest = write_image(tmp_path / "image.tar", "penstock.local/x:dev", layers, how)
+    image = assemble("penstock.local/x:dev", layers, how)
+    write_image(tmp_path / "image.tar", image)
     with tarfile.open(tmp_path / "image.tar") as archive:
         layout = archive.extractfile("oci-layout")
         index_file = archive.extractfile("index.json")
@@ -94,10 +99,11 @@ def test_an_image_names_its_layers_by_what_they_hold(tree: Path, tmp_path: Path)
         assert index_file is not None
         assert json.loads(layout.read()) == {"imageLayoutVersion": "1.0.0"}
         (described,) = json.loads(index_file.read())["manifests"]
-        assert described["digest"] == digest == image_digest(layers, how)
+        assert described["digest"] == image.digest
         assert described["annotations"]["io.containerd.image.name"] == "penstock.local/x:dev"
-        manifest = json.loads(blob(archive, digest))
-        config = json.loads(blob(archive, manifest["config"]["digest"]))
+        manifest = json.loads(blob(archive, image.digest))
+        assert manifest["config"]["digest"] == image.id
+        config = json.loads(blob(archive, image.id))
         for layer, named, diff in zip(layers, manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
             assert named["digest"] == diff == layer.digest == digest_of(blob(archive, layer.digest))
             assert named["size"] == layer.size
@@ -109,11 +115,75 @@ def test_an_image_names_its_layers_by_what_they_hold(tree: Path, tmp_path: Path)
 
 def test_a_layer_the_reader_has_is_named_and_not_sent(tree: Path, tmp_path: Path) -> None:
     layer = write_layer(tmp_path / "1.tar", [Source(tree / "package" / "a.py", "/a.py")])
-    whole = write_image(tmp_path / "whole.tar", "x:1", [layer], Run())
-    thin = write_image(tmp_path / "thin.tar", "x:1", [layer], Run(), without={layer.digest})
-    assert thin == whole
+    write_image(tmp_path / "thin.tar", assemble("x:1", [layer], Run()), without={layer.digest})
     with tarfile.open(tmp_path / "thin.tar") as archive:
         assert f"blobs/{layer.digest.replace(':', '/')}" not in archive.getnames()
+
+
+def test_an_archive_is_read_back_by_what_docker_reads_and_is_the_same_image(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    image = two_layers(tree, tmp_path)
+    write_image(tmp_path / "image.tar", image)
+    read = read_saved(tmp_path / "image.tar", "x:1")
+    assert (read.id, read.digest) == (image.id, image.digest)
+    assert [layer.path.read_bytes() for layer in read.layers] == [layer.path.read_bytes() for layer in image.layers]
+    assert kept_image("x:1", image.config) == read
+
+
+def test_a_compressed_layer_is_kept_as_the_tar_that_its_digest_names(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    image = two_layers(tree, tmp_path)
+    saved_by_docker(tmp_path / "saved.tar", image, [gzip.compress(each.path.read_bytes()) for each in image.layers])
+    assert read_saved(tmp_path / "saved.tar", "x:1").digest == image.digest
+
+
+def test_a_layer_that_is_not_what_the_configuration_says_is_refused(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    image = two_layers(tree, tmp_path)
+    saved_by_docker(tmp_path / "saved.tar", image, [b"cut off"] * 2)
+    with pytest.raises(Surroundings, match="not what its configuration says"):
+        read_saved(tmp_path / "saved.tar", "x:1")
+
+
+def test_layers_that_no_kept_image_has_are_forgotten(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    image = two_layers(tree, tmp_path)
+    write_image(tmp_path / "image.tar", image)
+    read_saved(tmp_path / "image.tar", "x:1")
+    lower = assemble("x:2", image.layers[:1], Run())
+    forget_layers_but([lower.config])
+    assert (kept_image("x:1", image.config), kept_image("x:2", lower.config) is not None) == (None, True)
+
+
+def two_layers(tree: Path, tmp_path: Path) -> Image:
+    layers = [
+        write_layer(tmp_path / "1.tar", [Source(tree / "package" / "a.py", "/a.py")]),
+        write_layer(tmp_path / "2.tar", [Source(tree / "package" / "run", "/run")]),
+    ]
+    return assemble("x:1", layers, Run(command=("run",)))
+
+
+def saved_by_docker(path: Path, image: Image, layers: list[bytes]) -> None:
+    """As engines write it that know no OCI: a directory a layer."""
+    files = {f"{number}/layer.tar": content for number, content in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": [image.tag], "Layers": list(files)}]
+    with tarfile.open(path, "w") as archive:
+        for name, content in {
+            **files,
+            "config.json": image.config,
+            "manifest.json": json.dumps(manifest).encode(),
+        }.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def test_a_layer_read_again_is_the_one_that_was_written(tree: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
+BUILD_LOCK = "requirements-build.lock"
 
 _PINNED = re.compile(r"[a-z0-9][a-z0-9._-]*(\[[a-z0-9,_-]+\])?==\S+( ; .+)?")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -36,7 +37,7 @@ def names_in(text: str) -> set[str]:
     return {re.split(r"[\[=]", line)[0] for line in text.splitlines() if _PINNED.match(line)}
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, BUILD_LOCK])
 def test_every_dependency_is_pinned_with_hashes_and_no_index_is_named(lock: str) -> None:
     assert faults_of_lock((ROOT / lock).read_text(encoding="utf-8")) == []
 
@@ -45,6 +46,11 @@ def test_every_dependency_is_pinned_with_hashes_and_no_index_is_named(lock: str)
 def test_a_lock_holds_what_the_project_depends_on(lock: str) -> None:
     wanted = {re.split(r"[<>=\[ ]", one)[0].lower() for one in PROJECT["dependencies"]}
     assert wanted - names_in((ROOT / lock).read_text(encoding="utf-8")) == set()
+
+
+def test_the_wheel_is_built_in_the_image_by_what_builds_it_elsewhere() -> None:
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert backend in (ROOT / BUILD_LOCK).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

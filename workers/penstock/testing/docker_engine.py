@@ -1,15 +1,21 @@
 """A Docker engine of our own, from Debian's packages, that shares nothing with one that the machine may have.
 
-It runs in a network namespace without a way out, with its own process and mount namespaces, so that everything it
-started ends with it, however it ends: containers, shims and mounts go when its first process goes. Its data live in
-a directory that is removed. What talks to its containers runs in its network namespace too (`command`). Needs root.
+It has its own process and mount namespaces, so that everything it started ends with it, however it ends: containers,
+shims and mounts go when its first process goes. Needs root. There are two kinds:
+
+- `start`, to run containers: in a network namespace without a way out; what talks to its containers runs there too
+  (`command`). Its data go with it.
+- `start_to_build`, to build images: in this machine's network, of which it changes nothing (no bridge, no rules), so
+  that build steps with `--network host` reach the package registries. Its data stay where the caller says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,44 +31,58 @@ START_TIMEOUT_S = 60.0
 _PREFIX = "psdocker-"
 _numbers = itertools.count(1)
 _CGROUPS = Path("/sys/fs/cgroup")
+_LEAVES_THE_NETWORK = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
+_GRACE_S = 20.0
 
 
 class DockerEngine:
-    """A running engine; a context manager that ends it and all that it ran. Made by `DockerEngine.start`."""
+    """A running engine; a context manager that ends it and all that it ran. Made by `start` or `start_to_build`."""
 
-    def __init__(self, directory: Path, namespace: str, root: Path) -> None:
+    def __init__(self, directory: Path, name: str, root: Path, *, kept: Path | None = None) -> None:
         self.directory = directory
-        self.namespace = namespace
+        self.namespace = None if kept else name
+        self._name = name
         self._root = root
+        self._kept = kept
         self.socket = directory / "docker.sock"
         self._server = Server(
             "dockerd",
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"),
                 str(root / "usr/sbin/dockerd"),
-                *("--data-root", str(directory / "data"), "--exec-root", str(directory / "run")),
+                *("--data-root", str(kept or directory / "data"), "--exec-root", str(directory / "run")),
                 *("--pidfile", str(directory / "docker.pid"), "--host", f"unix://{self.socket}"),
-                *("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{namespace}"),
+                *("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{name}"),
                 *("--default-ulimit", "nofile=20000:20000", "--oom-score-adjust", "0"),
-                *("--storage-driver", "overlay2", "--userland-proxy-path", str(root / "usr/sbin/docker-proxy")),
+                *("--storage-driver", "overlay2"),
+                *(_LEAVES_THE_NETWORK if kept else ("--userland-proxy-path", str(root / "usr/sbin/docker-proxy"))),
             ],
             log=directory / "dockerd.log",
             env=debian.environment(root),
-            namespace=namespace,
+            namespace=self.namespace,
             ends_with_us=True,
         )
 
     @classmethod
     def start(cls) -> DockerEngine:
-        """Start an engine, and return when it answers."""
+        """Start an engine that runs containers, and return when it answers."""
+        return cls._started(None)
+
+    @classmethod
+    def start_to_build(cls, kept: Path) -> DockerEngine:
+        """Start an engine that builds images and keeps them in `kept`, which one at a time may use."""
+        return cls._started(kept)
+
+    @classmethod
+    def _started(cls, kept: Path | None) -> DockerEngine:
         namespaces.require_root("a Docker engine")
         _remove_abandoned()
         root = debian.unpacked(*PACKAGES)
         directory = temporary_directory(_PREFIX)
-        namespace = f"{_PREFIX}{maker_tag()}-{next(_numbers)}"
-        engine = cls(directory, namespace, root)
+        engine = cls(directory, f"{_PREFIX}{maker_tag()}-{next(_numbers)}", root, kept=kept)
         try:
-            namespaces.add(namespace)
+            if engine.namespace is not None:
+                namespaces.add(engine.namespace)
             engine._server.start()
             engine._wait_until_ready()
         except BaseException:
@@ -78,10 +98,14 @@ class DockerEngine:
     ) -> None:
         self.stop()
 
+    def client(self, *arguments: str) -> list[str]:
+        """The command line client with these arguments, to be run with `environment()`."""
+        return [str(self._root / "usr/bin/docker"), *arguments]
+
     def docker(self, *arguments: str, timeout_s: float = 300.0) -> str:
         """What the command line client says to these arguments."""
         done = subprocess.run(
-            [str(self._root / "usr/bin/docker"), *arguments],
+            self.client(*arguments),
             capture_output=True,
             text=True,
             check=False,
@@ -104,18 +128,30 @@ class DockerEngine:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The same command, run where the published ports of containers are reached."""
-        return namespaces.enter(self.namespace, argv)
+        return list(argv) if self.namespace is None else namespaces.enter(self.namespace, argv)
 
     def alive(self) -> bool:
         """Whether it runs."""
         return self._server.alive()
 
     def stop(self) -> None:
-        """End it, its containers, and all that it left."""
+        """End it, its containers, and all that it left. What it keeps is closed first."""
+        if self._kept is not None:
+            self._close()
         self._server.kill()
-        namespaces.delete(self.namespace)
-        _remove_cgroups(self.namespace)
+        if self.namespace is not None:
+            namespaces.delete(self.namespace)
+        _remove_cgroups(self._name)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _close(self) -> None:
+        """Ask the engine itself, below the process that holds its namespaces and heeds no such signal."""
+        if self._server.alive():
+            children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
+            with contextlib.suppress(OSError):
+                for child in children.read_text().split():
+                    os.kill(int(child), signal.SIGTERM)
+                wait_until(lambda: not self._server.alive(), timeout_s=_GRACE_S)
 
     def _wait_until_ready(self) -> None:
         def ready() -> bool:
@@ -164,11 +200,12 @@ def docker_answers(host: str | None) -> bool:
 
 def _remove_abandoned() -> None:
     """What an engine left whose maker was killed: its processes are gone, names and cgroups are not."""
-    if namespaces.NAMES.is_dir():
-        for left in sorted(namespaces.NAMES.iterdir()):
-            if is_abandoned(left.name, _PREFIX):
-                namespaces.delete(left.name)
-                _remove_cgroups(left.name)
+    named = [path.name for path in namespaces.NAMES.iterdir()] if namespaces.NAMES.is_dir() else []
+    grouped = [path.name for pattern in (f"{_PREFIX}*", f"*/{_PREFIX}*") for path in _CGROUPS.glob(pattern)]
+    for left in sorted({*named, *grouped}):
+        if is_abandoned(left, _PREFIX):
+            namespaces.delete(left)
+            _remove_cgroups(left)
 
 
 def _remove_cgroups(name: str) -> None:

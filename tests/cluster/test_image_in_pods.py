@@ -1,0 +1,149 @@
+"""The images in pods of a restricted namespace: what the node runs is what Docker has built."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dev.cluster import image
+from dev.cluster.kubectl import Kubectl
+
+ANYBODY = 1234560000
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "runAsUser": ANYBODY,
+    "runAsGroup": 0,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+TEMPORARY = "/tmp"  # noqa: S108 - of the container
+PI_WITHIN_S = 240
+
+
+@pytest.fixture
+def here(k8s_namespace: Kubectl) -> Kubectl:
+    """A namespace that refuses whatever asks for more than the least."""
+    namespace = str(k8s_namespace.namespace)
+    k8s_namespace.run("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    return k8s_namespace
+
+
+def pod(name: str, tag: str, **container: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": RESTRICTED,
+            "containers": [
+                {
+                    "name": name,
+                    "image": tag,
+                    "securityContext": CONTAINER,
+                    "volumeMounts": [{"name": "tmp", "mountPath": TEMPORARY}],
+                    **container,
+                }
+            ],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        },
+    }
+
+
+def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubectl, penstock_image: str) -> None:
+    here.apply(pod("version", penstock_image, command=["penstock", "--version"]))
+    seen = here.wait_for("pod", "version", lambda it: it["status"]["phase"] in ("Succeeded", "Failed"), what="ended")
+    assert "Succeeded" == seen["status"]["phase"], here.logs("version")
+    built = image.build_image("penstock")
+    told = seen["status"]["containerStatuses"][0]["imageID"]
+    assert any(name in told for name in (built.id, built.digest)), told
+
+
+@pytest.mark.slow  # the image has a gigabyte, and two JVMs start
+def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_user(
+    here: Kubectl, spark_image: str
+) -> None:
+    here.apply(*account(here))
+    template = pod("executor", spark_image)
+    template["spec"]["containers"][0] = {
+        **template["spec"]["containers"][0],
+        "name": "spark-kubernetes-executor",
+    }
+    files = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "executor"},
+        "data": {"executor.yaml": json.dumps(template)},
+    }
+    settings = {
+        "spark.kubernetes.namespace": here.namespace,
+        "spark.kubernetes.container.image": spark_image,
+        "spark.kubernetes.driver.pod.name": "driver",
+        "spark.kubernetes.executor.podTemplateFile": "/template/executor.yaml",
+        "spark.kubernetes.executor.request.cores": "100m",
+        "spark.kubernetes.executor.deleteOnTermination": "false",
+        "spark.executor.instances": "1",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "$(SPARK_DRIVER_BIND_ADDRESS)",
+        "spark.local.dir": TEMPORARY,
+    }
+    driver = pod(
+        "driver",
+        spark_image,
+        args=[
+            *("driver", "--master", "k8s://https://kubernetes.default.svc", "--name", "pi"),
+            *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+            *("local:///opt/spark/examples/src/main/python/pi.py", "2"),
+        ],
+        env=[
+            {"name": "SPARK_DRIVER_BIND_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+    )
+    driver["spec"]["serviceAccountName"] = "driver"
+    driver["spec"]["volumes"].append({"name": "template", "configMap": {"name": "executor"}})
+    driver["spec"]["containers"][0]["volumeMounts"].append({"name": "template", "mountPath": "/template"})
+    here.apply(files, driver)
+    seen = here.wait_for(
+        "pod",
+        "driver",
+        lambda it: it["status"]["phase"] in ("Succeeded", "Failed"),
+        what="has ended",
+        timeout_s=PI_WITHIN_S,
+    )
+    said = here.logs("driver")
+    assert "Succeeded" == seen["status"]["phase"], said[-3000:]
+    assert "Pi is roughly 3.1" in said
+    (executor,) = here.list("pods", "spark-role=executor")
+    assert spark_image == executor["spec"]["containers"][0]["image"]
+    assert "Successfully registered with driver" in here.logs(executor["metadata"]["name"])
+
+
+def account(here: Kubectl) -> list[dict[str, Any]]:
+    """What a driver may: its executors."""
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"],
+            "verbs": ["get", "list", "watch", "create", "patch", "update", "delete", "deletecollection"],
+        }
+    ]
+    subject = {"kind": "ServiceAccount", "name": "driver", "namespace": here.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "driver"}
+    api = "rbac.authorization.k8s.io/v1"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "driver"}},
+        {"apiVersion": api, "kind": "Role", "metadata": {"name": "driver"}, "rules": rules},
+        {
+            "apiVersion": api,
+            "kind": "RoleBinding",
+            "metadata": {"name": "driver"},
+            "subjects": [subject],
+            "roleRef": role,
+        },
+    ]

@@ -1,0 +1,88 @@
+"""The image `penstock-spark`, built by its Dockerfile, and run as strict clusters run it; in test-long: it has a
+gigabyte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.cluster import docker_build
+from tests.cluster.image_built import ANYBODY, CODE_AT_MOST, MIB, VERSION, Built, built
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(docker_build.obstacle() is not None, reason="needs root: a Docker engine of its own"),
+]
+
+OURS_AT_MOST = 1300 * MIB
+"""What may stand on the base image, not compressed. docs/image.md says what it is now."""
+
+JOB = """
+import os
+from pyspark.sql import SparkSession
+
+def doubled(batches):
+    import pyarrow, penstock, penstock_spark
+    for batch in batches:
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.compute.multiply(batch.column(0), 2)], names=["id"])
+
+import pyarrow.compute
+spark = SparkSession.builder.getOrCreate()
+(row,) = spark.range(0, 1000, 1, 2).mapInArrow(doubled, "id long").groupBy().sum("id").collect()
+print("sum", row[0], "user", spark.sparkContext.sparkUser(), os.getuid())
+"""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Built]:
+    with built("penstock-spark") as made:
+        yield made
+
+
+def test_a_job_of_spark_runs_python_and_arrow_for_a_number_without_a_name(spark: Built, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    # A stranger reads it, through every directory above it.
+    (tmp_path / "job.py").chmod(0o644)
+    options = ("--volume", f"{tmp_path / 'job.py'}:/job.py:ro", "--env", "SPARK_LOCAL_IP=127.0.0.1")
+    ran = spark.run("spark-submit", "--master", "local[2]", "/job.py", options=options)
+    assert (0, ["sum 999000 user penstock 12345"]) == (
+        ran.code,
+        [line for line in ran.out.splitlines() if line.startswith("sum")],
+    ), ran.err[-3000:]
+
+
+def test_an_executor_that_spark_has_told_nothing_says_so_in_one_line(spark: Built) -> None:
+    ran = spark.run("executor", user=ANYBODY)
+    assert (2, 1) == (ran.code, len(ran.err.strip().splitlines())), ran
+    assert "SPARK_EXECUTOR_MEMORY" in ran.err
+
+
+def test_spark_stands_where_its_own_images_have_it(spark: Built) -> None:
+    script = "ls -d /opt/spark/bin/spark-submit /opt/spark/conf /opt/java/bin/java /opt/penstock/bulk.py"
+    assert 4 == len(spark.said("sh", "-c", script).splitlines())
+    assert int(spark.said("sh", "-c", "ls /opt/spark/jars | grep -c kubernetes")) > 5
+
+
+def test_the_data_plane_and_the_jobs_can_be_imported(spark: Built) -> None:
+    assert "" == spark.said(
+        "python3", "-c", "import penstock, penstock_spark.entrypoint, pyspark, pyarrow, datasketches"
+    )
+
+
+def test_it_is_as_strict_as_the_other_image(spark: Built) -> None:
+    assert ([], [], True) == (spark.left_of_the_build(), spark.writable_by_anybody(), spark.is_compiled())
+    assert ("65532:65532", VERSION) == (
+        spark.config["User"],
+        spark.config["Labels"]["org.opencontainers.image.version"],
+    )
+
+
+def test_the_size_stays_within_what_the_page_says(spark: Built) -> None:
+    _, *layers = [layer.size for layer in spark.image.layers]
+    assert (True, True) == (sum(layers) < OURS_AT_MOST, layers[-1] < CODE_AT_MOST), layers
+
+
+def test_the_image_that_a_cluster_is_given_is_the_one_that_docker_has_built(spark: Built) -> None:
+    assert (spark.image.id, [each.digest for each in spark.image.layers]) == spark.in_docker()
