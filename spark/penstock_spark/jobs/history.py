@@ -41,6 +41,7 @@ class HistoryGround:
     until_us: int
     goes_on: bool
     """Whether it begins where the last run ended, which an export does."""
+    parts_a_piece: int | None = None
 
 
 class HistoryJob:
@@ -83,7 +84,9 @@ class HistoryJob:
         begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
         splits = it.splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
         if begun is None:
-            splits = first_parts([split for split in splits if split.from_us < split.until_us], PARTS_A_PIECE)
+            splits = first_parts(
+                [split for split in splits if split.from_us < split.until_us], it.parts_a_piece or PARTS_A_PIECE
+            )
             if not splits:
                 return None
         messages = it.messages(splits)

@@ -46,6 +46,8 @@ SCHEMA = pa.schema(
 )
 ROWS_A_BATCH = 5_000
 TASKS_A_CORE = 4
+SPLITS_A_PIECE = 20_000
+"""Most windows of a first run may be empty: nobody keeps since when a counter is there."""
 
 
 class NoSuchWindows(SpecError):
@@ -91,6 +93,7 @@ def run_rollup(spark: SparkSession, here: WorkerConnection, request: RollupReque
         from_us=max(moment_us(request.from_, now_us) or 0, kept_us),
         until_us=min(moment_us(request.to, now_us) or final_us, final_us),
         goes_on=True,
+        parts_a_piece=max(1, SPLITS_A_PIECE // settings.buckets),
     )
     HistoryJob(ground).run()
     progress.show(last=True)
