@@ -1,0 +1,79 @@
+"""The work of the jobs of bench-spark: what is drained or redriven, and by whom. Values, and how they are put."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+import penstock
+from bench.contender import Job
+from bench.timeline_work import PAYLOADS
+from penstock import Put
+
+MESSAGES = 300_000
+NAMESPACE, DRAINED, GRAVES = "bench", "drained", "graves"
+PUT_AT_ONCE = 20_000
+QUEUES = "\n---\n".join(
+    f"apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
+    "spec: {shards: 4}"
+    for name in (DRAINED, GRAVES)
+)
+
+
+class By(StrEnum):
+    """Who works a window."""
+
+    DRAIN = "drain"
+    """The job, through a handler that calls everything done."""
+    REDRIVE = "redrive"
+    """The job that puts dead letters back where they died."""
+    CONSUMER = "consumer"
+    """One process of the SDK: receive a thousand, settle them."""
+    PLAIN_REDRIVE = "penstock redrive"
+    """The command of one process."""
+
+
+@dataclass(frozen=True)
+class JobWork:
+    """What is asked of the working process."""
+
+    by: By
+    messages: int
+    seconds: float
+
+    def job(self) -> Job:
+        """As JSON carries it."""
+        return asdict(self)
+
+    @property
+    def queue(self) -> str:
+        """What it empties."""
+        return f"{NAMESPACE}/{GRAVES if self.by in (By.REDRIVE, By.PLAIN_REDRIVE) else DRAINED}"
+
+
+def work_of(job: Job) -> JobWork:
+    """The way back."""
+    return JobWork(By(job["by"]), job["messages"], job["seconds"])
+
+
+def everything_is_done(messages: DataFrame) -> DataFrame:
+    """The handler: it looks at every payload."""
+    return messages.select("id", f.when(f.length("payload") >= 0, "done").alias("outcome"))
+
+
+async def fill(environment: dict[str, str], work: JobWork) -> None:
+    """Put what a window empties: dead letters tell where they died."""
+    payloads = itertools.cycle(PAYLOADS)
+    died_in = {"penstock.dead.queue": f"{NAMESPACE}/{DRAINED}", "penstock.dead.reason": "no such address"}
+    async with penstock.connect(environment) as opened:
+        queue = await opened.queue(work.queue)
+        for first in range(0, work.messages, PUT_AT_ONCE):
+            some = itertools.islice(payloads, min(PUT_AT_ONCE, work.messages - first))
+            if work.queue.endswith(GRAVES):
+                await queue.put_many([Put(payload, attributes=died_in) for payload in some])
+            else:
+                await queue.put_many(some)

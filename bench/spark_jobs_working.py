@@ -1,0 +1,97 @@
+"""The working side of the jobs of bench-spark: a driver with a session on two cores, or a process of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+import penstock
+from bench.contender import Contender, Job, Ran, Told
+from bench.spark_jobs_work import By, JobWork, fill, work_of
+from penstock.client.redriving import redrive
+from penstock.errors import Bug
+from penstock_spark.jobs.request import JobRequest, job_id
+from penstock_spark.jobs.run import run_job
+from penstock_spark.session import LOCAL, open_session
+from penstock_spark.worker_connection import WorkerConnection
+
+HANDLER = "bench.spark_jobs_work:everything_is_done"
+DUE_S = 1.5
+WARM_UP_MESSAGES = 5_000
+
+
+class WorkingContender(Contender):
+    """One process."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self._spark: SparkSession | None = None
+        self._here: WorkerConnection | None = None
+
+    def prepare(self, job: Job) -> int:
+        """Put what is emptied. The first time some are worked that do not count."""
+        work = work_of(job)
+        if self._here is None:
+            asyncio.run(fill(self._environment, JobWork(work.by, WARM_UP_MESSAGES, work.seconds)))
+            time.sleep(DUE_S)
+            self._work(JobWork(work.by, WARM_UP_MESSAGES, work.seconds))
+        asyncio.run(fill(self._environment, work))
+        time.sleep(DUE_S)
+        return work.messages
+
+    def run(self, job: Job) -> Ran:
+        """Empty it."""
+        work = work_of(job)
+        began_s = time.perf_counter()
+        done = self._work(work)
+        if done != work.messages:
+            raise Bug("not all was worked", by=work.by.value, done=done, messages=work.messages)
+        return Ran(time.perf_counter() - began_s, done, 1, 0)
+
+    def tell(self) -> Told:
+        """How many were worked is checked in the run."""
+        return Told(0.0, 0.0, 0)
+
+    def close(self) -> None:
+        if self._here is not None:
+            self._here.close()
+        if self._spark is not None:
+            self._spark.stop()
+
+    def _work(self, work: JobWork) -> int:
+        if self._here is None:
+            self._here = WorkerConnection(self._environment)
+        if work.by is By.CONSUMER:
+            return self._here.run(_consume(self._here.penstock, work))
+        if work.by is By.PLAIN_REDRIVE:
+            return self._here.run(redrive(self._here.penstock, work.queue)).moved
+        handler = HANDLER if work.by is By.DRAIN else None
+        request = JobRequest(work.queue, work.by.value, work.by.value, handler=handler)
+        entry = self._here.queue(work.queue).entry
+        return run_job(self._session(), self._here, request, job_id(entry, work.by.value)).done
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = open_session(
+                "bench-spark", master="local[2]", settings={**LOCAL, "spark.driver.memory": "1g"}
+            )
+            self._spark.sparkContext.setLogLevel("ERROR")
+        return self._spark
+
+
+async def _consume(opened: penstock.Penstock, work: JobWork) -> int:
+    queue = await opened.queue(work.queue)
+    done = 0
+    while done < work.messages and (given := await queue.receive(1_000, wait=10)):
+        await queue.ack(given)
+        done += len(given)
+    await queue.engine.lanes.leave()
+    return done
+
+
+def open_contender(environment: Mapping[str, str]) -> Contender:
+    """For the client process."""
+    return WorkingContender(environment)
