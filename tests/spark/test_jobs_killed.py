@@ -20,6 +20,8 @@ from penstock.testing.cassandra.serving import Serving
 from penstock_spark.worker_connection import WorkerConnection
 from tests.spark.shop import Shop, opened_shop, twice
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 6_000
 KILLS = 2
 RUN_WITHIN_S = 240

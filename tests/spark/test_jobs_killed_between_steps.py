@@ -16,6 +16,8 @@ from penstock.testing.cassandra.serving import Serving
 from penstock_spark.worker_connection import WorkerConnection
 from tests.spark.shop import Shop, opened_shop, twice
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 STEPS = (4, 8, 10, 11, 12, 13, 14, 16, 17, 18)
