@@ -1,0 +1,35 @@
+"""Handlers for `penstock worker` that go wrong each in its own way, so that an alert has something to tell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from penstock.runtime import Reject
+
+
+async def rejects(payload: bytes) -> None:
+    """Each message is a mistake."""
+    raise Reject("not wanted")
+
+
+async def fails(payload: bytes) -> None:
+    """What it calls is away."""
+    raise ConnectionError("nobody answers")
+
+
+async def lingers(payload: bytes) -> None:
+    """Takes longer than anybody waits for."""
+    await asyncio.sleep(600)
+
+
+async def takes_a_while(payload: bytes) -> None:
+    """Something is in hand whenever one looks."""
+    await asyncio.sleep(2)
+
+
+async def kills(payload: bytes) -> None:
+    """One message ends the process that handles it."""
+    if payload == b"kill":
+        os.kill(os.getpid(), signal.SIGKILL)

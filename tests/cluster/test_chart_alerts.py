@@ -1,0 +1,167 @@
+"""Each alert of the chart is made to fire once by a fault: real processes, scraped by a real Prometheus with the
+chart's rules. What takes minutes of a fault is in test_chart_alerts_long.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.helm import CHART, Helm
+from dev.cluster.kubectl import has_condition
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from tests.cluster import test_chart_alerts_long
+from tests.cluster.alert_scene import FIRED_BY, ROOT, Scene, fires, queue, rules_of, scene_of
+from tests.cluster.prometheus_process import program
+
+METRIC = re.compile(r"\b(penstock_[a-z_]+|workqueue_[a-z_]+)\b")
+
+
+@pytest.fixture(scope="module")
+def scene(
+    kubernetes: KubernetesUnderTest, cassandra: Serving, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    with scene_of(kubernetes, cassandra, helm, tmp_path_factory.mktemp("alerts")) as made:
+        yield made
+
+
+def alerts() -> list[dict[str, Any]]:
+    """All of the chart."""
+    told = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    return [rule for group in told["groups"] for rule in group["rules"]]
+
+
+def named_metrics() -> set[str]:
+    """What rules and dashboard ask for."""
+    panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    expressions += [str(alert["expr"]) for alert in alerts()]
+    return {found for expression in expressions for found in METRIC.findall(expression)}
+
+
+def test_every_alert_has_a_test_that_fires_it_and_a_page() -> None:
+    assert {alert["alert"] for alert in alerts()} == set(FIRED_BY)
+    assert test_chart_alerts_long.__doc__
+    pages = {page.stem for page in (ROOT / "docs/runbooks").glob("Penstock*.md")}
+    assert set(FIRED_BY) == pages
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/runbooks").glob("Penstock*.md")), ids=lambda page: page.stem)
+def test_a_page_says_what_to_look_at_and_what_to_press(page: Path) -> None:
+    text = page.read_text()
+    assert ["## What to look at", "## What to press"] == re.findall(r"^## .*$", text, re.MULTILINE)
+    assert text.startswith(f"# {page.stem}: ")
+
+
+def test_promtool_finds_nothing_in_the_rules(helm: Helm, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": rules_of(helm)}))
+    command = [program("promtool"), "check", "rules", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, f"{len(alerts())} rules found") == (done.returncode, done.stdout.strip().rpartition("SUCCESS: ")[2])
+
+
+def test_nothing_fires_while_all_is_well(scene: Scene) -> None:
+    here = scene.namespace()
+    here.apply(queue("well"))
+    here.wait_for("queue", "well", has_condition("Ready"), what="is Ready")
+    name = f"{here.namespace}/well"
+    scene.worker(name, "takes_a_while")
+    scene.put(name, b"1", b"2")
+    assert wait_until(lambda: scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60)
+    ours = {"namespace": here.namespace, "queue": name}
+    others = [each for each in scene.prometheus.alerts() if {"namespace", "queue"} & each.keys()]
+    unconcerned = [each for each in others if not any(each.get(label) == told for label, told in ours.items())]
+    assert [] == [each for each in scene.prometheus.alerts() if each not in unconcerned]
+
+
+@fires("PenstockResourceStalled", "PenstockResourceNotReady")
+def test_resources_that_wait_for_a_person_and_that_are_not_ready(scene: Scene) -> None:
+    here = scene.namespace()
+    here.apply(queue("a", deadLetter="b"), queue("b", deadLetter="a"), queue("lonely", deadLetter="nobody"))
+    scene.until_fires("PenstockResourceStalled", name="a", reason="DeadLetterCycle")
+    scene.until_fires("PenstockResourceNotReady", name="lonely", reason="DeadLetterMissing")
+    assert "a" not in {each["name"] for each in scene.prometheus.alerts() if each["alertname"].endswith("NotReady")}
+
+
+@fires("PenstockLanesUnhealthy", "PenstockQueueLags")
+def test_messages_that_nobody_handles(scene: Scene) -> None:
+    here = scene.namespace()
+    here.apply(queue("unhandled"), queue("late"))
+    for name in ("unhandled", "late"):
+        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+    scene.put(f"{here.namespace}/unhandled", b"1")
+    scene.worker(f"{here.namespace}/late", "lingers", "--concurrency", "1")
+    scene.put(f"{here.namespace}/late", *(b"%d" % number for number in range(40)))
+    scene.until_fires("PenstockQueueLags", queue="late")
+    scene.until_fires("PenstockLanesUnhealthy", name="unhandled", reason="LanesUnprocessed")
+
+
+@fires("PenstockDeadLetters", "PenstockWorkersSlowed")
+def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene) -> None:
+    here = scene.namespace()
+    here.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
+    for name in ("refused", "dead", "failing"):
+        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+    patience = ("--backoff", "100ms", "--backoff-max", "1s")
+    scene.worker(f"{here.namespace}/refused", "rejects")
+    scene.worker(f"{here.namespace}/failing", "fails", "--concurrency", "4", *patience)
+    scene.put(f"{here.namespace}/refused", b"1", b"2")
+    scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
+    scene.until_fires("PenstockDeadLetters", queue=f"{here.namespace}/refused")
+    scene.until_fires("PenstockWorkersSlowed", queue=f"{here.namespace}/failing")
+
+
+@fires("PenstockCollectionUnhealthy")
+def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene) -> None:
+    here = scene.namespace()
+    spec = {"type": "sum", "gc": {"after": "1m"}, "storage": {"tables": "shared"}}
+    here.apply({"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
+    here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 1 == done.returncode, done.stderr
+    scene.until_fires("PenstockCollectionUnhealthy", name="soon", reason="GcAfterTooShort", timeout_s=180)
+
+
+@fires("PenstockRepairUnhealthy")
+def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
+    here = scene.namespace()
+    here.apply(queue("tended"))
+    here.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
+    labels = {"app.kubernetes.io/managed-by": "penstock", "penstock.io/task": "repair"}
+    container = {"name": "repair", "image": python_image, "imagePullPolicy": "IfNotPresent", "command": ["false"]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    for number in (1, 2):
+        spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}
+        metadata = {"name": f"repair-{number}", "labels": labels}
+        here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    scene.until_fires("PenstockRepairUnhealthy", name="tended", reason="RepairFailing")
+
+
+def test_every_metric_that_rules_and_dashboard_name_is_exported_by_a_running_process(scene: Scene) -> None:
+    assert set() == named_metrics() - scene.prometheus.metrics()
+
+
+@fires("PenstockNobodyLeads")
+def test_an_operator_that_is_gone(scene: Scene) -> None:
+    assert "PenstockNobodyLeads" not in scene.prometheus.firing()
+    scene.operator.kill()
+    scene.until_fires("PenstockNobodyLeads")

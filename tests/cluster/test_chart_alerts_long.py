@@ -1,0 +1,124 @@
+"""Alerts of the chart whose faults take minutes: Cassandra away, messages that kill, an operator with too much to do,
+workers that do not start. The others, and that none is forgotten, are in test_chart_alerts.py.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from dev.cluster.golang import sources
+from dev.cluster.helm import Helm
+from dev.cluster.kubectl import has_condition, names_of
+from dev.cluster.programs import SPARK_OPERATOR
+from penstock.testing.cassandra.serving import Serving
+from penstock.testing.processes import wait_until
+from penstock_operator.kinds import SPARK_APPLICATION
+from tests.cluster.alert_scene import Scene, fires, queue, scene_of
+from tests.cluster.test_operator_rights import SPARK_CRD
+
+pytestmark = pytest.mark.slow
+
+MANY = 150
+SLOW_QPS = "4"
+FAILED = {"status": {"applicationState": {"state": "FAILED", "errorMessage": "the driver has no memory left"}}}
+
+
+@pytest.fixture(scope="module")
+def scene(
+    kubernetes: KubernetesUnderTest,
+    cassandra: Serving,
+    helm: Helm,
+    penstock_image: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("alerts-long")
+    with scene_of(kubernetes, cassandra, helm, folder, "--image", penstock_image) as made:
+        yield made
+
+
+@fires("PenstockMessagesKillProcesses")
+def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
+    here = scene.namespace()
+    here.apply(queue("deadly", maxReceives=3, deadLetter="dead"), queue("dead"))
+    for name in ("deadly", "dead"):
+        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+    name = f"{here.namespace}/deadly"
+    first = scene.worker(name, "kills")
+    scene.put(name, b"kill")
+    assert -signal.SIGKILL == first.wait(timeout=60)
+    scene.worker(name, "kills")
+    scene.until_fires("PenstockMessagesKillProcesses", queue=name, timeout_s=120)
+
+
+@fires("PenstockConsumersFailing")
+def test_workers_whose_handler_is_not_there(scene: Scene) -> None:
+    here = scene.namespace()
+    consumer = {"name": "mailer", "handler": "nowhere.to.be:found", "scaling": {"min": 1, "max": 1}}
+    here.apply(queue("refused", consumers=[consumer]))
+    scene.until_fires("PenstockConsumersFailing", name="refused", timeout_s=240)
+
+
+@fires("PenstockBulkFailing")
+def test_a_bulk_job_that_failed(scene: Scene) -> None:
+    kubectl = scene.home.kubectl
+    kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(sources(SPARK_OPERATOR) / SPARK_CRD))
+    kubectl.wait_for("crd", SPARK_APPLICATION.resource, has_condition("Established"), what="is established")
+    here = scene.namespace()
+    bulk = {"name": "drain", "mode": "drain", "backlogAbove": 1, "handler": "m:f", "spark": {"image": "spark:4"}}
+    here.apply(queue("heavy", bulk=[bulk]))
+    here.wait_for("queue", "heavy", has_condition("TablesReady"), what="has tables")
+    scene.put(f"{here.namespace}/heavy", b"1", b"2", b"3")
+    assert wait_until(lambda: here.list("sparkapplications") != [], timeout_s=90)
+    (name,) = names_of(here.list("sparkapplications"))
+    here.run("patch", "sparkapplication", name, "--type=merge", "-p", json.dumps(FAILED))
+    scene.until_fires("PenstockBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
+
+
+@fires(
+    "PenstockCassandraUnavailable",
+    "PenstockReconcilesFail",
+    "PenstockReceivesFail",
+    "PenstockLeasesAge",
+    "PenstockSettlesFail",
+    "PenstockDataLeftBehind",
+)
+def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
+    here, doomed = scene.namespace(), scene.namespace()
+    here.apply(*(queue(f"q{number:02}") for number in range(20)))
+    doomed.apply(queue("precious", deletionPolicy="Delete"))
+    doomed.wait_for("queue", "precious", has_condition("Ready"), what="is Ready", timeout_s=90)
+    name = f"{here.namespace}/q00"
+    here.wait_for("queue", "q00", has_condition("Ready"), what="is Ready", timeout_s=90)
+    scene.worker(name, "takes_a_while", "--concurrency", "4")
+    scene.put(name, *(b"%d" % number for number in range(200)))
+    assert wait_until(lambda: (scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') or 0) > 4, timeout_s=60)
+    scene.store.cut()
+    try:
+        scene.until_fires("PenstockLeasesAge", queue=name, timeout_s=60)
+        scene.until_fires("PenstockCassandraUnavailable", timeout_s=120)
+        doomed.run("delete", "namespace", str(doomed.namespace), "--wait=false")
+        scene.until_fires("PenstockReceivesFail", queue=name, timeout_s=240)
+        scene.until_fires("PenstockSettlesFail", queue=name, timeout_s=60)
+        scene.until_fires("PenstockDataLeftBehind", timeout_s=180)
+        scene.until_fires("PenstockReconcilesFail", timeout_s=300)
+    finally:
+        scene.store.heal()
+    assert wait_until(lambda: "PenstockCassandraUnavailable" not in scene.prometheus.firing(), timeout_s=120), (
+        scene.prometheus.alerts()
+    )
+
+
+@fires("PenstockChangesWait")
+def test_an_operator_that_is_held_back(
+    kubernetes: KubernetesUnderTest, cassandra: Serving, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("alerts-held-back")
+    with scene_of(kubernetes, cassandra, helm, folder, "--qps", SLOW_QPS) as scene:
+        here = scene.namespace()
+        here.apply(*(queue(f"q{number:03}") for number in range(MANY)))
+        scene.until_fires("PenstockChangesWait", timeout_s=240)
