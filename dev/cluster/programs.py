@@ -92,7 +92,7 @@ PROMETHEUS = Published(
     name="prometheus",
     version="0.315.0",
     title="building prometheus",
-    expect_s=300,
+    expect_s=330,
     module="github.com/prometheus/prometheus",
     package="./cmd/prometheus",
     module_sum="h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac=",

@@ -5,10 +5,8 @@ chart's rules. What takes minutes of a fault is in test_chart_alerts_long.py.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,8 @@ from penstock.testing.processes import wait_until
 from tests.cluster import test_chart_alerts_long
 from tests.cluster.alert_scene import FIRED_BY, ROOT, Scene, fires, queue, rules_of, scene_of
 from tests.cluster.prometheus_process import program
+
+pytestmark = pytest.mark.slow
 
 METRIC = re.compile(r"\b(penstock_[a-z_]+|workqueue_[a-z_]+)\b")
 
@@ -121,39 +121,6 @@ def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene
     scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
     scene.until_fires("PenstockDeadLetters", queue=f"{here.namespace}/refused")
     scene.until_fires("PenstockWorkersSlowed", queue=f"{here.namespace}/failing")
-
-
-@fires("PenstockCollectionUnhealthy")
-def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene) -> None:
-    here = scene.namespace()
-    spec = {"type": "sum", "gc": {"after": "1m"}, "storage": {"tables": "shared"}}
-    here.apply({"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
-    here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert 1 == done.returncode, done.stderr
-    scene.until_fires("PenstockCollectionUnhealthy", name="soon", reason="GcAfterTooShort", timeout_s=180)
-
-
-@fires("PenstockRepairUnhealthy")
-def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
-    here = scene.namespace()
-    here.apply(queue("tended"))
-    here.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
-    labels = {"app.kubernetes.io/managed-by": "penstock", "penstock.io/task": "repair"}
-    container = {"name": "repair", "image": python_image, "imagePullPolicy": "IfNotPresent", "command": ["false"]}
-    pod = {"restartPolicy": "Never", "containers": [container]}
-    for number in (1, 2):
-        spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}
-        metadata = {"name": f"repair-{number}", "labels": labels}
-        here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
-    scene.until_fires("PenstockRepairUnhealthy", name="tended", reason="RepairFailing")
 
 
 def test_every_metric_that_rules_and_dashboard_name_is_exported_by_a_running_process(scene: Scene) -> None:

@@ -1,11 +1,14 @@
 """Alerts of the chart whose faults take minutes: Cassandra away, messages that kill, an operator with too much to do,
-workers that do not start. The others, and that none is forgotten, are in test_chart_alerts.py.
+workers that do not start, jobs that fail. The others, and that none is forgotten, are in test_chart_alerts.py.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +80,42 @@ def test_a_bulk_job_that_failed(scene: Scene) -> None:
     (name,) = names_of(here.list("sparkapplications"))
     here.run("patch", "sparkapplication", name, "--type=merge", "-p", json.dumps(FAILED))
     scene.until_fires("PenstockBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
+
+
+@fires("PenstockCollectionUnhealthy")
+def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene) -> None:
+    here = scene.namespace()
+    spec = {"type": "sum", "gc": {"after": "2m"}, "storage": {"tables": "shared"}}
+    here.apply({"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
+    here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 1 == done.returncode, done.stderr
+    scene.until_fires("PenstockCollectionUnhealthy", name="soon", reason="GcAfterTooShort", timeout_s=180)
+
+
+@fires("PenstockRepairUnhealthy")
+def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
+    here = scene.namespace()
+    here.apply(queue("tended"))
+    here.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
+    labels = {"app.kubernetes.io/managed-by": "penstock", "penstock.io/task": "repair"}
+    container = {"name": "repair", "image": python_image, "imagePullPolicy": "IfNotPresent", "command": ["false"]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    for number in (1, 2):
+        spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}
+        metadata = {"name": f"repair-{number}", "labels": labels}
+        here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    for number in (1, 2):
+        here.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
+    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is looked at again within ten minutes
+    scene.until_fires("PenstockRepairUnhealthy", name="tended", reason="RepairFailing")
 
 
 @fires(
