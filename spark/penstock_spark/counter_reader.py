@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -57,7 +58,7 @@ class CounterReader(DataSourceReader):
         return await counter.state(key, since=self._options.since, until=self._options.until)
 
     def _batch(self, found: dict[str, CounterState]) -> pa.RecordBatch:
-        made = {
+        made: dict[str, Callable[[], list[Any]]] = {
             "key": lambda: list(found),
             "value": lambda: [json.dumps(plain(each.value())) for each in found.values()],
             "state": lambda: [each.dump() for each in found.values()],

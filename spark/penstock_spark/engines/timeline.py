@@ -163,7 +163,7 @@ class _Planning:
     async def _count(self, generation: int, part: int) -> int:
         key: dict[str, Value] = {"queue": self._settings.queue, "generation": generation, "part": part}
         rows = await self._host.store.read(Select(self._settings.tables.put_counts, key, ("messages",)))
-        return max(0, sum(row.messages for row in rows))
+        return max(0, sum(int(row.messages) for row in rows))
 
     # ---- probing
 
