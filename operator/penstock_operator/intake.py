@@ -82,8 +82,8 @@ class Intake:
             self._waiting[at] = [each for each in waiting if each.version != version]
 
     def gone(self, uid: str) -> None:
-        """An answer showed that an object is not there."""
-        self._seen.forget(uid)
+        """An answer to a delete of ours showed that the object is not there any more."""
+        self._seen.end(uid)
 
     def lost(self, uid: str) -> None:
         """Somebody found that an object is not there, and no watch has told it."""

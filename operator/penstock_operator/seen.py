@@ -24,6 +24,8 @@ Document = Mapping[str, Any]
 
 BURIED_MAX: Final = 20_000
 """So many of the objects that were deleted are remembered, the latest."""
+ENDED: Final = str(2**64)
+"""Later than any version: an object that was deleted never comes back under its uid."""
 RESOURCES: Final[Mapping[str, KeyKind]] = {QUEUE.kind: "Queue", COUNTER.kind: "Counter"}
 NOISY: Final = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
 """Annotations that repeat the document, or that a controller of Kubernetes keeps for itself."""
@@ -110,6 +112,11 @@ class Seen:
         """The object is not there any more, as a list or an answer showed."""
         known = self._objects.get(uid)
         return None if known is None else self._bury(uid, known.read())
+
+    def end(self, uid: str) -> None:
+        """The object was deleted, as an answer showed: what a watch still tells of it is from before."""
+        self.forget(uid)
+        self._remember_buried(uid, ENDED)
 
     def missing_from(self, kind: Kind, uids: set[str]) -> list[str]:
         """Uids of a kind that are known here and are not among those of a whole list."""

@@ -212,6 +212,27 @@ def test_a_write_that_nobody_answered_tells_all_that_was_seen() -> None:
     assert EMAILS in {key for key, _ in keys.added}
 
 
+def test_what_we_deleted_does_not_come_back_by_a_watch_that_tells_its_making_late() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    made = queue(version=4)
+    intake.wrote(made)
+    intake.gone(made["metadata"]["uid"])
+    intake.changed(made)
+    assert not seen.is_there(made["metadata"]["uid"])
+    assert [] == keys.added
+
+
+def test_what_a_list_of_before_did_not_have_is_there_again_once_the_watch_tells_it() -> None:
+    seen = Seen()
+    intake = Intake(seen, Keys())  # type: ignore[arg-type]
+    made = queue(version=4)
+    intake.wrote(made)
+    intake.listed(QUEUE, [])
+    intake.changed(made)
+    assert seen.is_there(made["metadata"]["uid"])
+
+
 def test_what_a_list_no_longer_has_is_told_as_gone() -> None:
     keys, seen = Keys(), Seen()
     intake = Intake(seen, keys)  # type: ignore[arg-type]
