@@ -51,7 +51,8 @@ OF_NAMESPACES: Final = (CRON_JOB, ROLE_BINDING, SERVICE_ACCOUNT)
 PAGE: Final = 500
 ENDING_WITHIN_S: Final = 150.0
 BY_THE_OPERATOR_WITHIN_S: Final = 20.0
-GONE_WITHIN_S: Final = 60.0
+GONE_WITHIN_S: Final = 180.0
+"""The collector of a cluster learns of kinds that came or went every thirty seconds, and stands still meanwhile."""
 LOOK_EVERY_S: Final = 0.5
 
 

@@ -21,7 +21,7 @@ from tests.chart.cases import Values, merged
 
 RELEASE = "penstock"
 OPERATOR = "penstock-operator"
-WITHIN = "3m"
+WITHIN = "5m"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
