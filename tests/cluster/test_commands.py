@@ -413,5 +413,5 @@ def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: 
 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:
-    elsewhere = {"apply", "counter", "dev", "gc", "validate", "worker"}
+    elsewhere = {"apply", "check", "counter", "dev", "gc", "validate", "worker"}  # check is what `helm test` runs
     assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere
