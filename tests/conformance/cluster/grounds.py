@@ -87,8 +87,8 @@ class Ground(ABC):
     def throttled(self) -> AbstractAsyncContextManager[ClusterPort]:
         """A port of somebody who may do nothing, and is answered with 429 where he asks for much at once."""
 
-    async def until(self, ask: Callable[[], Awaitable[T | None]], within_s: float = 120) -> T:
-        """What it answers, once it is something. A real collector hears of new kinds every thirty seconds only."""
+    async def until(self, ask: Callable[[], Awaitable[T | None]], within_s: float = 30) -> T:
+        """What it answers, once it is something."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
         while True:
@@ -104,7 +104,7 @@ class Ground(ABC):
         async def ask() -> bool | None:
             return True if isinstance(await self.port.get(at), Denied) else None
 
-        return await self.until(ask)
+        return await self.until(ask, within_s=120)  # a real collector learns of new kinds now and then only
 
     async def make_namespace(self, name: str) -> Applied:
         """A namespace."""
