@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from penstock.errors import Bug, PenstockError, Refused, Surroundings
 from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_driver import PenstockConnection
+from penstock.store.cassandra_driver import PenstockConnection, driver
 from penstock.store.cassandra_errors import NotAllowed, TooLarge
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.cql import create_keyspace_cql, create_table_cql
@@ -258,6 +259,29 @@ def test_the_reactor_is_libev_and_ours(told: dict[str, str]) -> None:
         return store._session.cluster.connection_class
 
     assert PenstockConnection is using(told, reactor)
+
+
+def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:
+    """Neither until its time would have been up, nor until the cyclic collector comes by: a busy process would hold
+    what it has read and written in all these seconds."""
+
+    def kept() -> int:
+        return sum(type(each) is driver.ResponseFuture for each in gc.get_objects())
+
+    async def work(store: CassandraStore) -> int:
+        await store.write(insert("let go", bytes(1_000)))
+        gc.collect()
+        gc.disable()
+        try:
+            before = kept()
+            for _ in range(20):
+                await store.write(insert("let go", bytes(1_000)))
+                await store.read(Select(TABLE, {"p": "let go"}))
+            return kept() - before
+        finally:
+            gc.enable()
+
+    assert 1 >= using(told, work)  # the last may be in the hands of the driver's thread still
 
 
 def test_closing_ends_every_thread(told: dict[str, str]) -> None:

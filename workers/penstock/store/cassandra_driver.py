@@ -7,6 +7,7 @@ request; so ours is named, and a machine without it is told so instead of gettin
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from penstock.errors import Surroundings
 
@@ -17,6 +18,7 @@ _REMEDY = (
 
 try:
     import cassandra.cluster as driver
+    from cassandra.connection import Timer
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
@@ -28,12 +30,36 @@ DRIVER_LOGGERS = tuple(
 )
 
 
+def _nothing() -> None:
+    """What a timer that was given up does."""
+
+
+class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
+    """The end of one request, which lets go of it once it is answered.
+
+    A cancelled timer stays in the driver's queue until its moment, and would keep its request until then: what was
+    sent and all rows that came back, of each request of the last seconds.
+    """
+
+    def cancel(self) -> None:
+        """It was answered."""
+        self.canceled = True
+        self.callback = _nothing
+
+
 class PenstockConnection(LibevConnection):  # type: ignore[misc]  # the driver has no types
     """A connection with buffers for packed rows, which does not turn requests away while the socket is full.
 
     The driver refuses to queue once the kernel's buffer is full, and the request then goes to a wrong coordinator or
     fails; what is in flight is bounded by the store instead, in requests and in bytes.
     """
+
+    @classmethod
+    def create_timer(cls, timeout: float, callback: Callable[[], object]) -> RequestTimer:
+        """As the driver's, with a timer that holds on to nothing when it is over."""
+        timer = RequestTimer(timeout, callback)
+        libevreactor._global_loop.add_timer(timer)
+        return timer
 
     in_buffer_size = 65536
     out_buffer_size = 65536
@@ -88,4 +114,4 @@ def let_reactor_end() -> None:
         PenstockConnection.create_timer(0, reactor._loop_timer.stop)
 
 
-__all__ = ["PenstockConnection", "driver", "keep_logs_to_a_line", "let_reactor_end", "require_libev"]
+__all__ = ["PenstockConnection", "RequestTimer", "driver", "keep_logs_to_a_line", "let_reactor_end", "require_libev"]

@@ -97,7 +97,9 @@ class Session:
         return await future
 
     def _answered(self, answer: Answer | None, future: asyncio.Future[Answer], response: Any) -> None:
-        # On the driver's thread.
+        # On the driver's thread. A request knows this call, which knows the request: without the circle what it has
+        # sent and got goes at once, not when the cyclic collector comes by.
+        response.clear_callbacks()
         if self.policy.suspects:
             self.policy.answered(response.coordinator_host)
         if answer is None:
