@@ -25,12 +25,15 @@ BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
 SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark", "tests/chart")
 SERVER_GROUPS = {
-    "Kubernetes": "servers and kubernetes and not spark",
+    "Kubernetes": "servers and kubernetes and not pods and not spark",
+    "pods": "servers and pods and not spark",
     "Spark": "servers and spark",
-    "rings of Cassandras": "servers and rings and not kubernetes and not spark",
-    "single Cassandras": "servers and not rings and not kubernetes and not spark",
+    "rings of Cassandras": "servers and rings and not kubernetes and not pods and not spark",
+    "single Cassandras": "servers and not rings and not kubernetes and not pods and not spark",
 }
-"""Tests that share servers run in one process each; two such processes at a time."""
+"""Tests that share servers run in one process each; two such processes at a time, the longest first."""
+CLUSTERS = {"pods": "test-pods"}
+"""A cluster of its own for who may run beside another that has one."""
 COLD_BUILDS = (
     ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
@@ -163,7 +166,7 @@ def run_quietly(name: str, which: str) -> Part:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=quiet_environment(),
+        env=quiet_environment() | ({"PENSTOCK_TEST_CLUSTER": CLUSTERS[name]} if name in CLUSTERS else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip"]
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
+POD_FIXTURES = {"penstock_image", "python_image", "spark_image"}
+POD_FILES = {"test_ending.py", "test_image.py", "test_image_spark.py"}
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
 SPARK = HERE / "spark"
 RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
@@ -52,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if fixtures & KUBERNETES_FIXTURES:
             item.add_marker("kubernetes")
+        if fixtures & POD_FIXTURES or item.path.name in POD_FILES:
+            item.add_marker("pods")
         if (
             fixtures & RING_FIXTURES
             or item.path.name in RING_FILES

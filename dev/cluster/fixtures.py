@@ -1,7 +1,8 @@
 """pytest fixtures: a Kubernetes for the session, and a namespace for each test.
 
 The cluster of the tests has a name of its own, so that a developer's is not disturbed. One that runs is used and left
-running; one that had to be started is ended with the session. PENSTOCK_TEST_CONTEXT names another cluster.
+running; one that had to be started is ended with the session. PENSTOCK_TEST_CONTEXT names another cluster;
+PENSTOCK_TEST_CLUSTER calls the one that is started otherwise, so that two sessions may go on side by side.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class KubernetesUnderTest:
 def kubernetes() -> Iterator[KubernetesUnderTest]:
     """A real API server, and on most machines a real node."""
     context = os.environ.get("PENSTOCK_TEST_CONTEXT")
-    name = TEST_CLUSTER if context is None else f"{TEST_CLUSTER}-named"
+    called = os.environ.get("PENSTOCK_TEST_CLUSTER", TEST_CLUSTER)
+    name = called if context is None else f"{called}-named"
     was_up = lifecycle.is_up(name)
     cluster = lifecycle.up(name, context=context)
     try:

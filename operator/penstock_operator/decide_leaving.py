@@ -83,6 +83,12 @@ def few(names: Iterable[str]) -> str:
     return ", ".join(told[:NAMED_MAX]) + more
 
 
+def told_left(document: Document) -> str:
+    """What should be gone, and which finalizers hold it: those of others nobody here may take off."""
+    holds = document["metadata"].get("finalizers") or ()
+    return _told(document) + (f" (held by {', '.join(holds)})" if holds else "")
+
+
 def _told(document: Document) -> str:
     metadata = document["metadata"]
     return f"{str(document['kind']).lower()} {metadata['namespace']}/{metadata['name']}"

@@ -21,7 +21,7 @@ from tests.chart.cases import Values, merged
 
 RELEASE = "penstock"
 OPERATOR = "penstock-operator"
-WITHIN = "5m"
+WITHIN = "3m"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 

@@ -157,7 +157,6 @@ def test_after_an_uninstall_with_retain_workers_go_on_and_a_namespace_is_release
     assert kubernetes.kubectl.find("namespace", str(k8s_namespace.namespace)) is None
 
 
-@pytest.mark.slow  # the cluster's collector stands still for up to minutes where kinds came and went
 def test_an_end_without_definitions_leaves_nothing_but_data(
     release: Release, near_cassandra: Cassandra, k8s_namespace: Kubectl
 ) -> None:

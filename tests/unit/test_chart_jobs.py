@@ -9,7 +9,7 @@ import pytest
 
 from penstock_operator.cluster import bare_token
 from penstock_operator.decide_crds import VERSION, decide_crd, definitions
-from penstock_operator.decide_leaving import OF_A_TEST, decide_leaving, few, without_finalizer
+from penstock_operator.decide_leaving import OF_A_TEST, decide_leaving, few, told_left, without_finalizer
 from penstock_operator.names import FINALIZER
 
 QUEUES = definitions("0.2.0")[0]
@@ -130,6 +130,13 @@ def test_with_remove_all_that_stays_in_cassandra_goes() -> None:
 def test_many_are_told_by_the_first_and_how_many_more() -> None:
     assert "a, b, c, d, e and 2 more" == few("abcdefg")
     assert "a, b" == few("ab")
+
+
+def test_what_is_left_is_told_with_what_holds_it() -> None:
+    held = resource("a", **GOING, finalizers=["example.org/other"])
+    assert "queue shop/a (held by example.org/other)" == told_left(held)
+    deployment = {"kind": "Deployment", "metadata": {"name": "a-mailer", "namespace": "shop"}}
+    assert "deployment shop/a-mailer" == told_left(deployment)
 
 
 # ---- in a pod

@@ -14,7 +14,7 @@ import yaml
 from dev.cluster.kubectl import Kubectl
 from penstock.testing.world import World
 from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import NAMESPACE, Address
+from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Address
 from penstock_operator.port import Applied, ClusterPort, Deleted, Denied, Page
 from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
@@ -98,13 +98,13 @@ class Ground(ABC):
             assert loop.time() < end, "it never came"
             await asyncio.sleep(0.05)
 
-    async def gone(self, at: Address) -> bool:
+    async def gone(self, at: Address, within_s: float = 30) -> bool:
         """True once an object is not there."""
 
         async def ask() -> bool | None:
             return True if isinstance(await self.port.get(at), Denied) else None
 
-        return await self.until(ask, within_s=120)  # a real collector learns of new kinds now and then only
+        return await self.until(ask, within_s)
 
     async def make_namespace(self, name: str) -> Applied:
         """A namespace."""
@@ -170,9 +170,18 @@ class RealGround(Ground):
             try:
                 return await case
             finally:
+                await self._let_go()
                 await self.port.delete(Address(NAMESPACE, None, self.namespace))
 
         return self._runner.run(whole())
+
+    async def _let_go(self) -> None:
+        """Take off the finalizers that a case has left: nobody else would, and what they hold would stay for ever."""
+        for kind in (QUEUE, CONFIG_MAP):
+            for one in page(await self.port.list(kind, self.namespace, metadata_only=True)).items:
+                if one["metadata"].get("finalizers"):
+                    at = Address(kind, self.namespace, str(one["metadata"]["name"]))
+                    await self.port.patch(at, {"metadata": {"finalizers": None}}, manager="contract")
 
     def run_here(self, work: Coroutine[Any, Any, T]) -> T:
         """On the loop of all cases."""
