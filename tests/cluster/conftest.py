@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from dev.cluster.fixtures import KubernetesUnderTest
+from penstock.testing.cassandra import Cassandra
+from penstock.testing.cassandra.tls import certificates
+
+
+@pytest.fixture(scope="session")
+def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
+    """Where pods and this machine both reach it; it asks both for a certificate. Who needs one has a keyspace of his
+    own in it.
+    """
+    if not kubernetes.runs_containers():
+        pytest.skip("needs root: without it no container runs")
+    assert kubernetes.host_address is not None
+    made = certificates((f"ip:{kubernetes.host_address}",))
+    with Cassandra.start(address=kubernetes.host_address, tls=made, require_client_auth=True) as server:
+        yield server
 
 
 @pytest.fixture

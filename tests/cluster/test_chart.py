@@ -21,9 +21,6 @@ from penstock_operator.decide_crds import NAMES, VERSION, definitions
 from penstock_operator.names import FINALIZER
 from penstock_operator.process import _version
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
-from tests.cluster.test_children_run import near_cassandra
-
-__all__ = ["near_cassandra"]
 
 ANY_USER = 1_000_650_000
 GONE_WITHIN_S = 90.0

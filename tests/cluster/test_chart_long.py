@@ -23,9 +23,6 @@ from penstock.testing.processes import wait_until
 from penstock_operator.names import CONNECTION_DIGEST, consumer_name
 from tests.cluster.chart_release import Release, image_values, release_of
 from tests.cluster.test_chart import queue
-from tests.cluster.test_children_run import near_cassandra
-
-__all__ = ["near_cassandra"]
 
 pytestmark = pytest.mark.slow
 

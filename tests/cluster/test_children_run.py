@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,10 +21,8 @@ from typing import Any, TypeVar
 import pytest
 
 import penstock
-from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from penstock.testing.cassandra import Cassandra
-from penstock.testing.cassandra.tls import certificates
 from penstock.testing.processes import wait_until
 from penstock_operator.build_account import worker_account
 from penstock_operator.build_cronjob import cronjob, name_of
@@ -66,17 +64,6 @@ def end(*_):
 signal.signal(signal.SIGTERM, end)
 http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 """
-
-
-@pytest.fixture(scope="module")
-def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
-    """Where pods and this machine both reach it; it asks both for a certificate."""
-    if not kubernetes.runs_containers():
-        pytest.skip("needs root: without it no container runs")
-    assert kubernetes.host_address is not None
-    made = certificates((f"ip:{kubernetes.host_address}",))
-    with Cassandra.start(address=kubernetes.host_address, tls=made, require_client_auth=True) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

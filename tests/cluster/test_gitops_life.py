@@ -26,10 +26,7 @@ from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.cluster.life_books import Books, counted_in_the_end, kept_books
 from tests.cluster.life_changes import BORN, CHANGES, IMMUTABLE
 from tests.cluster.listener import Listener, listening
-from tests.cluster.test_children_run import near_cassandra
 from tests.unit.health_readers import argo_health
-
-__all__ = ["near_cassandra"]
 
 READY_WITHIN_S, BALANCED_WITHIN_S, GONE_WITHIN_S = 120.0, 180.0, 180.0
 SILENT_S = 60.0

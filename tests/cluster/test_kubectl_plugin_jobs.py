@@ -20,10 +20,10 @@ from penstock.testing.processes import wait_until
 from penstock_operator.build_cronjob import cronjob
 from penstock_operator.world import JobGroup
 from tests.cluster.people import Calling, person
-from tests.cluster.test_children_run import here, near_cassandra, told
+from tests.cluster.test_children_run import here, told
 from tests.unit.operator_children_cases import CONNECTION, SETTINGS
 
-__all__ = ["here", "near_cassandra", "told"]
+__all__ = ["here", "told"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHTS = [

@@ -23,10 +23,7 @@ from penstock_operator.names import consumer_name
 from tests.cluster.listener import Listener, listening
 from tests.cluster.operator_process import OperatorProcess, home, leading
 from tests.cluster.slowed import slowed
-from tests.cluster.test_children_run import near_cassandra
 from tests.cluster.watched import Watched, watched
-
-__all__ = ["near_cassandra"]
 
 READY_AND_HANDLED_S = 10.0
 RAISED_S = 3.0

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest, namespace_for
-from tests.conformance.cluster.documents import config, owned_by, queue, queue_at
-from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround, applied, deleted
+from tests.conformance.cluster.documents import config, queue
+from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround
 
 CRDS = Path(__file__).parents[3] / "crds"
 GROUNDS = ("simulated", "real")
-COLLECTS_WITHIN_S = 120.0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -53,16 +52,6 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     yield real
 
 
-async def until_it_collects(ground: Ground) -> None:
-    """Until the cluster's collector watches our kinds: it looks for new ones every thirty seconds, and what goes
-    before is collected at some later try. An owner that is deleted in the foreground goes by its hand alone.
-    """
-    owner = applied(await ground.port.apply(queue(ground), manager="contract"))
-    applied(await ground.port.apply(config(ground, ownerReferences=owned_by(owner.document)), manager="contract"))
-    deleted(await ground.port.delete(queue_at(ground), propagation="Foreground"))
-    assert await ground.gone(queue_at(ground), COLLECTS_WITHIN_S)
-
-
 @pytest.fixture(scope="package")
 def _real_ground(kubernetes: KubernetesUnderTest) -> Iterator[RealGround]:
     kubernetes.kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
@@ -70,6 +59,6 @@ def _real_ground(kubernetes: KubernetesUnderTest) -> Iterator[RealGround]:
     with asyncio.Runner() as runner:
         ground = RealGround(runner, kubernetes.kubectl)
         ground.namespace = namespace_for("collector", secrets.token_hex(3))
-        ground.run(until_it_collects(ground))
+        runner.run(ground.begin_collecting(queue(ground), config(ground)))
         yield ground
         runner.run(ground.close())

@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import yaml
@@ -15,12 +16,14 @@ from dev.cluster.kubectl import Kubectl
 from penstock.testing.world import World
 from penstock_operator.cluster import Cluster
 from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Address
-from penstock_operator.port import Applied, ClusterPort, Deleted, Denied, Page
+from penstock_operator.port import Applied, ClusterPort, Deleted, Denied, Document, Page, address_of
 from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
 from penstock_operator.simulated.faults import Fault, Wrong
 
 T = TypeVar("T")
+
+COLLECTS_WITHIN_S = 120.0
 
 JAILED = "penstock-contract-jailed"
 JAIL = [
@@ -80,6 +83,10 @@ class Ground(ABC):
         """Run something, and make no namespace for it."""
 
     @abstractmethod
+    async def collects(self) -> None:
+        """Return when the cluster's collector of garbage knows our kinds."""
+
+    @abstractmethod
     def unanswered(self) -> AbstractAsyncContextManager[ClusterPort]:
         """A port whose requests arrive, and whose answers do not."""
 
@@ -98,13 +105,12 @@ class Ground(ABC):
             assert loop.time() < end, "it never came"
             await asyncio.sleep(0.05)
 
-    async def gone(self, at: Address, within_s: float = 30) -> bool:
+    async def gone(self, at: Address) -> bool:
         """True once an object is not there."""
+        return await self.until(partial(self._is_gone, at))
 
-        async def ask() -> bool | None:
-            return True if isinstance(await self.port.get(at), Denied) else None
-
-        return await self.until(ask, within_s)
+    async def _is_gone(self, at: Address) -> bool | None:
+        return True if isinstance(await self.port.get(at), Denied) else None
 
     async def make_namespace(self, name: str) -> Applied:
         """A namespace."""
@@ -136,6 +142,9 @@ class SimulatedGround(Ground):
         """In virtual time."""
         return self.world.run(work)
 
+    async def collects(self) -> None:
+        """From the start."""
+
     @asynccontextmanager
     async def unanswered(self) -> AsyncIterator[ClusterPort]:
         """Each answer is lost."""
@@ -157,6 +166,7 @@ class RealGround(Ground):
     def __init__(self, runner: asyncio.Runner, kubectl: Kubectl) -> None:
         self._runner = runner
         self._kubectl = kubectl
+        self._first: Address | None = None
         self.port = runner.run(self._connect(kubectl.kubeconfig))
 
     async def _connect(self, kubeconfig: str) -> Cluster:
@@ -174,6 +184,26 @@ class RealGround(Ground):
                 await self.port.delete(Address(NAMESPACE, None, self.namespace))
 
         return self._runner.run(whole())
+
+    async def begin_collecting(self, owner: Document, child: Document) -> None:
+        """Have the cluster's collector collect a child of our kinds: it looks for new ones every thirty seconds, and
+        what goes before is collected at some later try. An owner deleted in the foreground goes by its hand alone.
+        """
+        await self.make_namespace(self.namespace)
+        made = applied(await self.port.apply(owner, manager="contract"))
+        reference = {name: made.document[name] for name in ("apiVersion", "kind")}
+        reference |= {"name": made.document["metadata"]["name"], "uid": made.uid, "blockOwnerDeletion": True}
+        child = {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
+        applied(await self.port.apply(child, manager="contract"))
+        self._first = address_of(made.document)
+        deleted(await self.port.delete(self._first, propagation="Foreground"))
+
+    async def collects(self) -> None:
+        """Once: until it was seen to."""
+        if self._first is not None:
+            await self.until(partial(self._is_gone, self._first), COLLECTS_WITHIN_S)
+            await self.port.delete(Address(NAMESPACE, None, str(self._first.namespace)))
+            self._first = None
 
     async def _let_go(self) -> None:
         """Take off the finalizers that a case has left: nobody else would, and what they hold would stay for ever."""

@@ -93,6 +93,7 @@ async def test_30_a_finalizer_and_a_delete_that_race_never_leave_it_undeleted(gr
 
 
 async def test_31_children_go_with_their_owner_in_the_background(ground: Ground) -> None:
+    await ground.collects()
     owner = applied(await ground.port.apply(queue(ground), manager="one"))
     await ground.port.apply(config(ground, "child", ownerReferences=owned_by(owner.document)), manager="one")
     assert deleted(await ground.port.delete(queue_at(ground), propagation="Background")).gone
@@ -100,6 +101,7 @@ async def test_31_children_go_with_their_owner_in_the_background(ground: Ground)
 
 
 async def test_31_a_child_that_comes_after_its_owner_has_gone_goes_too(ground: Ground) -> None:
+    await ground.collects()
     owner = applied(await ground.port.apply(queue(ground), manager="one"))
     deleted(await ground.port.delete(queue_at(ground)))
     applied(await ground.port.apply(config(ground, "late", ownerReferences=owned_by(owner.document)), manager="one"))
@@ -107,6 +109,7 @@ async def test_31_a_child_that_comes_after_its_owner_has_gone_goes_too(ground: G
 
 
 async def test_32_in_the_foreground_the_owner_waits_for_its_children(ground: Ground) -> None:
+    await ground.collects()
     owner = applied(await ground.port.apply(queue(ground), manager="one"))
     child = config(ground, "child", ownerReferences=owned_by(owner.document), finalizers=["a.io/hold"])
     await ground.port.apply(child, manager="one")
@@ -126,6 +129,7 @@ async def test_32_in_the_foreground_the_owner_waits_for_its_children(ground: Gro
 
 
 async def test_33_orphans_stay_without_the_reference(ground: Ground) -> None:
+    await ground.collects()
     owner = applied(await ground.port.apply(queue(ground), manager="one"))
     await ground.port.apply(config(ground, "child", ownerReferences=owned_by(owner.document)), manager="one")
     deleted(await ground.port.delete(queue_at(ground), propagation="Orphan"))
@@ -135,6 +139,7 @@ async def test_33_orphans_stay_without_the_reference(ground: Ground) -> None:
 
 
 async def test_34_a_child_of_two_stays_with_the_one_that_is_left(ground: Ground) -> None:
+    await ground.collects()
     owners = [applied(await ground.port.apply(queue(ground, name), manager="one")) for name in ("a", "b")]
     references = owned_by(*(owner.document for owner in owners))
     await ground.port.apply(config(ground, "child", ownerReferences=references), manager="one")
