@@ -1,8 +1,10 @@
-"""bench-spark: reading with Spark on two cores, beside the JVM connector on a table with a row a message.
+"""bench-spark: Spark on two cores. Reading beside the JVM connector, on a table with a row a message; jobs beside one
+process of the SDK that does the same.
 
 Parts, each of which can be measured by itself (`--only`):
 - packed: a million messages that were put at once, in packed rows; rows a second beside the connector's;
-- scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's.
+- scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's;
+- drain, redrive: bulk jobs (spark_jobs.py).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from bench.measurement import Measured, Plan, Results, figures_of
 from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PER_S, Window, take_rounds
 from bench.servers import ServerKind, Servers
 from bench.spark_connector import connector_jars
+from bench.spark_jobs import JOBS, measure_job
+from bench.spark_jobs_work import QUEUES as JOB_QUEUES
 from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
 from bench.store_work import KEYSPACE
 from bench.window import take_window
@@ -29,8 +33,9 @@ from penstock.testing import progress
 
 READING = "bench.spark_reading"
 KIND = ServerKind()
-PARTS = ("packed", "scheduled")
-TOTAL_S_MAX = 560.0
+READS = ("packed", "scheduled")
+PARTS = (*READS, *JOBS)
+TOTAL_S_MAX = 1_200.0
 PREPARE_WITHIN_S = 300.0
 READ_WITHIN_S = 120.0
 METRICS = (ROWS_PER_S, ROWS_PER_CLIENT_CPU_S, CLIENT_US, CASSANDRA_US)
@@ -40,21 +45,28 @@ TARGETS = {
 }
 TITLES = {"packed": "read a million, packed", "scheduled": "read a million, a row each"}
 BY_CONNECTOR = "connector"
+READ_ALL = "every reading brought every message"
+WORKED_ALL = "every job settled every message of its queue"
 
 
 def measure(plan: Plan) -> Results:
     """The parts that are wanted."""
-    connector_jars()
+    wanted = [part for part in PARTS if not plan.only or part in plan.only]
+    if set(wanted) & set(READS):
+        connector_jars()
     results = Results()
     deadline = time.monotonic() + TOTAL_S_MAX
     with Servers(KEYSPACE, (ROWS,), profile=plan.server_profile) as servers:
         _make_queues(servers)
-        for part in (part for part in PARTS if not plan.only or part in plan.only):
+        for part in wanted:
             if time.monotonic() > deadline:
                 results.left_out.append(part)
-            else:
+            elif part in READS:
                 results.cases.append(_read(servers, plan, part, deadline))
-    results.checked.append("every reading brought every message")
+            else:
+                results.cases.append(measure_job(servers, plan, part, deadline))
+    measured = {case.part for case in results.cases}
+    results.checked += [said for said, parts in ((READ_ALL, READS), (WORKED_ALL, JOBS)) if measured & set(parts)]
     return results
 
 
@@ -94,7 +106,7 @@ def _make_queues(servers: Servers) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
     with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
         file = Path(folder) / "queues.yaml"
-        file.write_text(QUEUES, encoding="utf-8")
+        file.write_text(f"{QUEUES}\n---\n{JOB_QUEUES}", encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
             env=environment,

@@ -19,7 +19,6 @@ from penstock.testing import progress
 
 WORKING = "bench.spark_jobs_working"
 KIND = ServerKind()
-PARTS = ("drain", "redrive")
 PREPARE_WITHIN_S = 240.0
 WORK_WITHIN_S = 180.0
 METRICS = (ROWS_PER_S, ROWS_PER_CLIENT_CPU_S, CLIENT_US, CASSANDRA_US)

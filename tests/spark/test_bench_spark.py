@@ -10,10 +10,13 @@ from tests.cluster.quick_bench import quick_run
 
 
 @pytest.mark.slow
-def test_a_quick_run_reads_every_message_by_our_source_and_by_the_connector(tmp_path: Path) -> None:
+def test_a_quick_run_reads_every_message_and_works_every_message_by_jobs(tmp_path: Path) -> None:
     run = quick_run("spark", tmp_path)
     assert {
         ("read a million, packed", "rows a second"),
         ("read a million, a row each", "rows a client CPU second"),
-    } <= run.promised
+        ("drain a backlog through a handler", "rows a second"),
+        ("redrive dead letters", "rows a second"),
+    } == run.promised
     assert "every reading brought every message" in run.checked
+    assert "every job settled every message of its queue" in run.checked
