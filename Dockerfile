@@ -87,7 +87,7 @@ RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless libnss-wrapper \
     && apt-get clean \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /tmp/hsperfdata_* \
     && ln -s /usr/lib/jvm/java-17-openjdk-* /opt/java
 
 

@@ -71,13 +71,14 @@ class Built:
         return told
 
     def left_of_the_build(self) -> list[str]:
-        """Compilers, caches and sources."""
+        """Compilers, caches and sources: nothing is mounted over what the image has, and no entrypoint is first."""
         script = (
             f"for each in {' '.join(WITHOUT)}; do command -v $each; done;"
             " ls -d /build /root/.cache /tmp/* /var/lib/apt/lists/* /var/cache/apt/archives/*.deb 2>/dev/null;"
             " find / -xdev -name '*.whl' -path '*wheels*' 2>/dev/null; true"
         )
-        return self.said("sh", "-c", script).splitlines()
+        bare = ("run", "--rm", "--network", "none", "--read-only", "--entrypoint", "sh", self.image.tag, "-c", script)
+        return self.docker.docker(*bare).splitlines()
 
     def writable_by_anybody(self) -> list[str]:
         """What a number in root's group, such as OpenShift's, may write, but for places of temporary files."""
