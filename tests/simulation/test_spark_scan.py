@@ -40,13 +40,14 @@ async def scanned(
 
 
 async def work_some(consumer: Consumer) -> TimelineQueue:
-    """Settle some, fail some, keep some in hand."""
+    """Settle some, fail some, of which some come again at another place, keep some in hand."""
     engine = await consumer.open()
     got = []
     while len(got) < 20:
         got += await engine.receive(20 - len(got), wait_us=10 * SECOND, visibility_us=25 * SECOND)
     await engine.settle([Ack(each.receipt) for each in got[:8]])
-    await engine.settle([Nack(each.receipt, delay_us=5 * SECOND) for each in got[8:12]])
+    await engine.settle([Nack(each.receipt, delay_us=5 * SECOND) for each in got[8:10]])
+    await engine.settle([Nack(each.receipt, delay_us=60 * SECOND) for each in got[10:14]])
     return engine
 
 

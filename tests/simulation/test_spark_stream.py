@@ -233,6 +233,21 @@ def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has_an
     simulate(scenario, settings=TWO_LANES)
 
 
+def test_a_batch_that_takes_longer_than_its_loan_is_settled_and_comes_no_second_time() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        expected = await put(queue, 24)
+        query = Query(queue, 1000)
+        await query.start()
+        await query.trigger()
+        await asyncio.sleep(VISIBILITY_US / SECOND + 5)
+        await until_nothing_comes(query)
+        assert Counter(expected) == query.had
+        assert [] == await live(queue)
+
+    simulate(scenario, settings=TWO_LANES)
+
+
 def test_an_offset_that_a_killed_driver_borrowed_and_did_not_note_runs_out() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
