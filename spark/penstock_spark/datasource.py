@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from penstock_spark.counter_reader import CounterReader
 from penstock_spark.options import Subject, read_options, stream_options, write_options
-from penstock_spark.queue_reader import QueueReader
+from penstock_spark.queue_reader import FilteredReader, QueueReader
 from penstock_spark.schemas import COUNTER, PUT, QUEUE, UPDATE, check_read, check_write, schema_of
 from penstock_spark.session import NEEDED
 from penstock_spark.stream_reader import QueueStreamReader
@@ -56,7 +56,8 @@ class PenstockDataSource(DataSource):
             check_read(schema, COUNTER)
             return CounterReader(options, tuple(schema.fieldNames()))
         check_read(schema, QUEUE)
-        return QueueReader(options, tuple(schema.fieldNames()))
+        kind = FilteredReader if options.push_filters else QueueReader
+        return kind(options, tuple(schema.fieldNames()))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of a stream: a consumer of the queue."""

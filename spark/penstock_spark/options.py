@@ -25,7 +25,8 @@ CONNECTION = (
     "SSL_CERT", "SSL_KEY",
 )  # fmt: skip
 SUBJECT = ("queue", "counter", "path")
-READ = (*SUBJECT, "state", "from", "to", "fromPosition", "toPosition", "messagesPerSplit", "since", "until")
+RANGE = ("from", "to", "fromPosition", "toPosition")
+READ = (*SUBJECT, "state", *RANGE, "messagesPerSplit", "pushFilters", "since", "until")
 STREAM = (*SUBJECT, "maxMessagesPerTrigger", "visibility", "messagesPerSplit")
 WRITE = (*SUBJECT, "keyColumn", "query", "exactlyOnce", "putsAtOnce")
 SPARKS_OWN = ("checkpointlocation", "queryname", "asyncprogresstrackingenabled", "schema", "mergeschema")
@@ -65,6 +66,8 @@ class ReadOptions:
     """Of the range of positions, as an order; it belongs to the range."""
     last: int | None = None
     messages_per_split: int = MESSAGES_PER_SPLIT
+    push_filters: bool = False
+    """Whether the DataFrame is filtered once and for all (queue_reader.py: FilteredReader)."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -106,6 +109,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         options.position("fromPosition") if first_order is None else first_order,
         options.position("toPosition") if last_order is None else last_order,
         options.number("messagesPerSplit", MESSAGES_PER_SPLIT, least=1),
+        options.one_of("pushFilters", ("true", "false"), "false") == "true",
         options.moment("since"),
         options.moment("until"),
     )

@@ -1,6 +1,6 @@
-"""A batch read of a queue: plans with the filters that Spark pushes down, reads splits. It takes nothing.
+"""A batch read of a queue: plans, reads splits. It takes nothing.
 
-Every filter is also given back to Spark, which applies it to the rows that come: what is pushed down only narrows
+Every filter that is pushed down is also given back to Spark, which applies it to the rows that come: it only narrows
 where is read (decide_range.py).
 """
 
@@ -54,17 +54,6 @@ class QueueReader(DataSourceReader):
         self._columns = columns
         self._wanted = Wanted(options.first, options.last)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow what is read; Spark applies all of them again."""
-        told = [one for each in filters if (one := told_of(each)) is not None]
-        self._wanted = narrow(
-            self._wanted,
-            told,
-            first_at=lambda us: position_order(first_at(us)),
-            last_at=lambda us: position_order(last_at(us)),
-        )
-        return filters
-
     def partitions(self) -> Sequence[InputPartition]:
         """Plan."""
         process = process_of(self._options.subject)
@@ -87,6 +76,22 @@ class QueueReader(DataSourceReader):
 
     def _request(self) -> Request:
         return Request(self._options.state, self._wanted, self._columns, self._options.messages_per_split)
+
+
+class FilteredReader(QueueReader):
+    """One that Spark's filters narrow. Only for a DataFrame that is filtered once and for all: of all that is made of
+    one DataFrame, filtered or not, Spark 4.1 reads what the filter that was pushed last has left."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow what is read; Spark applies all of them again."""
+        told = [one for each in filters if (one := told_of(each)) is not None]
+        self._wanted = narrow(
+            self._wanted,
+            told,
+            first_at=lambda us: position_order(first_at(us)),
+            last_at=lambda us: position_order(last_at(us)),
+        )
+        return filters
 
 
 def told_of(filter_: Filter) -> Told | None:

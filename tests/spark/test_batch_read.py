@@ -89,13 +89,21 @@ def spread(applied: Applied, connection: SyncPenstock) -> Iterator[datetime]:
 
 def test_filters_on_the_moment_leave_only_the_parts_that_they_name(spark: SparkSession, spread: datetime) -> None:
     everything = frame(spark, "spread", messagesPerSplit=1)
-    some = everything.where(
+    pushed = [frame(spark, "spread", messagesPerSplit=1, pushFilters="true") for _ in range(2)]
+    some = pushed[0].where(
         (F.col("at") >= spread + timedelta(minutes=3)) & (F.col("at") < spread + timedelta(minutes=6))
     )
     assert ["3", "4", "5"] == sorted(bytes(row.payload).decode() for row in some.collect())
     assert (12, 4) == (everything.rdd.getNumPartitions(), some.rdd.getNumPartitions())
-    late = everything.where(F.col("due") >= spread + timedelta(minutes=10))
+    late = pushed[1].where(F.col("due") >= spread + timedelta(minutes=10))
     assert (2, 2) == (late.rdd.getNumPartitions(), late.count())
+
+
+def test_what_is_made_of_one_dataframe_is_filtered_each_for_itself(spark: SparkSession, spread: datetime) -> None:
+    everything = frame(spark, "spread")
+    early = everything.where(F.col("at") < spread + timedelta(minutes=3))
+    late = everything.where(F.col("at") >= spread + timedelta(minutes=10))
+    assert (3, 2, 12, 5) == (early.count(), late.count(), everything.count(), early.unionAll(late).count())
 
 
 def test_options_name_a_range_as_filters_do(spark: SparkSession, spread: datetime) -> None:
@@ -105,7 +113,7 @@ def test_options_name_a_range_as_filters_do(spark: SparkSession, spread: datetim
         messagesPerSplit=1,
         **{"from": spread.isoformat(), "to": (spread + timedelta(minutes=2)).isoformat()},
     )
-    assert (2, 2) == (ranged.rdd.getNumPartitions(), ranged.count())
+    assert (3, 2) == (ranged.rdd.getNumPartitions(), ranged.count()), "the end lies within the third part"
     second = ranged.orderBy("at").select("position").collect()[1].position
     assert (11, 2) == (
         frame(spark, "spread", fromPosition=second).count(),
@@ -118,8 +126,8 @@ def test_a_range_that_holds_nothing_is_no_message(spark: SparkSession, spread: d
 
 
 def test_a_shard_that_nobody_asks_for_is_not_planned(spark: SparkSession, mixed: SyncQueue) -> None:
-    whole = frame(spark, "mixed", state="history", messagesPerSplit=1)
-    one = whole.where("shard = 1")
+    whole = frame(spark, "mixed", state="history")
+    one = frame(spark, "mixed", state="history", pushFilters="true").where("shard = 1")
     assert {1} == {row.shard for row in one.select("shard").distinct().collect()}
     assert one.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
 

@@ -35,6 +35,7 @@ def test_the_batches_are_of_the_types_that_spark_takes_them_for() -> None:
     [
         lambda: source(queue="shop/emails"),
         lambda: source(queue="shop/emails").reader(schema_of(QUEUE)),
+        lambda: source(queue="shop/emails", pushFilters="true").reader(schema_of(QUEUE)),
         lambda: source(counter="shop/views").reader(schema_of(COUNTER)),
         lambda: source(queue="shop/emails", visibility="5m").streamReader(schema_of(QUEUE)),
         lambda: source(queue="shop/emails").writer(PAYLOAD, False),
@@ -52,6 +53,11 @@ def test_tasks_of_one_write_share_its_name_and_two_writes_do_not() -> None:
     task: Any = cloudpickle.loads(cloudpickle.dumps(writer))
     other: Any = source(queue="shop/emails").writer(PAYLOAD, False)
     assert (True, False) == (writer._query == task._query, writer._query == other._query)
+
+
+def test_filters_narrow_only_what_is_filtered_once_and_for_all() -> None:
+    readers = [source(queue="q", pushFilters=told).reader(schema_of(QUEUE)) for told in ("false", "true")]
+    assert [False, True] == ["pushFilters" in vars(type(reader)) for reader in readers]
 
 
 def test_columns_are_those_of_what_is_read() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, MapType, StringType, StructField, StructType
 
 from penstock.store.positions import first_at, last_at, position_order
 from penstock_spark.options import (
@@ -109,6 +109,16 @@ def test_rows_that_can_not_be_put_are_told(columns: dict[str, StringType], key_c
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
     with pytest.raises(SchemaUnfit, match=said):
         check_write(schema, PUT, needed="payload", key_column=key_column)
+
+
+def test_a_map_without_nulls_is_a_map() -> None:
+    literal = MapType(StringType(), StringType(), valueContainsNull=False)
+    check_write(
+        StructType([StructField("payload", StringType()), StructField("attributes", literal)]),
+        PUT,
+        needed="payload",
+        key_column=None,
+    )
 
 
 def test_a_column_of_keys_is_no_part_of_the_message() -> None:
