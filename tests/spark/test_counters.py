@@ -15,8 +15,6 @@ from penstock_spark.failures import line_of
 from tests.spark.conftest import Applied
 from tests.spark.test_write import failing_once
 
-pytestmark = pytest.mark.slow
-
 COUNTER = """
 apiVersion: penstock.io/v1beta1
 kind: Counter

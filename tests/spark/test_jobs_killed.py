@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from tests.spark.shop import Shop, opened_shop, twice
 pytestmark = pytest.mark.slow
 
 MESSAGES = 6_000
-KILLS = 2
+KILLS, KILLS_LONG = 1, 2
+"""Of one job, before it is let run to its end."""
+KILLED_AFTER_S = (8, 30)
+"""While it begins, while it works, or never where it was faster."""
 RUN_WITHIN_S = 240
 EXECUTOR = "CoarseGrainedExecutorBackend"
 SETTINGS = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
@@ -68,13 +72,19 @@ class Consumer:
         return self.taken
 
 
-def begin(shop: Shop, arguments: list[str], master: str, log: Path) -> subprocess.Popen[bytes]:
-    """A job as a program of its own, in a group of its own."""
+@contextmanager
+def begun(shop: Shop, arguments: list[str], master: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A job as a program of its own, in a group of its own; killed in the end, if it is at work still."""
     program = [sys.executable, "-m", "penstock_spark.bulk_program", *arguments, "--master", master]
     environment = {**os.environ, **shop.environment, "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell"}
     environment["PYSPARK_PYTHON"] = sys.executable
     with log.open("ab") as out:
-        return subprocess.Popen(program, env=environment, stdout=out, stderr=out, start_new_session=True)
+        job = subprocess.Popen(program, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield job
+    finally:
+        if job.poll() is None:
+            kill_driver(job)
 
 
 def kill_driver(job: subprocess.Popen[bytes]) -> None:
@@ -97,44 +107,43 @@ def kill_an_executor(job: subprocess.Popen[bytes], chance: random.Random) -> Non
         os.kill(chance.choice(sorted(found)), signal.SIGKILL)
 
 
-def run_and_kill(shop: Shop, arguments: list[str], seed: int, log: Path) -> None:
+def works_for(seconds: float, job: subprocess.Popen[bytes], log: Path) -> bool:
+    """Whether it is at work still after so long; one that has ended by itself has ended well."""
+    try:
+        code = job.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return True
+    assert 0 == code, log.read_text()[-2_000:]
+    return False
+
+
+def run_and_kill(shop: Shop, arguments: list[str], seed: int, log: Path, *, kills: int) -> None:
     """Killed some times at random moments, and then run to its end."""
     chance = random.Random(seed)
     master = "local-cluster[2,1,1024]" if seed % 2 else "local[2]"
-    for _ in range(KILLS):
-        job = begin(shop, arguments, master, log)
-        try:
-            job.wait(chance.uniform(8, 30))
-        except subprocess.TimeoutExpired:
-            if master != "local[2]" and chance.random() < 0.5:
+    for _ in range(kills):
+        with begun(shop, arguments, master, log) as job:
+            alive = works_for(chance.uniform(*KILLED_AFTER_S), job, log)
+            if alive and master != "local[2]" and chance.random() < 0.5:
                 kill_an_executor(job, chance)
-                try:
-                    job.wait(chance.uniform(1, 15))
-                except subprocess.TimeoutExpired:
-                    kill_driver(job)
-            else:
-                kill_driver(job)
-    job = begin(shop, arguments, master, log)
-    try:
+                works_for(chance.uniform(1, 15), job, log)
+    with begun(shop, arguments, master, log) as job:
         assert 0 == job.wait(RUN_WITHIN_S), log.read_text()[-2_000:]
-    finally:
-        if job.poll() is None:
-            kill_driver(job)
 
 
-def into_files(shop: Shop, seed: int, folder: Path) -> list[str]:
+def into_files(shop: Shop, seed: int, folder: Path, *, kills: int) -> list[str]:
     sink = folder / "out"
     arguments = ["drain", "--queue", "shop/shot", "--name", f"files{seed}", "--batch", "1500"]
-    run_and_kill(shop, [*arguments, "--sink", f"parquet:{sink}"], seed, folder / "log")
+    run_and_kill(shop, [*arguments, "--sink", f"parquet:{sink}"], seed, folder / "log", kills=kills)
     return [row["id"] for row in shop.spark.read.parquet(str(sink)).collect()]
 
 
-def each_goes_one_way(shop: Shop, seed: int, folder: Path) -> None:
+def each_goes_one_way(shop: Shop, seed: int, folder: Path, *, kills: int) -> None:
     """To the job's sink or to a consumer, and none is lost."""
     ids = shop.put("shot", MESSAGES)
     consumer = Consumer(shop, "shop/shot")
     try:
-        written = into_files(shop, seed, folder)
+        written = into_files(shop, seed, folder, kills=kills)
     finally:
         taken = consumer.end()
     taken += [each.id for each in shop.received("shot")]
@@ -147,24 +156,24 @@ def each_goes_one_way(shop: Shop, seed: int, folder: Path) -> None:
 def test_a_drain_that_is_killed_gives_each_message_to_its_sink_or_to_a_consumer(
     shop: Shop, seed: int, tmp_path: Path
 ) -> None:
-    each_goes_one_way(shop, seed, tmp_path)
+    each_goes_one_way(shop, seed, tmp_path, kills=KILLS)
 
 
 def test_a_move_that_is_killed_puts_each_message_once(shop: Shop, tmp_path: Path) -> None:
-    move_puts_each_once(shop, 3, tmp_path)
+    move_puts_each_once(shop, 3, tmp_path, kills=KILLS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_thirty_more(shop: Shop, seed: int, tmp_path: Path) -> None:
-    (move_puts_each_once if seed % 3 == 0 else each_goes_one_way)(shop, seed, tmp_path)
+    (move_puts_each_once if seed % 3 == 0 else each_goes_one_way)(shop, seed, tmp_path, kills=KILLS_LONG)
 
 
-def move_puts_each_once(shop: Shop, seed: int, folder: Path) -> None:
+def move_puts_each_once(shop: Shop, seed: int, folder: Path, *, kills: int) -> None:
     shop.put("shot", MESSAGES)
     shop.settle_down()
     arguments = ["move", "--queue", "shop/shot", "--name", f"move{seed}", "--batch", "1500", "--target", "heir"]
-    run_and_kill(shop, arguments, seed, folder / "log")
+    run_and_kill(shop, arguments, seed, folder / "log", kills=kills)
     moved = [each.payload for each in shop.received("heir")]
     assert ([], {b"%d" % each for each in range(MESSAGES)}) == (twice(moved), set(moved))
     assert [] == shop.taken("shot")
