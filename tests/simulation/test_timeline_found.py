@@ -6,16 +6,19 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
 from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settled
 from penstock.engines.lane import Lane
 from penstock.engines.packed import PackedRun, pack
+from penstock.engines.settled import RowFacts, Tried, encode
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_rows import lane_key
 from penstock.engines.timeline.layout import Place, RowPlace
 from penstock.engines.timeline.own_parts import IndexKey
+from penstock.engines.timeline.reading import row_key
 from penstock.engines.timeline.row_writes import index_statement
 from penstock.store.positions import moment_us_of
 from penstock.store.statements import Insert, UpdateIf
@@ -174,6 +177,48 @@ def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> No
         return [each.payload for each in await received(other, await opened(other))]
 
     assert b"once" not in simulate(scenario, settings=SHORT)
+
+
+def late_record(twin: Insert, first: Insert, *, epoch: int, now_us: int) -> Insert:
+    """What an owner wrote of a twin that it was about to hand out."""
+    value_of = dict(zip(twin.shape.names, twin.values, strict=True))
+    due, first_due = (dict(zip(each.shape.names, each.values, strict=True))["due"] for each in (twin, first))
+    assert isinstance(due, UUID) and isinstance(first_due, UUID)
+    facts = {row_key(0, due, first_due): RowFacts(tried={0: Tried(epoch, 0, 1, now_us)})}
+    key = {name: value_of[name] for name in ("queue", "generation", "shard", "part")}
+    values = {**key, "writer": uuid4(), "piece": 0, "facts": encode(facts, epoch=epoch, piece=0)}
+    return Insert(SHORT.tables.settled, values, timestamp_us=now_us, ttl_s=100)
+
+
+def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows() -> None:
+    """Of a family the twin alone is there. An owner is about to hand it out, and dies; its record of that is on its
+    way. The first row lands. The next owner, who knows of no record, settles that, and dies. Now the record lands."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        first = Consumer(queue, "first", Seen())
+        assert [] == await received(first, await opened(first), for_s=4)
+        first.process.kill()
+        await asyncio.sleep(12)  # its lease is over, and what comes now was never in its hands
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, Message(b"holds")))
+        await asyncio.sleep(1)
+        *indexed, row, twin = row_and_twin(client, b"once", apart_s=4)
+        for each in (*indexed, row, twin):
+            await client.store.write(each)
+        second = Consumer(queue, "second", Seen())
+        engine = await opened(second)
+        by_payload = {each.payload: each for each in await received(second, engine, for_s=15, ack=False)}
+        assert {b"holds", b"once"} == set(by_payload)
+        settles = [Ack(by_payload[b"once"].receipt), Extend(by_payload[b"holds"].receipt, 60 * SECOND)]
+        assert {Settled.DONE} == set(await second.process.start(engine.settle(settles)))
+        second.process.kill()
+        now_us = client.process.clock.wall_us()
+        await client.store.write(late_record(twin, row, epoch=1, now_us=now_us))
+        third = Consumer(queue, "third", Seen())
+        return [each.payload for each in await received(third, await opened(third), for_s=15)]
+
+    assert b"once" not in simulate(scenario, settings=replace(SHORT, retention_us=90 * SECOND))
 
 
 @pytest.mark.parametrize("from_s", [24.0, 24.3, 24.6, 24.9, 25.2, 25.5, 25.8])

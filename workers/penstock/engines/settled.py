@@ -58,9 +58,12 @@ class RowFacts:
     settled: int = 0
     tried: dict[int, Tried] = field(default_factory=dict)
     moved: dict[int, Moved] = field(default_factory=dict)
+    epoch: int = field(default=0, compare=False)
+    """The latest tenure whose record names the row. Not written with the row: a piece begins with it."""
 
     def merge(self, other: RowFacts) -> None:
         """Take in what another owner wrote of the same row."""
+        self.epoch = max(self.epoch, other.epoch)
         self.settled |= other.settled
         for index, tried in other.tried.items():
             self.tried[index] = max(tried, self.tried.get(index, tried))
@@ -165,7 +168,7 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
         at += _ROW.size
         key = piece[at : at + key_length]
         at += key_length
-        facts = RowFacts()
+        facts = RowFacts(epoch=epoch)
         for _ in range(ranges):
             first, last = _RANGE.unpack_from(piece, at)
             facts.settled |= bits_of(first, last + 1)

@@ -2,7 +2,9 @@
 place that was stamped first; of a family one row is handed out (docs/protocols/timeline.md, "Put" and "Once").
 
 Which one was chosen in this tenure is remembered, and so is which one an earlier owner had begun with, as its record
-tells. What earlier owners passed is read from the record of the part where the first place lies, however old.
+tells. Of several records the one of the latest tenure counts: what was durable in time of an earlier one its
+successor read, and went on with the same row; what became durable later answered nobody. What earlier owners passed
+is read from the record of the part where the first place lies, however old.
 """
 
 from __future__ import annotations
@@ -15,12 +17,21 @@ PARTS_MAX = 64
 
 
 class Families:
-    """What one tenure of a lane has met."""
+    """What one tenure of a lane has met; or who only looks, which is nobody's tenure: epoch 0."""
 
-    def __init__(self, part_of: Callable[[UUID], int], read_passed: Callable[[int], Awaitable[set[UUID]]]) -> None:
+    def __init__(
+        self,
+        part_of: Callable[[UUID], int],
+        read_passed: Callable[[int], Awaitable[set[UUID]]],
+        *,
+        epoch: int = 0,
+    ) -> None:
         self._part_of = part_of
         self._read_passed = read_passed
+        self._epoch = epoch
         self._chosen: OrderedDict[int, dict[int, int]] = OrderedDict()
+        self._told_by: dict[int, dict[int, int]] = {}
+        """The tenure by whose record a family was chosen, where it was one."""
         self._latest: tuple[int, dict[int, int]] | None = None
         self._passed: OrderedDict[int, set[UUID]] = OrderedDict()
 
@@ -41,9 +52,15 @@ class Families:
         self._of_part(part)[first.int] = due.int
         return True
 
-    def begun(self, first: UUID, due: UUID) -> None:
-        """This row of the family is being handed out, or was by the owner before."""
-        self._of_part(self._part_of(first))[first.int] = due.int
+    def begun(self, first: UUID, due: UUID, *, epoch: int) -> None:
+        """This row of the family is being handed out, or was in that tenure."""
+        part = self._part_of(first)
+        families = self._of_part(part)
+        told_by = self._told_by.setdefault(part, {})
+        chosen_in = told_by.get(first.int, self._epoch if first.int in families else 0)
+        if epoch >= chosen_in:
+            families[first.int] = due.int
+            told_by[first.int] = epoch
 
     def _of_part(self, part: int) -> dict[int, int]:
         """The families named after rows of a part, and the row that was chosen of each; all told by their numbers."""
@@ -52,7 +69,8 @@ class Families:
         families = self._chosen.setdefault(part, {})
         self._chosen.move_to_end(part)
         while len(self._chosen) > PARTS_MAX:
-            self._chosen.popitem(last=False)
+            oldest, _ = self._chosen.popitem(last=False)
+            self._told_by.pop(oldest, None)
         self._latest = part, families
         return families
 

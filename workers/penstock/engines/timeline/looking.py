@@ -139,10 +139,10 @@ class LaneRows:
         if part > part_at(view.recorded_to, self._settings.part_us):
             return {}
         facts = await read_facts(self._host, self._settings, view.generation, view.shard, part)
-        for key in facts:
+        for key, of_row in facts.items():
             due, first = family_of(key)
             if due != first:
-                self._families.begun(first, due)
+                self._families.begun(first, due, epoch=of_row.epoch)
         return facts
 
     def _part_of(self, due: UUID) -> int:

@@ -70,10 +70,11 @@ class TimelineSource:
         self._generation = generation
         self._shard = shard
         self._writer = tenure.lock
+        self._epoch = tenure.epoch
         self._stamped_us = 0
         self._index = index or PartIndex(host, settings, generation)
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=tenure.lock)
-        self._families = Families(self._part_of, self._passed.read)
+        self._families = Families(self._part_of, self._passed.read, epoch=tenure.epoch)
         self.reading = Reading(
             host,
             settings,
@@ -124,14 +125,19 @@ class TimelineSource:
             if part >= last:
                 break
             part = await self._index.next_part(part + 1, last)
-        self.met(whole)
+        for key, facts in whole.items():
+            self._begun(key, facts.epoch)
         return whole
 
     def met(self, keys: Iterable[bytes]) -> None:
-        """These rows were begun with, also where they are the first: that may have expired, and its twins not yet."""
+        """The owner of this tenure has these rows in its hands."""
         for key in keys:
-            due, first = family_of(key)
-            self._families.begun(first, due)
+            self._begun(key, self._epoch)
+
+    def _begun(self, key: bytes, epoch: int) -> None:
+        """The row was begun with, also where it is the first: that may have expired, and its twins not yet."""
+        due, first = family_of(key)
+        self._families.begun(first, due, epoch=epoch)
 
     def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
         """What facts settle of the first row of its family, of which it is a twin."""
