@@ -25,15 +25,18 @@ BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
 SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark", "tests/chart")
 SERVER_GROUPS = {
-    "Kubernetes": "servers and kubernetes and not pods and not spark",
+    "single Cassandras": "servers and not rings and not kubernetes and not pods and not operators and not spark",
+    "rings of Cassandras": "servers and rings and not kubernetes and not pods and not operators and not spark",
     "pods": "servers and pods and not spark",
     "Spark": "servers and spark",
-    "rings of Cassandras": "servers and rings and not kubernetes and not pods and not spark",
-    "single Cassandras": "servers and not rings and not kubernetes and not pods and not spark",
+    "Kubernetes": "servers and kubernetes and not pods and not operators and not spark",
+    "operators": "servers and operators and not pods and not spark",
 }
-"""Tests that share servers run in one process each; two such processes at a time, the longest first."""
-CLUSTERS = {"pods": "test-pods"}
-"""A cluster of its own for who may run beside another that has one."""
+"""Tests that share servers run in one process each; two such processes at a time, in this order."""
+BESIDE = ("operators",)
+"""These wait most of their time for an operator's next look: they go on beside the two."""
+CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
+"""A cluster of its own for who may meet another that has one."""
 COLD_BUILDS = (
     ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
@@ -153,9 +156,10 @@ def fast(report: Report) -> None:
 
 def servers(report: Report) -> None:
     """Everything that needs a real server, but what is slow; what a group prints comes when it has ended."""
-    with ThreadPoolExecutor(2) as pool:
-        for part in pool.map(lambda each: run_quietly(*each), SERVER_GROUPS.items()):
-            report.parts.append(part)
+    with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(BESIDE)) as beside:
+        lanes = {name: beside if name in BESIDE else two for name in SERVER_GROUPS}
+        begun = [lanes[name].submit(run_quietly, name, which) for name, which in SERVER_GROUPS.items()]
+        report.parts += [each.result() for each in begun]
 
 
 def run_quietly(name: str, which: str) -> Part:

@@ -24,6 +24,10 @@ SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
 POD_FIXTURES = {"penstock_image", "python_image", "spark_image"}
 POD_FILES = {"test_ending.py", "test_image.py", "test_image_spark.py"}
+OPERATOR_FILES = {
+    "test_gitops.py", "test_kubectl_plugin.py", "test_operator.py", "test_operator_ownership.py",
+    "test_operator_rights.py", "test_operator_standby.py",
+}  # fmt: skip
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
 SPARK = HERE / "spark"
 RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
@@ -56,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kubernetes")
         if fixtures & POD_FIXTURES or item.path.name in POD_FILES:
             item.add_marker("pods")
+        if item.path.name in OPERATOR_FILES:
+            item.add_marker("operators")
         if (
             fixtures & RING_FIXTURES
             or item.path.name in RING_FILES

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from dev.tests import CLUSTERS, SERVER_GROUPS
 
-MARKS = ("kubernetes", "pods", "rings", "spark")
+MARKS = ("kubernetes", "operators", "pods", "rings", "spark")
 
 
 def takes(which: str, marks: frozenset[str]) -> bool:
@@ -24,6 +24,6 @@ def test_whatever_a_test_is_marked_with_one_group_has_it() -> None:
 
 def test_groups_that_may_meet_have_clusters_of_their_own() -> None:
     assert set(CLUSTERS) <= set(SERVER_GROUPS)
-    kinds = {"kubernetes", "pods"}
+    kinds = {"kubernetes", "operators", "pods"}
     on_clusters = [name for name, which in SERVER_GROUPS.items() if kinds & set(which.split(" and "))]
     assert len(on_clusters) == len({CLUSTERS.get(name) for name in on_clusters})
