@@ -1,5 +1,5 @@
 """Each alert of the chart is made to fire once by a fault: real processes, scraped by a real Prometheus with the
-chart's rules. What takes minutes of a fault is in test_chart_alerts_long.py.
+chart's rules. What takes minutes of a fault is in test_chart_alerts_long.py; that none is forgotten is a unit test.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from dev.cluster.helm import CHART, Helm
 from dev.cluster.kubectl import has_condition
 from penstock.testing.cassandra.serving import Serving
 from penstock.testing.processes import wait_until
-from tests.cluster import test_chart_alerts_long
-from tests.cluster.alert_scene import FIRED_BY, ROOT, Scene, fires, queue, rules_of, scene_of
+from tests.cluster.alert_scene import Scene, fires, queue, rules_of, scene_of
 from tests.cluster.prometheus_process import program
 
 pytestmark = pytest.mark.slow
@@ -48,20 +47,6 @@ def named_metrics() -> set[str]:
     expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     expressions += [str(alert["expr"]) for alert in alerts()]
     return {found for expression in expressions for found in METRIC.findall(expression)}
-
-
-def test_every_alert_has_a_test_that_fires_it_and_a_page() -> None:
-    assert {alert["alert"] for alert in alerts()} == set(FIRED_BY)
-    assert test_chart_alerts_long.__doc__
-    pages = {page.stem for page in (ROOT / "docs/runbooks").glob("Penstock*.md")}
-    assert set(FIRED_BY) == pages
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/runbooks").glob("Penstock*.md")), ids=lambda page: page.stem)
-def test_a_page_says_what_to_look_at_and_what_to_press(page: Path) -> None:
-    text = page.read_text()
-    assert ["## What to look at", "## What to press"] == re.findall(r"^## .*$", text, re.MULTILINE)
-    assert text.startswith(f"# {page.stem}: ")
 
 
 def test_promtool_finds_nothing_in_the_rules(helm: Helm, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """Alerts of the chart whose faults take minutes: Cassandra away, messages that kill, an operator with too much to do,
-workers that do not start, jobs that fail. The others, and that none is forgotten, are in test_chart_alerts.py.
+workers that do not start, jobs that fail. The others are in test_chart_alerts.py.
 """
 
 from __future__ import annotations
