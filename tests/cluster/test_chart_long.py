@@ -13,9 +13,8 @@ import penstock
 from dev.cluster import lifecycle
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
-from dev.cluster.image import Image
 from dev.cluster.kubectl import Kubectl, has_condition
-from dev.cluster.oci import Run, read_layer
+from dev.cluster.oci import Run, assemble, read_layer
 from penstock.cli.check import Told
 from penstock.testing.cassandra import Cassandra
 from penstock.testing.cassandra.image import image_archive
@@ -103,7 +102,7 @@ def test_with_a_cassandra_of_its_own_messages_come_through(
         command=("cassandra", "-f"),
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
-    lifecycle.load(kubernetes.cluster, Image(CASSANDRA, (read_layer(image_archive()),), run))
+    lifecycle.load(kubernetes.cluster, assemble(CASSANDRA, (read_layer(image_archive()),), run))
     with release_of(kubernetes, helm, penstock_image, {"CONTACT_POINTS": "-"}) as made:
         values = {
             **image_values(penstock_image),
