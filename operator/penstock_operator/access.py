@@ -16,3 +16,5 @@ class Access:
     private_key: str | None = None
     token: str | None = None
     is_insecure: bool = False
+    proxy: str | None = None
+    """By which it is reached, if not straight."""

@@ -16,6 +16,8 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client, config
@@ -53,6 +55,7 @@ class Cluster(Client):
     ) -> Cluster:
         """The cluster of a kubeconfig, if one is named; else that of this pod; else the default kubeconfig's."""
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
+        settings.client_session_kwargs = {"trust_env": False}
         # As every other client of Kubernetes: many clusters' own authorities lack what strict checking asks for.
         settings.disable_strict_ssl_verification = True
         try:
@@ -67,6 +70,7 @@ class Cluster(Client):
             raise NoCluster(
                 None, says=str(wrong), kubeconfig=where, remedy="name one by --kubeconfig and --context"
             ) from None
+        settings.proxy = settings.proxy or proxy_to(settings.host)
         api = client.ApiClient(settings)
         api.user_agent = USER_AGENT
         return cls(api, qps=qps, burst=burst)
@@ -132,11 +136,20 @@ class Cluster(Client):
             private_key=settings.key_file,
             token=bare_token(token),
             is_insecure=not settings.verify_ssl,
+            proxy=settings.proxy,
         )
 
     async def close(self) -> None:
         """End it."""
         await self._api.close()  # type: ignore[no-untyped-call]
+
+
+def proxy_to(server: str) -> str | None:
+    """The proxy by which the environment says to reach it (HTTPS_PROXY, NO_PROXY and the like)."""
+    to = urlsplit(server)
+    if not to.hostname or proxy_bypass(to.hostname):
+        return None
+    return getproxies().get(to.scheme)
 
 
 def bare_token(told: str) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from penstock.api.parse import Resource
 from penstock.api.status import Reason
@@ -20,8 +19,6 @@ from penstock_operator.secrets_read import SecretRead, Secrets
 from penstock_operator.sessions import Reached, Sessions
 from penstock_operator.troubles import trouble_of
 from penstock_operator.world import UNKNOWN, Connection, Document, Settings, Trouble, Unread
-
-READ_EVERY_S: Final = 20.0
 
 Told = tuple[str, str]
 """Namespace and name of a Secret."""
@@ -64,7 +61,7 @@ class Connections:
         """Whether somebody has made a Secret there under the name that our copy would have."""
         if (namespace, CONNECTION_COPY) == self._default():
             return False
-        read = await self._secrets.read(namespace, CONNECTION_COPY)
+        read = await self._secrets.look(namespace, CONNECTION_COPY)
         if isinstance(read, Denied):
             return UNKNOWN
         if read.document is None:
@@ -78,7 +75,7 @@ class Connections:
 
     async def source(self) -> Document | Unread | None:
         """The chart's Secret."""
-        read = await self._secrets.read(*self._default())
+        read = await self._secrets.look(*self._default())
         return UNKNOWN if isinstance(read, Denied) else read.document
 
     def forget(self, key: Key) -> None:
@@ -98,7 +95,7 @@ class Connections:
         return (self._settings.namespace, self._settings.connection_secret)
 
     async def _reach(self, place: Told, *, named: bool) -> Connection | Trouble | Unread:
-        read = await self._secrets.read(*place)
+        read = await self._secrets.look(*place)
         if isinstance(read, Denied):
             return UNKNOWN
         if read.document is None:

@@ -1,19 +1,21 @@
 """What is behind, of all queues that the operator keeps: the slices of the summary, read in turn. The
 prose is docs/protocols/operator.md, "Scaling".
 
-Four slices each 375 ms, so all of them in 1.5 s, and no second has a burst; for each connection by itself. A queue
+Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
+itself. A queue
 that nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At
 the wake-up what is behind is counted once, in the background. Whoever is concerned is told by key; what follows is
 decided elsewhere.
 
-What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were).
+What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were;
+the others are read alone then).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -35,7 +37,7 @@ log = logging.getLogger("penstock.operator")
 
 TURN_S: Final = 1.5
 TOGETHER: Final = 4
-"""Slices read at once: each answer that comes alone wakes two threads."""
+"""Slices read in one request: to who looks at them a request costs more than what stands in a slice."""
 KNOWN_S: Final = 15.0
 SECOND_US: Final = 1_000_000
 TELL_EVERY_US: Final = 2_500_000
@@ -79,7 +81,8 @@ class FigureBoard:
         self._slices: dict[tuple[str, int], dict[UUID, Followed]] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
-        self._said: set[str] = set()
+        self._said: dict[str, int] = {}
+        """Where it was told that a slice can not be read, and which."""
 
     # ---- who is followed
 
@@ -145,34 +148,39 @@ class FigureBoard:
         loop = asyncio.get_running_loop()
         first, next_s = 0, loop.time()
         while any(followed.digest == digest for followed in self._followed.values()):
-            numbers = (each for each in range(first, first + TOGETHER) if self._slices.get((digest, each)))
-            await asyncio.gather(*(self._read_slice(digest, each) for each in numbers))
+            numbers = [each for each in range(first, first + TOGETHER) if self._slices.get((digest, each))]
+            if numbers and not await self._read_slices(digest, numbers) and len(numbers) > 1:
+                await asyncio.gather(*(self._read_slices(digest, [each]) for each in numbers))
             first = (first + TOGETHER) % SLICES
             next_s = max(next_s + TURN_S / SLICES * TOGETHER, loop.time())
             await asyncio.sleep(next_s - loop.time())
 
-    async def _read_slice(self, digest: str, number: int) -> None:
+    async def _read_slices(self, digest: str, numbers: Sequence[int]) -> bool:
+        """Whether they could be read."""
         reached = self._sessions.of(digest)
         if reached is None:
-            return
+            return False
+        selects = [Select(SUMMARY, {"slice": number}, COLUMNS) for number in numbers]
         try:
             store = reached.ground.store_in(reached.ground.keyspace)
-            rows = await store.read(Select(SUMMARY, {"slice": number}, COLUMNS), within_s=WITHIN_S)
+            rows = await store.read_together(selects, within_s=WITHIN_S)
             now_us = reached.ground.clock.now_us()
         except PenstockError as error:
-            if digest not in self._said:
-                self._said.add(digest)
+            if digest not in self._said and len(numbers) == 1:
+                self._said[digest] = numbers[0]
                 log.warning("the summary can not be read: %s", error)
-            return
-        self._said.discard(digest)
+            return False
+        if self._said.get(digest) in numbers:
+            del self._said[digest]
         by_queue: dict[UUID, list[Any]] = {}
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)
-        for id_, followed in list(self._slices.get((digest, number), {}).items()):
+        for id_, followed in [each for number in numbers for each in self._slices[digest, number].items()]:
             if id_ in by_queue or not followed.has_nothing:
                 self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
             else:
                 followed.read_us = now_us
+        return True
 
     def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
         awake = self._is_awake(followed, found, now_us)

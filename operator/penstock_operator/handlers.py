@@ -79,6 +79,7 @@ class Doors:
             token=access.token,
             certificate_path=access.certificate,
             private_key_path=access.private_key,
+            proxy_url=access.proxy,
         )
 
 

@@ -59,10 +59,15 @@ class Health:
 
     async def turn(self) -> None:
         """One look at each candidate."""
-        followed = [each for each in self._board.all() if not each.has_nothing or each.key in self._known]
+        followed = [each for each in self._board.all() if not each.has_nothing or self._was_bad(each.key)]
         self._known = {each.key: self._known.get(each.key, _Known()) for each in followed}
         wanted = [each for each in followed if self._is_candidate(each)]
         await asyncio.gather(*(self._look(each) for each in wanted))
+
+    def _was_bad(self, key: Key) -> bool:
+        """Whether a look is owed that finds it well, though it has nothing any more."""
+        known = self._known.get(key)
+        return known is not None and known.lanes is not None and _is_bad(known.lanes)
 
     def _is_candidate(self, followed: Followed) -> bool:
         known, figures = self._known[followed.key], followed.figures

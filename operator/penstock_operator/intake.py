@@ -74,16 +74,17 @@ class Intake:
                     self._add(each.news, each.class_)
 
     def wrote(self, document: Document) -> None:
-        """The answer to a write of our own: who wrote it looks again anyhow."""
-        self._seen.hear(document)
+        """The answer to a write of our own, or to a look: who asked looks again anyhow. Others may hear by it alone of
+        what somebody else has changed: to the watch that tells it later it is no news any more."""
+        self._add_beside(self._seen.hear(document))
         at, version = place_of(document), _version_of(document)
         waiting = self._waiting.get(at)
         if waiting is not None:
             self._waiting[at] = [each for each in waiting if each.version != version]
 
     def gone(self, uid: str) -> None:
-        """An answer to a delete of ours showed that the object is not there any more."""
-        self._seen.end(uid)
+        """An answer showed that the object is not there any more: who asked looks again anyhow."""
+        self._add_beside(self._seen.end(uid))
 
     def lost(self, uid: str) -> None:
         """Somebody found that an object is not there, and no watch has told it."""
@@ -103,6 +104,10 @@ class Intake:
         self.heard += 1
         for key in news.keys:
             self._queue.add(key, class_)
+
+    def _add_beside(self, news: News | None) -> None:
+        for key in news.beside if news is not None else ():
+            self._queue.add(key, Class.CHANGED)
 
     def resync(self, key: Key) -> None:
         """Look at it again, for no reason."""

@@ -60,7 +60,7 @@ from penstock_operator.world import Memory, NamespaceWorld, Settings, World
 
 log = logging.getLogger("penstock.operator")
 
-RESYNC_S: Final = 600.0
+RESYNC_S: Final = 1200.0
 SCHEMA_LOOK_S: Final = 10.0
 SECRETS_S: Final = 20.0
 SECRETS_AT_A_TIME: Final = 20
@@ -103,7 +103,7 @@ class Operator:
         self.queue = WorkQueue(chance=ports.chance, registry=ports.registry, settle=True)
         self.seen = Seen()
         self.intake = Intake(self.seen, self.queue)
-        self.secrets = Secrets(ports.port, now_s=now_s)
+        self.secrets = Secrets(ports.port, now_s=now_s, changed=self._secret_changed)
         self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder)
         self.connections = Connections(self.secrets, self.sessions, settings, now_us=ports.now_us)
         self.store = StoreSide(
@@ -204,7 +204,7 @@ class Operator:
                 return
 
     async def _resync(self) -> None:
-        """Every key once in ten minutes, spread evenly."""
+        """Every key once in twenty minutes, spread evenly."""
         while True:
             keys = list(self.seen.keys())
             began_s = asyncio.get_running_loop().time()
@@ -233,11 +233,7 @@ class Operator:
         while True:
             await asyncio.sleep(SECRETS_S)
             for place in self.secrets.oldest(SECRETS_AT_A_TIME):
-                before = self.secrets.known(*place)
                 await self.secrets.read(*place, within_s=SECRETS_S / 2)
-                after = self.secrets.known(*place)
-                if before is not None and after is not None and before.digest != after.digest:
-                    self._secret_changed(place)
 
     def _secret_changed(self, place: tuple[str, str]) -> None:
         for key in self.connections.users_of(place):

@@ -30,6 +30,7 @@ from penstock.client.ground import Ground, open_ground
 from penstock.engines.registry import CARRIED
 from penstock.errors import PenstockError, SpecError, Surroundings
 from penstock.runtime.doors import read_address
+from penstock.runtime.loop import new_loop
 from penstock.store.cassandra_settings import ConnectionSettings
 from penstock.telemetry.logs import FORMATS, LEVELS, log_to
 from penstock.telemetry.metrics import Registry
@@ -110,7 +111,8 @@ def main(**options: Any) -> None:
     log_to(form=options.pop("log_format"), level=options.pop("log_level"))
     logging.getLogger("kubernetes").setLevel(logging.ERROR)  # what it warns of is told as an error of ours
     try:
-        asyncio.run(run(given_by(options)))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(run(given_by(options)))
     except PenstockError as error:
         for line in str(error).splitlines():
             click.echo(line, err=True)

@@ -2,6 +2,10 @@
 
 It knows which Secret was read when, and nothing of what its keys mean. A Secret that could not be read, for whatever
 reason but that it is not there, is not known: nobody takes it for missing.
+
+Whoever decides goes on with what was read within the last minute (`look`), and what is older than `FRESH_S` is read
+beside him: each decision in a namespace would wait for the API server else, every 20 s, and longest when a thousand
+wait. Whoever is concerned by an answer that says something else is told.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +23,7 @@ from penstock_operator.kinds import SECRET, Address
 from penstock_operator.port import ClusterPort, Denial, Denied
 
 FRESH_S: Final = 20.0
+BELIEVED_S: Final = 60.0
 KEPT_MAX: Final = 5_000
 
 Document = Mapping[str, Any]
@@ -44,24 +50,31 @@ class SecretRead:
 class Secrets:
     """All that were read lately."""
 
-    def __init__(self, port: ClusterPort, *, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, port: ClusterPort, *, now_s: Callable[[], float], changed: Callable[[Place], None] = lambda _: None
+    ) -> None:
         self._port = port
         self._now_s = now_s
+        self._changed = changed
         self._read: dict[Place, tuple[float, SecretRead]] = {}
         self._reading: dict[Place, asyncio.Task[SecretRead | Denied]] = {}
+
+    async def look(self, namespace: str, name: str) -> SecretRead | Denied:
+        """The Secret as it was lately, without waiting where that is known; read anew beside, where that is due."""
+        place = (namespace, name)
+        age_s = self._age_s(place)
+        if age_s >= BELIEVED_S:
+            return await self.read(namespace, name)
+        if age_s >= FRESH_S:
+            self._begin(place)
+        return self._read[place][1]
 
     async def read(self, namespace: str, name: str, *, within_s: float = FRESH_S) -> SecretRead | Denied:
         """The Secret, at most so old; who asks while it is being read waits for the same answer."""
         place = (namespace, name)
-        known = self._read.get(place)
-        if known is not None and self._now_s() - known[0] < within_s:
-            return known[1]
-        task = self._reading.get(place)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._get(place))
-            self._reading[place] = task
-            task.add_done_callback(lambda _: self._reading.pop(place, None))
-        return await asyncio.shield(task)
+        if self._age_s(place) < within_s:
+            return self._read[place][1]
+        return await asyncio.shield(self._begin(place))
 
     def known(self, namespace: str, name: str) -> SecretRead | None:
         """As it was read last, however old that is."""
@@ -71,19 +84,36 @@ class Secrets:
     def note(self, document: Document) -> None:
         """The answer to a write of our own."""
         metadata = document["metadata"]
-        self._keep(secret_read(str(metadata["namespace"]), str(metadata["name"]), document))
+        self._wrote(secret_read(str(metadata["namespace"]), str(metadata["name"]), document))
 
     def note_gone(self, namespace: str, name: str) -> None:
         """It was deleted by us."""
-        self._keep(secret_read(namespace, name, None))
+        self._wrote(secret_read(namespace, name, None))
 
     def oldest(self, count: int) -> list[Place]:
         """Those that were read longest ago: their turn comes first."""
         ordered = sorted(self._read, key=lambda place: (self._read[place][0], place))
         return ordered[:count]
 
+    def _age_s(self, place: Place) -> float:
+        known = self._read.get(place)
+        return math.inf if known is None else self._now_s() - known[0]
+
+    def _begin(self, place: Place) -> asyncio.Task[SecretRead | Denied]:
+        task = self._reading.get(place)
+        if task is None:
+            task = self._reading[place] = asyncio.get_running_loop().create_task(self._get(place))
+        return task
+
     async def _get(self, place: Place) -> SecretRead | Denied:
-        found = await self._port.get(Address(SECRET, *place))
+        try:
+            found = await self._port.get(Address(SECRET, *place))
+            before = self.known(*place)
+            if before is not None and self._reading.get(place) is not asyncio.current_task():
+                return before  # we wrote it meanwhile: the answer may be from before
+        finally:
+            if self._reading.get(place) is asyncio.current_task():
+                del self._reading[place]
         if isinstance(found, Denied):
             if found.denial is not Denial.NOT_FOUND:
                 return found
@@ -91,7 +121,13 @@ class Secrets:
         else:
             read = secret_read(*place, found.document)
         self._keep(read)
+        if before is not None and before.digest != read.digest:
+            self._changed(place)
         return read
+
+    def _wrote(self, read: SecretRead) -> None:
+        self._reading.pop((read.namespace, read.name), None)  # what is being read is from before, perhaps
+        self._keep(read)
 
     def _keep(self, read: SecretRead) -> None:
         place = (read.namespace, read.name)

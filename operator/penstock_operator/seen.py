@@ -69,6 +69,8 @@ class News:
     """Whom it concerns."""
     first: bool
     """The object was not known at all."""
+    beside: frozenset[Key] = frozenset()
+    """Those of them that neither are the object nor own it."""
 
 
 class Seen:
@@ -106,17 +108,19 @@ class Seen:
             return None
         keys = self._keys_before(known) | frozenset(self._keys_of(document))
         self._put(uid, document, version, body)
-        return News(keys | frozenset(self._keys_beside(document, known)), first=known is None)
+        beside = frozenset(self._keys_beside(document, known))
+        return News(keys | beside, first=known is None, beside=beside)
 
     def forget(self, uid: str) -> News | None:
         """The object is not there any more, as a list or an answer showed."""
         known = self._objects.get(uid)
         return None if known is None else self._bury(uid, known.read())
 
-    def end(self, uid: str) -> None:
+    def end(self, uid: str) -> News | None:
         """The object was deleted, as an answer showed: what a watch still tells of it is from before."""
-        self.forget(uid)
+        news = self.forget(uid)
         self._remember_buried(uid, ENDED)
+        return news
 
     def missing_from(self, kind: Kind, uids: set[str]) -> list[str]:
         """Uids of a kind that are known here and are not among those of a whole list."""
@@ -240,9 +244,9 @@ class Seen:
         self._remember_buried(uid, str(document["metadata"].get("resourceVersion", "")))
         if known is None:
             return None
-        keys = self._keys_before(known) | frozenset(self._keys_of(document)) | self._keys_beside_gone(known.place)
+        keys, beside = self._keys_before(known) | frozenset(self._keys_of(document)), self._keys_beside_gone(known.place)
         self._take_out(uid)
-        return News(keys, first=False)
+        return News(keys | beside, first=False, beside=beside)
 
     def _remember_buried(self, uid: str, version: str) -> None:
         self._buried[uid] = version

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import pytest
 
 from penstock.engines.summary.decide_figures import Figures
-from penstock.engines.summary.rows import figures_statement
+from penstock.engines.summary.rows import figures_statement, slice_of
 from penstock.store.catalogue_tables import SUMMARY
 from penstock.store.simulated import SimulatedStore
 from penstock.store.statements import Select
+from penstock.store.store import NotEnoughReplicas
 from penstock.testing.world import World
-from penstock_operator.figures import SLICES, TURN_S
+from penstock_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S
 from penstock_operator.kinds import QUEUE
 from penstock_operator.names import Key
-from tests.simulation.operator_scene import Scene, condition, queue_text, scene_of
+from penstock_operator.world import UNKNOWN
+from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 T = TypeVar("T")
 WRITE_EVERY_S = 5.0
@@ -107,3 +109,54 @@ def test_reading_figures_costs_the_same_whatever_the_number_of_queues(monkeypatc
     turns = 60 / TURN_S
     assert reads_a_minute(2) <= (turns + 1) * 2
     assert turns * 10 < reads_a_minute(40) <= (turns + 1) * SLICES
+
+
+def test_slices_are_asked_for_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = SimulatedStore.read_together
+    sizes: list[int] = []
+
+    async def counted(self: SimulatedStore, statements: Sequence[Select], **options: Any) -> Any:
+        sizes.append(len(statements))
+        return await together(self, statements, **options)
+
+    monkeypatch.setattr(SimulatedStore, "read_together", counted)
+
+    async def scenario(scene: Scene) -> None:
+        await followed(scene, 40)
+        sizes.clear()
+        await asyncio.sleep(60)
+
+    play(scenario)
+    assert len(sizes) <= 60 / TURN_S * SLICES / TOGETHER + 1
+    assert TOGETHER == max(sizes)
+
+
+def test_a_slice_that_can_not_be_read_keeps_no_other_from_being_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SimulatedStore.read
+    lost = 5
+
+    async def without_one(self: SimulatedStore, statement: Select, **options: Any) -> Any:
+        if statement.shape.table is SUMMARY and statement.values[0] == lost:
+            raise NotEnoughReplicas(needed=2, alive=1)
+        return await read(self, statement, **options)
+
+    async def scenario(scene: Scene) -> set[int]:
+        running = await followed(scene, 40)
+        monkeypatch.setattr(SimulatedStore, "read", without_one)
+        await asyncio.sleep(KNOWN_S + TURN_S)
+        assert running.operator is not None
+        board, now_us = running.operator.board, running.process.clock.wall_us()
+        return {slice_of(each.entry.id) for each in board.all() if board.of(each.key, now_us) is UNKNOWN}
+
+    assert {lost} == play(scenario)
+
+
+async def followed(scene: Scene, count: int) -> Running:
+    """An operator that follows so many queues, of all slices."""
+    running = scene.start_operator()
+    names = [f"q{number}" for number in range(count)]
+    for name in names:
+        scene.apply(queue_text(name, "{shards: 1, storage: {tables: shared}}"))
+    await scene.until(lambda: are_ready(scene, names), 120)
+    await asyncio.sleep(30)
+    return running

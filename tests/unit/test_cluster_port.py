@@ -86,8 +86,8 @@ async def stands_still(_writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
 
-def kubeconfig(path: Path, port: int) -> str:
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+def kubeconfig(path: Path, port: int, host: str = "127.0.0.1") -> str:
+    cluster = {"name": "c", "cluster": {"server": f"http://{host}:{port}"}}
     user = {"name": "u", "user": {"token": "secret-token"}}
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
     file = path / "kubeconfig"
@@ -265,6 +265,59 @@ def test_a_call_that_is_cancelled_frees_its_connection(tmp_path: Path) -> None:
             return len(connector._acquired)  # type: ignore[union-attr]
 
     assert run(ask()) == 0
+
+
+def test_the_way_to_the_server_is_found_once_and_not_before_each_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask() -> Applied | Denied:
+        async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, _):
+            monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+            monkeypatch.delenv("no_proxy", raising=False)
+            return await port.get(AT)
+
+    assert isinstance(run(ask()), Applied)
+
+
+def test_a_server_behind_a_proxy_of_the_environment_is_asked_through_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask() -> str:
+        proxy = Server(answers("200 OK", json.dumps(EMAILS).encode()))
+        listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        port = await Cluster.connect(kubeconfig=kubeconfig(tmp_path, 80, "kubernetes.invalid"))
+        try:
+            await port.get(AT)
+            access = await port.access()
+        finally:
+            await port.close()
+            listening.close()
+        assert access.proxy is not None
+        return proxy.asked[0][0]
+
+    assert run(ask()).startswith("GET http://kubernetes.invalid/apis/penstock.io/")
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        ("https://10.0.0.1:6443", "http://proxy:3128"),
+        ("http://10.0.0.1", None),
+        ("https://api.cluster.local", None),
+        ("https://10.0.0.2", None),
+    ],
+    ids=["by its scheme", "of another scheme", "of a domain that is left out", "left out"],
+)
+def test_which_proxy_leads_to_a_server_is_said_by_the_environment(
+    server: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "cluster.local,10.0.0.2")
+    assert proxy == client.proxy_to(server)
 
 
 def test_a_kubeconfig_that_is_not_there_is_one_line(tmp_path: Path) -> None:

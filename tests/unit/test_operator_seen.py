@@ -144,8 +144,10 @@ class Keys:
 def test_an_echo_of_our_own_write_gives_no_key() -> None:
     keys, seen = Keys(), Seen()
     intake = Intake(seen, keys)  # type: ignore[arg-type]
-    intake.wrote(queue(version=4))
-    intake.changed(queue(version=4))
+    intake.changed(queue(version=2))
+    keys.added.clear()
+    intake.wrote(queue(version=4, status={"shards": 1}))
+    intake.changed(queue(version=4, status={"shards": 1}))
     intake.changed(queue(version=3))
     assert [] == keys.added
     intake.changed(queue(version=5, metadata=THEIRS))
@@ -215,12 +217,35 @@ def test_a_write_that_nobody_answered_tells_all_that_was_seen() -> None:
 def test_what_we_deleted_does_not_come_back_by_a_watch_that_tells_its_making_late() -> None:
     keys, seen = Keys(), Seen()
     intake = Intake(seen, keys)  # type: ignore[arg-type]
-    made = queue(version=4)
+    made = deployment(version=4)
     intake.wrote(made)
     intake.gone(made["metadata"]["uid"])
     intake.changed(made)
     assert not seen.is_there(made["metadata"]["uid"])
     assert [] == keys.added
+
+
+def test_a_spec_that_an_answer_told_before_the_watch_is_told_to_all_but_who_asked() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    intake.changed(queue("orders", uid="u2", spec={"deadLetter": "emails"}))
+    intake.changed(queue(version=3))
+    keys.added.clear()
+    changed = queue(version=5, metadata={"generation": 2}, spec={"shards": 3})
+    intake.wrote(changed)  # who asked was refused at version 3, and looked what there is now
+    intake.changed(changed)
+    others = {(namespace_key("shop"), Class.CHANGED), (Key("Queue", "shop", "orders"), Class.CHANGED)}
+    assert others == set(keys.added)
+
+
+def test_an_end_that_an_answer_told_before_the_watch_is_told_to_all_but_who_asked() -> None:
+    keys, seen = Keys(), Seen()
+    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    intake.changed(queue(version=3))
+    keys.added.clear()
+    intake.gone("u1")
+    intake.deleted(queue(version=6))
+    assert [(namespace_key("shop"), Class.CHANGED)] == keys.added
 
 
 def test_what_a_list_of_before_did_not_have_is_there_again_once_the_watch_tells_it() -> None:

@@ -21,7 +21,7 @@ from penstock.store.clocks import ClockNotTrusted
 from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from penstock.testing.world import World
 from penstock_operator.port import Applied, Denial, Denied
-from penstock_operator.secrets_read import FRESH_S, Secrets, digest_of, plain_values
+from penstock_operator.secrets_read import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
 from penstock_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
 from penstock_operator.troubles import trouble_of
 
@@ -145,6 +145,69 @@ def test_a_secret_is_read_once_for_all_who_ask_and_again_when_it_is_old() -> Non
         assert before is not None
         assert not isinstance(after, Denied)
         assert before.digest != after.digest
+
+    run(work())
+
+
+class Told:
+    """One Secret, and who is told that it says something else."""
+
+    def __init__(self) -> None:
+        self.port = Port()
+        self.changed: list[tuple[str, str]] = []
+        self.secrets = Secrets(
+            cast(Any, self.port), now_s=lambda: asyncio.get_running_loop().time(), changed=self.changed.append
+        )
+
+    async def look(self) -> SecretRead:
+        found = await self.secrets.look("shop", "cassandra")
+        assert not isinstance(found, Denied)
+        return found
+
+
+def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_told_when_it_says_something_else() -> None:
+    async def work() -> None:
+        told = Told()
+        first = await told.look()
+        told.port.values["PASSWORD"] = "new"
+        await asyncio.sleep(FRESH_S)
+        began_s = asyncio.get_running_loop().time()
+        meanwhile = [await told.look() for _ in range(20)]
+        assert (0.0, {first.digest}) == (
+            asyncio.get_running_loop().time() - began_s, {each.digest for each in meanwhile},
+        )  # fmt: skip
+        assert [] == told.changed
+        await asyncio.sleep(1)
+        after = await told.look()
+        assert (2, [("shop", "cassandra")]) == (told.port.asked, told.changed)
+        assert first.digest != after.digest
+
+    run(work())
+
+
+def test_what_was_read_too_long_ago_is_waited_for() -> None:
+    async def work() -> None:
+        told = Told()
+        first = await told.look()
+        told.port.values["PASSWORD"] = "new"
+        await asyncio.sleep(BELIEVED_S)
+        after = await told.look()
+        assert first.digest != after.digest
+
+    run(work())
+
+
+def test_what_was_asked_for_before_a_write_of_our_own_does_not_take_its_place() -> None:
+    async def work() -> None:
+        told = Told()
+        await told.look()
+        await asyncio.sleep(FRESH_S)
+        await told.look()  # and it is read anew, by an answer from before what follows
+        data = {"CONTACT_POINTS": base64.b64encode(b"10.0.0.2").decode()}
+        told.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
+        await asyncio.sleep(1)
+        after = await told.look()
+        assert ({"CONTACT_POINTS": "10.0.0.2"}, []) == (after.values, told.changed)
 
     run(work())
 

@@ -112,6 +112,11 @@ def test_deletes_and_selects_name_the_same_rows(key: tuple[str, ...], within: Sl
     assert f"SELECT payload FROM ks.log WHERE {where}" == selected
 
 
+def test_whole_partitions_of_one_column_are_read_in_one_request() -> None:
+    shape = select_shape(LANES, ("queue",), ("lane", "epoch"), None, False, False, ())
+    assert "SELECT lane, epoch FROM ks.lanes WHERE queue IN (?, ?, ?)" == select_cql("ks", shape, 3)
+
+
 def test_a_select_backwards_turns_every_clustering_column() -> None:
     shape = select_shape(LOG, ("queue", "shard"), ("due",), None, True, True, ())
     wanted = 'SELECT due FROM ks.log WHERE queue = ? AND shard = ? ORDER BY due DESC, "order" ASC LIMIT ?'

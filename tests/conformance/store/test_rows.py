@@ -132,3 +132,26 @@ async def test_a_large_value_is_kept_whole(world: World) -> None:
 
 async def test_a_partition_that_was_never_written_is_empty(world: World) -> None:
     assert [] == await world.rows(LOG, world.key())
+
+
+async def test_partitions_that_are_read_together_are_those_that_are_read_alone(world: World) -> None:
+    keys, at = [world.key() for _ in range(5)], world.now_us()
+    for number, p in enumerate(keys[:-1]):
+        for c in range(number + 1):
+            await world.insert(LOG, {"p": p, "c": c, "v": f"{number}"}, at)
+    selects = [Select(LOG, {"p": p}, ("p", "c", "v")) for p in keys]
+    alone = [tuple(row) for select in selects for row in await world.store.read(select)]
+    for count in (1, 2, 5):
+        together = [tuple(row) for row in await world.store.read_together(selects[-count:])]
+        assert sorted(row for row in alone if row[0] in keys[-count:]) == sorted(together)
+
+
+async def test_parts_of_partitions_that_are_read_together_stay_parts(world: World) -> None:
+    keys, at = [world.key() for _ in range(2)], world.now_us()
+    for p in keys:
+        for c in range(3):
+            await world.insert(LOG, {"p": p, "c": c, "v": "v"}, at)
+    limited = [Select(LOG, {"p": p}, ("p", "c"), limit=1) for p in keys]
+    rows = [Select(LOG, {"p": p, "c": 2}, ("p", "c")) for p in keys]
+    assert sorted((p, 0) for p in keys) == sorted(map(tuple, await world.store.read_together(limited)))
+    assert sorted((p, 2) for p in keys) == sorted(map(tuple, await world.store.read_together(rows)))

@@ -130,6 +130,25 @@ class CassandraStore(Store):
             return _decided(answer)
         return AttemptAnswer()
 
+    async def read_together(self, selects: Sequence[Select], *, within_s: float | None = None) -> Sequence[Row]:
+        """In one request, where they are whole partitions of one shape: its coordinator reads them side by side."""
+        first = selects[0]
+        alike = all(each.shape is first.shape and each.consistency is first.consistency for each in selects)
+        if len(selects) < 2 or not alike or not first.shape.is_of_plain_partitions:
+            return await super().read_together(selects, within_s=within_s)
+        return await self._tried_again(lambda left_s: self._attempt_together(selects, left_s), within_s)
+
+    async def _attempt_together(self, selects: Sequence[Select], within_s: float) -> Sequence[Row]:
+        self._session.require_usable()
+        deadline = boottime_s() + within_s
+        first = selects[0]
+        plan = await self._plan(first.shape, Markers(partitions=len(selects)), "select", within_s, first)
+        encoded = [value for each in selects for value in binding.encode_select(plan, each)]
+        level = binding.read_level(first.shape.table, first.consistency)
+        request = _Request(binding.bound(plan, encoded, level), _size(encoded), plan.metrics)
+        answer = await self._send(first, request, deadline - boottime_s())
+        return rows_of(first.shape.result_names, answer.rows)
+
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
         """Keys between two tokens, page by page; a page that fails is asked for again."""
         self._session.require_usable()

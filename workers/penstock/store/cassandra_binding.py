@@ -123,7 +123,7 @@ def cql_of(keyspace: str, shape: Shape, markers: Markers) -> str:
     if isinstance(shape, DeleteShape):
         return delete_cql(keyspace, shape, markers)
     if isinstance(shape, SelectShape):
-        return select_cql(keyspace, shape)
+        return select_cql(keyspace, shape, markers.partitions)
     if isinstance(shape, ScanShape):
         return scan_cql(keyspace, shape)
     raise ShapeBroken("no such kind of shape", kind=type(shape).__name__)

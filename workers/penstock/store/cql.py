@@ -50,6 +50,8 @@ class Markers:
     timestamp: bool = False
     ttl: bool = False
     attempt: bool = False
+    partitions: int = 1
+    """A read of so many partitions of one column each, in one request."""
 
 
 def name_cql(name: str) -> str:
@@ -103,10 +105,12 @@ def delete_cql(keyspace: str, shape: DeleteShape, markers: Markers) -> str:
     return f"DELETE FROM {qualified_cql(keyspace, shape.table)}{_using(markers)} WHERE {where}"
 
 
-def select_cql(keyspace: str, shape: SelectShape) -> str:
-    """SELECT of one partition, or of a slice of it."""
+def select_cql(keyspace: str, shape: SelectShape, partitions: int = 1) -> str:
+    """SELECT of one partition, or of a slice of it; or of several whole partitions, of one column each."""
     wanted = [*map(name_cql, shape.columns), *(f"writetime({name_cql(name)})" for name in shape.write_times_of)]
     text = f"SELECT {', '.join(wanted)} FROM {qualified_cql(keyspace, shape.table)}"
+    if partitions > 1:
+        return f"{text} WHERE {_names(shape.key)} IN ({', '.join('?' * partitions)})"
     text += f" WHERE {_where(shape.key, shape.within)}"
     if shape.backwards:
         text += f" ORDER BY {_turned(shape.table)}"

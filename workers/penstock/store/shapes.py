@@ -205,6 +205,16 @@ class SelectShape(Shape):
         return (*self.key, *(self.within.names if self.within else ()))
 
     @cached_property
+    def is_of_plain_partitions(self) -> bool:
+        """Whether it reads a whole partition that one column tells from the others, in its own order."""
+        return self.key == self.table.partition_names and len(self.key) == 1 and not self.is_cut
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it reads less than the whole partition, or turned round."""
+        return self.within is not None or self.limited or self.backwards
+
+    @cached_property
     def result_names(self) -> tuple[str, ...]:
         """The fields of a row of the answer: the columns, then write times as `<column>_written_us`."""
         return (*self.columns, *(f"{name}_written_us" for name in self.write_times_of))

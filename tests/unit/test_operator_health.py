@@ -1,0 +1,79 @@
+"""Whose lanes are looked at: queues for which something waits, those that were found bad, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from penstock_operator.health import Health
+from penstock_operator.names import Key
+from penstock_operator.timeline_looks import Lane
+from penstock_operator.world import Figures
+
+KEY = Key("Queue", "shop", "emails")
+WAITING = Figures(at_us=1, awake=True, counted=3)
+NOTHING = Figures(at_us=1)
+
+
+class Queue:
+    """One that is followed, and how often it was asked for."""
+
+    def __init__(self) -> None:
+        self.key = KEY
+        self.looks = self
+        self.lanes = 1
+        self.has_nothing = False
+        self.unprocessed = False
+        self.asked = self.looked = 0
+        self.now = WAITING
+
+    @property
+    def figures(self) -> Figures:
+        self.asked += 1
+        return self.now
+
+    async def look(self) -> list[Lane]:
+        self.looked += 1
+        return [Lane((1, 0), 1, not self.unprocessed, self.unprocessed, suspicious=False, due_us=0)]
+
+    def ends(self) -> None:
+        """All that waited is done."""
+        self.now, self.has_nothing = NOTHING, True
+        self.asked = self.looked = 0
+
+
+class Board:
+    def __init__(self, *queues: Queue) -> None:
+        self.queues = queues
+
+    def all(self) -> tuple[Queue, ...]:
+        return self.queues
+
+
+async def turned(health: Health, times: int = 1) -> None:
+    for _ in range(times):
+        await health.turn()
+
+
+def test_a_queue_that_had_something_and_is_well_costs_nothing_afterwards() -> None:
+    queue = Queue()
+    health = Health(cast(Any, Board(queue)), lambda *_: None)
+    asyncio.run(turned(health))
+    assert 1 == queue.looked
+    queue.ends()
+    asyncio.run(turned(health, 3))
+    assert (0, 0) == (queue.asked, queue.looked)
+
+
+def test_one_that_was_found_bad_is_looked_at_until_it_is_well_though_nothing_waits_any_more() -> None:
+    told: list[Key] = []
+    queue = Queue()
+    queue.unprocessed = True
+    health = Health(cast(Any, Board(queue)), lambda key, _: told.append(key))
+    asyncio.run(turned(health))
+    queue.ends()
+    asyncio.run(turned(health, 2))
+    assert (2, [KEY]) == (queue.looked, told)
+    queue.unprocessed = False
+    asyncio.run(turned(health, 3))
+    assert (3, [KEY, KEY]) == (queue.looked, told)
