@@ -150,6 +150,8 @@ def _mend(child: ChildName, live: Document, wanted: Document, answer: Answer | N
     if live["metadata"].get("deletionTimestamp"):
         return Tended(memory, trail=(f"{_told(child)} is being deleted: waiting for its end",))
     found = differences(wanted, live)
+    if not found:
+        return Tended(memory)
     shown = differences(wanted, answer.shows) if answer is not None and answer.shows is not None else {}
     if shown:
         memory = replace(memory, accepted={**memory.accepted, child: _accepted(wanted, shown)})

@@ -1,5 +1,5 @@
-"""kopf, at the door: an `on.event` handler for each kind of resource, which puts the object into `Seen` and a key
-onto the work queue, and nothing more. The only file that names kopf.
+"""kopf, at the door: an `on.event` handler for each kind that comes in by it, which puts the object into `Seen` and a
+key onto the work queue, and nothing more. The only file that names kopf.
 
 No peering, no timers, no daemons, no finalizers, no progress annotations: none of kopf's state is used, so nothing
 of it can be lost or be stale. Handlers are level-triggered: what they are told is how an object is now.

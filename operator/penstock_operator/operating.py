@@ -71,6 +71,8 @@ OURS: Final = "app.kubernetes.io/managed-by=penstock"
 
 RESOURCES: Final = (QUEUE, COUNTER, NAMESPACE, CRD)
 """Watched whole."""
+BY_KOPF: Final = (NAMESPACE, CRD)
+"""Those of them that come in by kopf: a few, and seldom."""
 CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACCOUNT, ROLE_BINDING, SPARK_APPLICATION)
 """Watched as far as they carry our label."""
 

@@ -41,7 +41,7 @@ from penstock_operator.http import Answers, Doors
 from penstock_operator.kinds import CRD, NAMESPACE, QUEUE, Address
 from penstock_operator.leading import Leading
 from penstock_operator.measures import measure
-from penstock_operator.operating import CHILDREN, OURS, RESOURCES, Operator, Ports
+from penstock_operator.operating import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
 from penstock_operator.port import Applied, ClusterPort, Denial
 from penstock_operator.reconciling import RECONCILERS
 from penstock_operator.sessions import SchemaOfCluster
@@ -175,7 +175,7 @@ class _Process:
             instance=given.identity,
         )
         self._operator = Operator(settings, ports)
-        self._operator.watch(CHILDREN)
+        self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
         self._kopf = KopfDoors(self._operator.intake, cluster.access)
         watched = [*(Watched(kind) for kind in RESOURCES), *(Watched(kind, OURS) for kind in CHILDREN)]
         self._alive = Alive(
@@ -218,10 +218,10 @@ class _Process:
         await self._leading.taken.wait()
         let_changes_pass()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._kopf.run(RESOURCES), name="kopf")
+            group.create_task(self._kopf.run(BY_KOPF), name="kopf")
             await self._kopf.is_ready.wait()
             self._on_signals()  # kopf has put its own in their place
-            await self._operator.list_once(RESOURCES)
+            await self._operator.list_once(BY_KOPF)
             group.create_task(self._operator.run(), name="operator")
             group.create_task(self._alive.run(), name="audits")
 

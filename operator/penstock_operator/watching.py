@@ -1,9 +1,8 @@
-"""Watches of our own, for children and whatever else carries our label: listed, followed, listed again when the
-server has forgotten.
+"""Watches of our own, for resources and their children: listed, followed, listed again when the server has forgotten.
 
-Resources come in by kopf (handlers.py). Their children are many times as many, and kopf keeps several KiB for each
-object that it watches, beside what is kept here; and these watches are what the simulation runs. It decides nothing:
-whatever it hears goes to whoever listens.
+Namespaces and CRDs come in by kopf (handlers.py). It starts a worker for each object that it hears of, one after the
+other, and a change waits behind all that came before it (docs/decisions/0015-resources-by-our-own-watches.md). These
+watches are what the simulation runs. It decides nothing: whatever it hears goes to whoever listens.
 
 Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
 within `QUIET_S_MAX`), a server that is away (a pause that doubles).
