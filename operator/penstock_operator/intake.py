@@ -74,8 +74,8 @@ class Intake:
                     self._add(each.news, each.class_)
 
     def wrote(self, document: Document) -> None:
-        """The answer to a write of our own, or to a look: who asked looks again anyhow. Others may hear by it alone of
-        what somebody else has changed: to the watch that tells it later it is no news any more."""
+        """The answer to a write of our own, or to a look: who asked looks again anyhow. Others may hear only by it of
+        what somebody else has changed: to the watch that tells it later it is no news."""
         self._add_beside(self._seen.hear(document))
         at, version = place_of(document), _version_of(document)
         waiting = self._waiting.get(at)

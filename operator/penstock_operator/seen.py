@@ -244,7 +244,8 @@ class Seen:
         self._remember_buried(uid, str(document["metadata"].get("resourceVersion", "")))
         if known is None:
             return None
-        keys, beside = self._keys_before(known) | frozenset(self._keys_of(document)), self._keys_beside_gone(known.place)
+        keys = self._keys_before(known) | frozenset(self._keys_of(document))
+        beside = self._keys_beside_gone(known.place)
         self._take_out(uid)
         return News(keys | beside, first=False, beside=beside)
 
