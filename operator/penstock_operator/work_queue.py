@@ -5,7 +5,8 @@ can lose none by being full. Invariants:
 
 - a key waits at most once, and is worked by one reconciler at a time; added while it is worked, it is worked again;
 - a more urgent class overtakes; some reconcilers take `changed` alone, so a resync never delays a fresh change;
-- of the takes of the others every eighth is the oldest of the lowest class that waits, so that none starves.
+- of the takes of the others every eighth is the oldest of the lowest class that waits, so that none starves;
+- no key waits while somebody is idle who may take it: whoever takes one wakes the next for what is left.
 
 Time is the event loop's, virtual in the simulation; chance is handed in.
 """
@@ -151,6 +152,7 @@ class WorkQueue:
         while True:
             key = self._next(reserved=reserved)
             if key is not None:
+                self._wake()  # for what is left: who was woken for it may have been one who can not take it
                 return key
             future = asyncio.get_running_loop().create_future()
             self._getters.append((reserved, future))

@@ -108,6 +108,36 @@ def test_a_change_wakes_a_reserved_reconciler_and_leaves_the_others_asleep() -> 
     run(work())
 
 
+def test_what_comes_while_a_change_waits_wakes_somebody_who_may_take_it() -> None:
+    async def work() -> None:
+        keys = queue()
+        reserved = [asyncio.ensure_future(keys.get(reserved=True)) for _ in range(2)]
+        other = asyncio.ensure_future(keys.get())
+        await asyncio.sleep(0)
+        keys.add(key("changed"), Class.CHANGED)
+        keys.add(key("new"), Class.NEW)
+        async with asyncio.timeout(1):
+            assert key("new") == await other
+        assert [True, False] == [each.done() for each in reserved]
+        reserved[1].cancel()
+
+    run(work())
+
+
+def test_once_it_is_released_nothing_waits_while_somebody_is_idle() -> None:
+    async def work() -> None:
+        keys = queue(settle=True)
+        getters = [asyncio.ensure_future(keys.get()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for name in "abc":
+            keys.add(key(name), Class.NEW)
+        keys.release()
+        async with asyncio.timeout(1):
+            assert [key("a"), key("b"), key("c")] == await asyncio.gather(*getters)
+
+    run(work())
+
+
 def test_a_getter_that_is_cancelled_passes_its_wake_up_on() -> None:
     async def work() -> None:
         keys = queue()
