@@ -62,7 +62,9 @@ class StepPerformer:
     async def perform(self, step: Step) -> Performed:
         """Take one step. RightsMissing, Conflict, Refused and Unavailable pass through."""
         match step:
-            case CreateKeyspace() | CreateTable() | MendDrift():
+            case CreateKeyspace():
+                await self._make_keyspace(step)
+            case CreateTable() | MendDrift():
                 await self.schema.change(step.cql)
             case NoteTables():
                 await self.schema.agree(step.keyspace, step.names)
@@ -91,6 +93,11 @@ class StepPerformer:
             case _:
                 raise Bug("a step that nobody knows", step=type(step).__name__)
         return Performed()
+
+    async def _make_keyspace(self, step: CreateKeyspace) -> None:
+        """One that is there is not asked for: Cassandra refuses that to a role whose rights end at its keyspace."""
+        if await self.schema.read_keyspace(step.keyspace.name) is None:
+            await self.schema.change(step.cql)
 
     async def _move(self, step: Activate | Retain | MarkDeleting | Forget) -> Entry:
         states = {

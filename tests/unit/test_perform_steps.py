@@ -1,0 +1,38 @@
+"""Steps on a schema that is there: what stands is not asked for again, which could need rights that nobody has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from penstock.applying.decide_steps import CreateKeyspace
+from penstock.applying.perform_steps import StepPerformer
+from penstock.store.schema import FoundKeyspace
+from penstock.store.table import Keyspace
+
+KEYSPACE = Keyspace("penstock", (("dc1", 3),))
+THERE = FoundKeyspace("penstock", "NetworkTopologyStrategy", {"dc1": 3})
+
+
+class Schema:
+    """A server that has one keyspace or none, and notes what it was asked to change."""
+
+    def __init__(self, found: FoundKeyspace | None) -> None:
+        self.found = found
+        self.changes: list[str] = []
+
+    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+        return self.found if name == KEYSPACE.name else None
+
+    async def change(self, cql: str) -> None:
+        self.changes.append(cql)
+
+
+@pytest.mark.parametrize(("found", "asked"), [(THERE, 0), (None, 1)], ids=["there", "missing"])
+def test_a_keyspace_is_asked_for_only_where_it_is_missing(found: FoundKeyspace | None, asked: int) -> None:
+    schema, nobody = Schema(found), cast(Any, None)
+    performer = StepPerformer(cast(Any, schema), catalogue=nobody, store_in=nobody)
+    asyncio.run(performer.perform(CreateKeyspace(KEYSPACE)))
+    assert [CreateKeyspace(KEYSPACE).cql] * asked == schema.changes
