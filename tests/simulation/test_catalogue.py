@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Conflict, Unavailable
+from penstock.store import catalogue as catalogue_module
 from penstock.store.catalogue import AnotherCreation, Catalogue, Change, Declared
 from penstock.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, State
 from penstock.store.clock import Bounds
@@ -435,3 +436,26 @@ def test_after_a_pause_of_the_process_nothing_is_owned_before_the_nodes_were_ask
             assert [True] * 100 == [held for at, held in trusted if at > 35][:100]
 
         world.run(scenario())
+
+
+def test_of_whom_entries_are_asked_for_those_of_others_are_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    entry_of = catalogue_module.entry_of
+
+    def counted(row: Any) -> Entry:
+        decoded.append(row.owner)
+        return entry_of(row)
+
+    with World(1) as world:
+        cluster, process = Cluster(world), world.process("p")
+        mine, theirs = catalogue(process, cluster, "operator/c1/u1"), catalogue(process, cluster, "cli/us")
+
+        async def work() -> list[str]:
+            await declare(mine)
+            for number in range(5):
+                name = Name("Queue", "shop", f"theirs-{number}")
+                await theirs.declare(name, document(), place=PLACE, shards=1)
+            monkeypatch.setattr(catalogue_module, "entry_of", counted)
+            return [known.entry.name.name for known in await mine.owned("operator/c1/")]
+
+        assert (["emails"], ["operator/c1/u1"]) == (world.run(process.start(work())), decoded)

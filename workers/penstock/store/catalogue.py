@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
@@ -146,11 +146,7 @@ class Catalogue:
 
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[Known]:
         """All entries of a namespace: one partition, whole."""
-        started_us = self.now_us()
-        key: dict[str, Value] = {"namespace": namespace, "kind": kind} if kind else {"namespace": namespace}
-        rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
-        entries = [entry_of(row) for row in rows]
-        return [Known(entry, started_us) for entry in entries if entry.state is not State.GONE]
+        return await self._list({"namespace": namespace, "kind": kind} if kind else {"namespace": namespace})
 
     async def namespaces(self) -> Sequence[str]:
         """Every namespace that has, or had, entries."""
@@ -160,10 +156,16 @@ class Catalogue:
         return [row.namespace for row in rows]
 
     async def owned(self, prefix: str) -> Sequence[Known]:
-        """All entries whose owner's name begins so, of all namespaces."""
+        """All entries whose owner's name begins so, of all namespaces. Those of others, which may be thousands, are
+        not even decoded."""
         namespaces = sorted(await self.namespaces())
-        found = [known for namespace in namespaces for known in await self.list(namespace)]
-        return [known for known in found if known.entry.owner.startswith(prefix)]
+        return [known for each in namespaces for known in await self._list({"namespace": each}, owner=prefix)]
+
+    async def _list(self, key: Mapping[str, Value], *, owner: str = "") -> Sequence[Known]:
+        started_us = self.now_us()
+        rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
+        entries = [entry_of(row) for row in rows if not owner or row.owner.startswith(owner)]
+        return [Known(entry, started_us) for entry in entries if entry.state is not State.GONE]
 
     # Writing
 
