@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, MapType, StringType, StructField, StructType
 
-from penstock.store.positions import first_at, last_at, position_order
+from penstock.store.positions import Positions, first_at, last_at, position_order
 from penstock_spark.options import (
     OptionInvalid,
     ReadOptions,
@@ -36,6 +36,11 @@ def test_a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last()
 def test_a_range_of_positions_is_given_as_the_column_shows_them() -> None:
     position = first_at(5)
     assert position_order(position) == read_options({"queue": "q", "fromPosition": str(position)}).first
+
+
+def test_a_position_as_this_project_makes_it_is_one() -> None:
+    made = Positions().at(1_700_000_000_000_000)
+    assert position_order(made) == read_options({"queue": "q", "toPosition": str(made)}).last
 
 
 @pytest.mark.parametrize(
