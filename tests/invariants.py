@@ -91,6 +91,10 @@ class Tale:
     hands: list[Hand] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     cancel_asked_us: int | None = None
+    cancels: int = 0
+    """How often that was asked for, by cancels and reschedules."""
+    other: str | None = None
+    """The message that it was to take the place of, when that came too late: one of the two comes, or both."""
     cancelled_us: int | None = None
     dead: int = 0
     lent: list[LentWord] = field(default_factory=list)
@@ -225,6 +229,12 @@ class Ledger:
         """Somebody is about to cancel it, or to reschedule it."""
         tale = self.tale(message_id)
         tale.cancel_asked_us = tale.cancel_asked_us or self.now_us()
+        tale.cancels += 1
+
+    def rescheduled_too_late(self, message_id: str, new_id: str) -> None:
+        """Both may come: the old one though its cancel was sent, the new one though it may have been taken back."""
+        self.cancelling(new_id)
+        self.tale(new_id).other = message_id
 
     def cancel_answered(self, message_id: str, how: Cancelled) -> None:
         """And was told this. A cancel that came too late may have taken effect all the same."""
@@ -332,6 +342,13 @@ class Ledger:
         if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale):
             how = "never delivered" if not tale.hands else "delivered, never settled"
             yield self._violation("an acknowledged put is settled, dead or still there", tale, how)
+        other = self.tales.get(tale.other or "")
+        if other is not None and tale.cancels == other.cancels == 1:  # nobody else cancels either
+            both = (tale, other)
+            if not any(each.message_id in there or self._has_ended(each) for each in both):
+                yield self._violation(
+                    "of a message and what takes its place one comes", tale, f"nor does {tale.other}"
+                )
 
     def _honoured_once(self, tale: Tale) -> Iterator[Violation]:
         hands = self.in_time(tale)
@@ -477,7 +494,11 @@ class Ledger:
 
     def _may_be_gone(self, tale: Tale, *, by_us: int | None = None) -> bool:
         """Whether something tells that it need not come (any more), by a moment or at all."""
-        if tale.dead or self._may_be_purged(tale) or self._is_expired(tale) or tale.cancel_asked_us is not None:
+        return tale.cancel_asked_us is not None or self._has_ended(tale, by_us=by_us)
+
+    def _has_ended(self, tale: Tale, *, by_us: int | None = None) -> bool:
+        """The same, but for a cancel."""
+        if tale.dead or self._may_be_purged(tale) or self._is_expired(tale):
             return True
         finished_us = tale.finished_us()
         return finished_us is not None and (by_us is None or finished_us <= by_us + ROUNDING_US)

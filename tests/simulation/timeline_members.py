@@ -478,6 +478,8 @@ class Putter(Member):
             self.life.ledger.acknowledged([put], [new_id])
         if answer is Cancelled.CANCELLED:
             self.life.ledger.cancel_answered(message_id, answer)
+        elif new_id is not None:
+            self.life.ledger.rescheduled_too_late(message_id, new_id)
 
     async def _purge(self, engine: TimelineQueue) -> None:
         purge = self.life.ledger.purging()

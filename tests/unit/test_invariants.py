@@ -245,6 +245,30 @@ def a_key_that_was_taken_before_a_purge(day: Day) -> None:
     day.put("a", once="key")
 
 
+def _too_late_for(day: Day, old: str, new: str) -> None:
+    day.put(old)
+    day.put(new)
+    day.ledger.cancelling(old)
+    day.ledger.rescheduled_too_late(old, new)
+
+
+def rescheduled_and_the_old_one_came(day: Day) -> None:
+    """The one that was to take its place could be taken back."""
+    _too_late_for(day, "a", "b")
+    day.settle(Ack(day.deliver("a")))
+
+
+def rescheduled_and_neither_came(day: Day) -> None:
+    """The cancel of the old one took effect, and that of the new one, too."""
+    _too_late_for(day, "a", "b")
+
+
+def rescheduled_and_cancelled_by_another(day: Day) -> None:
+    """Then neither need come."""
+    _too_late_for(day, "a", "b")
+    day.ledger.cancelling("b")
+
+
 def a_key_that_was_another_before_a_purge(day: Day) -> None:
     """What was put of the key before was another message, in a window that is over."""
     day.put("a", once="key")
@@ -273,6 +297,9 @@ BROKEN: dict[Callable[[Day], None], set[str]] = {
     changed_on_the_way: {"it comes as it was put"},
     out_of_order: {"a group comes in order"},
     out_of_order_again: {"a group comes in order"},
+    rescheduled_and_the_old_one_came: set(),
+    rescheduled_and_neither_came: {"of a message and what takes its place one comes"},
+    rescheduled_and_cancelled_by_another: set(),
     two_of_a_key: {"a once key makes one message"},
     a_key_that_was_taken_before_a_purge: set(),
     a_key_that_was_another_before_a_purge: {"an acknowledged put is settled, dead or still there"},

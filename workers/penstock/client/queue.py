@@ -221,7 +221,7 @@ class Queue:
     ) -> tuple[bool, str | None]:
         """Deliver it at another moment: whether the old moment is off, and the id under which it goes on.
 
-        (False, None): too late, nothing changed. (False, id): it may come at both moments.
+        (False, None): too late, nothing changed. (False, id): it comes at the old moment, the new one, or both.
         """
         if (delay is None) == (deliver_at is None):
             raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")

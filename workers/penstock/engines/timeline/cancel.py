@@ -66,7 +66,7 @@ class Cancels:
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
         """Put it for another moment, then cancel it: cancelled, and the new id. Or too late: with no id it stays as
-        it is; with one it goes on under that too, and may come at both moments."""
+        it is; with one it comes under the old id or the new one, and may come under both."""
         self._producer.check_keepable(due_us, self._host.now_us())
         found = await self._find(Place.from_bytes(id_bytes(message_id)))
         if found is None:
