@@ -81,8 +81,11 @@ class QueueStreamReader(DataSourceStreamReader):
         return found.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The rows that an offset names, lane by lane."""
+        """The rows that an offset names, lane by lane. A batch that is run again after a restart was handed out by
+        another reader; it is this one's now, to be settled before more is borrowed, or it would come once more."""
         offset = BatchOffset.from_json(end)
+        if offset.ranges and offset.number != self._settled:
+            self._out = offset
         return [
             Picked(each.lane, some)
             for each in offset.ranges

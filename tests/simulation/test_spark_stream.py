@@ -223,6 +223,10 @@ def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has_an
         await until_nothing_comes(query)
         left = set(await live(queue))
         assert left <= {each.payload for each in held[3:]}
+        nobodys = expected - {each.payload for each in held}
+        assert {2} == {query.had[payload] for payload in nobodys}, (
+            "again in the same batch, or in the first one after it"
+        )
         await consumer.process.start(engine.settle([Ack(each.receipt) for each in held[3:]]))
         await consumer.process.start(engine.close())
         await asyncio.sleep(15)

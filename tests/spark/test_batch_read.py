@@ -15,8 +15,6 @@ from penstock.client.blocking import SyncPenstock, SyncQueue
 from penstock_spark.failures import line_of
 from tests.spark.conftest import Applied
 
-pytestmark = pytest.mark.slow
-
 QUEUE = """
 apiVersion: penstock.io/v1beta1
 kind: Queue

@@ -18,8 +18,6 @@ from penstock_spark.jobs.upkeep import collect, repair, shares_of_buckets
 from penstock_spark.worker_connection import told_environment
 from tests.spark.shop import Shop, opened_shop
 
-pytestmark = pytest.mark.slow
-
 KEYS = 300
 MINUTE_US = 60_000_000
 

@@ -23,8 +23,6 @@ from penstock_spark.marks import Marks
 from tests.spark.conftest import Applied
 from tests.spark.test_batch_read import made
 
-pytestmark = pytest.mark.slow
-
 WINDOW_US = 86_400_000_000
 
 
