@@ -1,7 +1,7 @@
 """Watches of our own, for resources and their children: listed, followed, listed again when the server has forgotten.
 
 Namespaces and CRDs come in by kopf (handlers.py). It starts a worker for each object that it hears of, one after the
-other, and a change waits behind all that came before it (docs/decisions/0015-resources-by-our-own-watches.md). These
+other, and a change waits behind all that came before it (docs/decisions/0016-resources-by-our-own-watches.md). These
 watches are what the simulation runs. It decides nothing: whatever it hears goes to whoever listens.
 
 Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
