@@ -1,0 +1,66 @@
+"""The role that docs/security.md grants, on a real server: it may do all that people and the operator's Jobs do with
+queues and counters, in its keyspace that is there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.testing.cassandra.serving import Serving
+from tests.cluster.commands import Commands
+from tests.unit.page_examples import examples_of
+
+PASSWORD = "change-me"
+RESOURCES = """
+apiVersion: penstock.io/v1beta1
+kind: Queue
+metadata: {name: emails, namespace: shop}
+spec: {shards: 1, maxClockSkew: 100ms, timeline: {safetyLag: 200ms}}
+---
+apiVersion: penstock.io/v1beta1
+kind: Counter
+metadata: {name: views, namespace: shop}
+spec: {type: sum}
+"""
+
+
+@pytest.fixture
+def granted(cassandra: Serving) -> Iterator[Commands]:
+    """Somebody with this role and no other; the page's names are the test's own."""
+    name = f"page_{uuid.uuid4().hex[:8]}"
+    environment = cassandra.environment()
+    (grants,) = (example for example in examples_of("security.md") if example.language == "cql")
+    text = grants.text.replace("penstock", name).replace("'dc1'", f"'{environment['DATA_CENTER']}'")
+    for statement in text.split(";"):
+        if statement.strip():
+            cassandra.cql(statement)
+    yield Commands({**environment, "KEYSPACE": name, "USERNAME": name, "PASSWORD": PASSWORD})
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {name}")
+
+
+def test_the_role_of_the_page_is_enough_for_queues_counters_repair_and_collection(
+    granted: Commands, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(RESOURCES)
+    applied = granted("apply", str(file))
+    assert (0, []) == (applied.code, applied.err)
+
+    async def work(connection: penstock.Penstock) -> tuple[str, int]:
+        emails, views = await connection.queue("shop/emails"), await connection.counter("shop/views")
+        await emails.put("hello")
+        await views.add("home", 3)
+        [message] = await emails.receive(1, wait=20)
+        async with message:
+            said = message.text()
+        return said, await views.value("home")
+
+    assert ("hello", 3) == granted.connected(work)
+    for command in (("repair", "--queue", "shop/emails"), ("gc", "--counter", "shop/views")):
+        done = granted(*command)
+        assert (0, []) == (done.code, done.err), command
