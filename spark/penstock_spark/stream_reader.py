@@ -24,6 +24,7 @@ from penstock.engines.contract import Settled
 from penstock.errors import PenstockError, Unavailable
 from penstock_spark.connection import process_of
 from penstock_spark.decide_range import Wanted
+from penstock_spark.decide_shares import raised_shares, shares_of_equal
 from penstock_spark.engines.contract import Request
 from penstock_spark.engines.registry import scan_of
 from penstock_spark.jobs.decide_batch import Pick, RangePlan
@@ -137,9 +138,8 @@ class QueueStreamReader(DataSourceStreamReader):
         self._turn += 1
         left = self._options.messages_per_trigger
         ranges: list[RangePlan] = []
-        for at, lane in enumerate([*lanes[first:], *lanes[:first]]):
-            share = -(-left // (len(lanes) - at))
-            plan = await self._borrow_of(lane, share, now_us + self._options.visibility_us)
+        for lane, share in await _shared_out([*lanes[first:], *lanes[:first]], left):
+            plan = await self._borrow_of(lane, min(share, left), now_us + self._options.visibility_us)
             if plan is not None:
                 ranges.append(plan)
                 left -= sum(pick.messages for pick in plan.picks)
@@ -149,9 +149,8 @@ class QueueStreamReader(DataSourceStreamReader):
 
     async def _borrow_of(self, lane: LentLane, messages_max: int, deadline_us: int) -> RangePlan | None:
         """The next range of a lane in which something is left; None where nothing is, or somebody else has one."""
-        budget = Budget(messages_max=messages_max, bytes_max=ROW_BYTES_MAX, rows_max=messages_max)
         for _ in range(RANGES_TRIED):
-            preview = await lane.preview(budget)
+            preview = await lane.preview(_budget(messages_max))
             if preview is None:
                 return None
             try:
@@ -187,6 +186,29 @@ class QueueStreamReader(DataSourceStreamReader):
         if how is not Settled.DONE:
             raise NotSettled(lane=plan.lane, how=how.value)
         await scan_of(queue).pass_over(queue, plan.lane)
+
+
+async def _shared_out(lanes: Sequence[LentLane], bound: int) -> list[tuple[LentLane, int]]:
+    """How many messages to take of each lane, by what waits there."""
+    shares = shares_of_equal(bound, len(lanes))
+    while True:
+        found = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
+        raised = raised_shares(shares, found, bound)
+        if raised is None:
+            return list(zip(lanes, shares, strict=True))
+        shares = raised
+
+
+async def _waiting(lane: LentLane, messages_max: int) -> int:
+    """How many messages could be borrowed next, up to about so many."""
+    cursor = lane.cursor
+    preview = await lane.preview(_budget(messages_max))
+    lane.cursor = cursor
+    return 0 if preview is None else preview.messages
+
+
+def _budget(messages_max: int) -> Budget:
+    return Budget(messages_max=messages_max, bytes_max=ROW_BYTES_MAX, rows_max=messages_max)
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

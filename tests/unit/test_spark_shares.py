@@ -1,0 +1,41 @@
+"""A batch of a stream is as large as its bound where so much waits, however it lies in the lanes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_spark.decide_shares import raised_shares, shares_of_equal
+
+
+def taken(waiting: list[int], bound: int) -> int:
+    """How many messages a batch has, of lanes in which so many wait."""
+    shares: list[int] | None = shares_of_equal(bound, len(waiting))
+    while shares is not None:
+        last = shares
+        shares = raised_shares(last, [min(*each) for each in zip(waiting, last, strict=True)], bound)
+    return min(bound, sum(min(*each) for each in zip(waiting, last, strict=True)))
+
+
+def test_equal_shares_where_all_have_enough() -> None:
+    assert [75, 75, 75, 75] == shares_of_equal(300, 4)
+    assert raised_shares([75, 75, 75, 75], [75, 75, 75, 75], 300) is None
+
+
+def test_what_one_lane_lacks_the_others_give() -> None:
+    assert [100, 75, 100, 100] == raised_shares([75, 75, 75, 75], [75, 0, 75, 75], 300)
+
+
+def test_a_row_that_holds_more_than_the_share_counts_for_the_share() -> None:
+    assert raised_shares([2, 2], [100, 100], 4) is None
+    assert [4, 2] == raised_shares([2, 2], [100, 0], 4)
+
+
+def test_of_no_lanes_nothing_is_asked() -> None:
+    assert [] == shares_of_equal(300, 0)
+    assert raised_shares([], [], 300) is None
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=12), st.integers(1, 1_000))
+def test_a_batch_is_short_of_its_bound_only_where_no_more_waits(waiting: list[int], bound: int) -> None:
+    assert min(bound, sum(waiting)) == taken(waiting, bound)
