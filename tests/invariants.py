@@ -342,7 +342,7 @@ class Ledger:
         if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale):
             how = "never delivered" if not tale.hands else "delivered, never settled"
             yield self._violation("an acknowledged put is settled, dead or still there", tale, how)
-        other = self.tales.get(tale.other or "")
+        other = None if tale.other is None else self.tales.get(tale.other)
         if other is not None and tale.cancels == other.cancels == 1:  # nobody else cancels either
             both = (tale, other)
             if not any(each.message_id in there or self._has_ended(each) for each in both):

@@ -58,7 +58,7 @@ class RowFacts:
     settled: int = 0
     tried: dict[int, Tried] = field(default_factory=dict)
     moved: dict[int, Moved] = field(default_factory=dict)
-    epoch: int = field(default=0, compare=False)
+    epoch: int = field(default=0, compare=False, repr=False)
     """The latest tenure whose record names the row. Not written with the row: a piece begins with it."""
 
     def merge(self, other: RowFacts) -> None:
