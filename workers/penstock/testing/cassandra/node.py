@@ -23,6 +23,9 @@ from penstock.testing.cassandra.settings import NodeSettings, Place
 from penstock.testing.processes import Server
 
 START_TIMEOUT_S = 240.0
+STATEMENT_TIMEOUT_S = 60.0
+"""Of one statement of `cql`. The server bounds no change of a schema, and dropping a keyspace writes each of its
+tables to disk first: on a busy machine that takes more than ten seconds."""
 
 
 class GivenUp(Unavailable):
@@ -138,7 +141,7 @@ class Node:
 
     def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:
         """Run one statement as the superuser, with this node as coordinator."""
-        with self.probe() as probe:
+        with self.probe(timeout_s=STATEMENT_TIMEOUT_S) as probe:
             return probe.query(statement, consistency=consistency)
 
     def wait_until_ready(
