@@ -77,7 +77,8 @@ class WorkQueue:
         self._later: dict[Key, tuple[float, Class]] = {}
         self._moments: list[tuple[float, int, Key]] = []
         self._moments_set = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at_s = 0.0  # kept here: uvloop's handle of what is due at once tells no moment
         self._failures: dict[Key, int] = {}
         self._takes = 0
         self._getters: list[tuple[bool, asyncio.Future[None]]] = []
@@ -256,12 +257,13 @@ class WorkQueue:
 
     def _set_timer(self) -> None:
         if self._timer is not None:
-            if self._moments and self._timer.when() <= self._moments[0][0]:
+            if self._moments and self._timer_at_s <= self._moments[0][0]:
                 return
             self._timer.cancel()
             self._timer = None
         if self._moments:
-            self._timer = asyncio.get_running_loop().call_at(self._moments[0][0], self._fall_due)
+            self._timer_at_s = self._moments[0][0]
+            self._timer = asyncio.get_running_loop().call_at(self._timer_at_s, self._fall_due)
 
     def _fall_due(self) -> None:
         self._timer = None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
 import pytest
+import uvloop
 
 from penstock.telemetry.metrics import Registry
 from penstock.testing.world import World
 from penstock_operator.names import Key
 from penstock_operator.work_queue import RETRY_S, RETRY_S_MAX, Class, WorkQueue
+
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 def key(name: str) -> Key:
@@ -177,6 +180,19 @@ def test_of_several_moments_the_earliest_counts_and_a_take_forgets_them() -> Non
         assert keys.next_moment_in_s() is None
 
     run(work())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_moment_that_is_now_or_past_is_as_good_as_another_on_either_loop(new_loop: NewLoop) -> None:
+    async def work() -> None:
+        keys = queue()
+        keys.add_in(key("past"), -1)
+        keys.add_in(key("now"), 0.0001)  # below uvloop's millisecond
+        keys.add_in(key("later"), 0.01)
+        assert ["past", "now", "later"] == await asyncio.wait_for(taken(keys, 3), 10)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work())
 
 
 def test_a_change_during_a_pause_is_worked_at_once() -> None:
