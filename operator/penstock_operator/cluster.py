@@ -27,6 +27,7 @@ from penstock.errors import Surroundings
 from penstock_operator.access import Access
 from penstock_operator.asking import Answer, Client, Request, as_denied, no_answer
 from penstock_operator.kinds import LEASE
+from penstock_operator.long_answers import parse
 from penstock_operator.pacing import Pace
 from penstock_operator.port import Denied, Document
 
@@ -83,7 +84,7 @@ class Cluster(Client):
                     await self._pace.turn()
                 response = await self._open(request, aiohttp.ClientTimeout(total=within_s))
                 body = await response.read()
-                return Answer(response.status, _parsed(body), _retry_after_s(response))
+                return Answer(response.status, await _parsed(body), _retry_after_s(response))
         except TimeoutError:
             return no_answer(f"{request.method} {request.path}: no answer in {within_s:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as failed:
@@ -96,7 +97,7 @@ class Cluster(Client):
         try:
             response = await self._open(request, limits)
             if response.status >= 300:
-                yield as_denied(Answer(response.status, _parsed(await response.read()), _retry_after_s(response)))
+                yield as_denied(Answer(response.status, await _parsed(await response.read()), _retry_after_s(response)))
                 return
             while line := await response.content.readline():
                 if not line.endswith(b"\n"):
@@ -157,10 +158,10 @@ def bare_token(told: str) -> str | None:
     return told.strip().rpartition(" ")[2] or None
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+async def _parsed(body: bytes) -> dict[str, Any]:
     """The JSON of an answer; what is not JSON (a proxy's page, a plain refusal under load) is its message."""
     try:
-        told = json.loads(body) if body else {}
+        told = await parse(body) if body else {}
     except ValueError:
         return {"message": body[:500].decode(errors="replace").strip()}
     return told if isinstance(told, dict) else {"message": str(told)[:500]}

@@ -45,6 +45,9 @@ LOOKS_AT_ONCE: Final = 20
 READ_AGAIN_US: Final = 30 * SECOND_US
 """A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
 WITHIN_S: Final = 2.0
+JUDGED_AT_ONCE: Final = 50
+"""Then who waits for the event loop has a turn: a slice may hold a thousand queues."""
+BUG_PAUSE_S: Final = 5.0
 
 Tell = Callable[[Key, Class], None]
 
@@ -149,8 +152,12 @@ class FigureBoard:
         first, next_s = 0, loop.time()
         while any(followed.digest == digest for followed in self._followed.values()):
             numbers = [each for each in range(first, first + TOGETHER) if self._slices.get((digest, each))]
-            if numbers and not await self._read_slices(digest, numbers) and len(numbers) > 1:
-                await asyncio.gather(*(self._read_slices(digest, [each]) for each in numbers))
+            try:
+                if numbers and not await self._read_slices(digest, numbers) and len(numbers) > 1:
+                    await asyncio.gather(*(self._read_slices(digest, [each]) for each in numbers))
+            except Exception:  # the other slices are read all the same
+                log.exception("a bug in reading the summary; please report it", extra={"slices": numbers})
+                next_s = loop.time() + BUG_PAUSE_S
             first = (first + TOGETHER) % SLICES
             next_s = max(next_s + TURN_S / SLICES * TOGETHER, loop.time())
             await asyncio.sleep(next_s - loop.time())
@@ -175,12 +182,24 @@ class FigureBoard:
         by_queue: dict[UUID, list[Any]] = {}
         for row in rows:
             by_queue.setdefault(row.queue, []).append(row)
+        judged = 0
         for id_, followed in [each for number in numbers for each in self._slices[digest, number].items()]:
-            if id_ in by_queue or not followed.has_nothing:
-                self._judge(followed, combined(by_queue.get(id_, ()), now_us=now_us), now_us)
-            else:
+            if id_ not in by_queue and followed.has_nothing:
                 followed.read_us = now_us
+                continue
+            judged += 1
+            if judged % JUDGED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._followed.get(followed.key) is followed:  # it may have gone meanwhile
+                self._judge_by_itself(followed, by_queue.get(id_, ()), now_us)
         return True
+
+    def _judge_by_itself(self, followed: Followed, rows: Sequence[Any], now_us: int) -> None:
+        """What is wrong with one queue's rows keeps no other from being known."""
+        try:
+            self._judge(followed, combined(rows, now_us=now_us), now_us)
+        except Exception:
+            log.exception("a bug in judging figures; please report it", extra={"key": followed.key.path})
 
     def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
         awake = self._is_awake(followed, found, now_us)

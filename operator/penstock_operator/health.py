@@ -88,6 +88,9 @@ class Health:
             except PenstockError as error:
                 log.info("lanes can not be looked at: %s", error, extra={"key": followed.key.path})
                 return
+            except Exception:  # the others are looked at all the same
+                log.exception("a bug in a look at lanes; please report it", extra={"key": followed.key.path})
+                return
         figures = followed.figures
         known = self._known.get(followed.key)
         if figures is None or known is None:

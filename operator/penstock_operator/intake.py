@@ -3,10 +3,12 @@ nothing else.
 
 Echoes of our own writes give no key: `wrote` tells `Seen` of the answer. Where the watch is faster than the answer,
 what it tells of an object that is being written waits until the answer has said which of it was ours (`writing`).
+An object that can not be taken in keeps no other from being heard of.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +19,8 @@ from penstock_operator.kinds import CRD, NAMESPACE, Kind
 from penstock_operator.names import Key
 from penstock_operator.seen import RESOURCES, News, Place, Seen, place_of, terminates
 from penstock_operator.work_queue import Class, WorkQueue
+
+log = logging.getLogger("penstock.operator")
 
 Document = Mapping[str, Any]
 
@@ -46,19 +50,22 @@ class Intake:
     def listed(self, kind: Kind, documents: Collection[Document]) -> None:
         """A whole list: what is known and not in it is gone."""
         for document in documents:
-            self._take(document, listed=True)
+            with _by_itself(document):
+                self._take(document, listed=True)
         uids = {str(document["metadata"]["uid"]) for document in documents}
         for uid in self._seen.missing_from(kind, uids):
             self._add(self._seen.forget(uid), Class.CHANGED)
 
     def changed(self, document: Document, *, listed: bool = False) -> None:
         """One object as it is now."""
-        self._take(document, listed=listed)
+        with _by_itself(document):
+            self._take(document, listed=listed)
 
     def deleted(self, document: Document) -> None:
         """One object is gone."""
-        class_ = Class.CHILD if is_child(document) else Class.CHANGED
-        self._add(self._seen.hear(document, deleted=True), class_)
+        with _by_itself(document):
+            class_ = Class.CHILD if is_child(document) else Class.CHANGED
+            self._add(self._seen.hear(document, deleted=True), class_)
 
     @contextmanager
     def writing(self, at: Place) -> Iterator[None]:
@@ -112,6 +119,17 @@ class Intake:
     def resync(self, key: Key) -> None:
         """Look at it again, for no reason."""
         self._queue.add(key, _LEAST)
+
+
+@contextmanager
+def _by_itself(document: Document) -> Iterator[None]:
+    """Whoever watches goes on with the next one."""
+    try:
+        yield
+    except Exception:
+        metadata = document.get("metadata") or {}
+        at = f"{document.get('kind')} {metadata.get('namespace')}/{metadata.get('name')}"
+        log.exception("a bug in taking in what was told; please report it", extra={"object": at})
 
 
 def is_child(document: Document) -> bool:

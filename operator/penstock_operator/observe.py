@@ -6,8 +6,9 @@ consumers that are short of workers, and places that a plan wants to know free.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -274,10 +275,10 @@ class Observer:
     async def namespace(self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer]) -> NamespaceWorld:
         """What its resources need together."""
         name = key.namespace
-        document = self._from.seen.get(NAMESPACE.kind, "", name)
-        needs = list(self._needs_in(name))
+        needs = [each async for each in self._needs_in(name)]
         groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
         source = await self._from.connections.source()
+        document = self._from.seen.get(NAMESPACE.kind, "", name)
         return NamespaceWorld(
             namespace=name,
             settings=self.settings,
@@ -315,9 +316,10 @@ class Observer:
         resource = _valid(present)
         return resource is not None and grouping.is_carried(resource, self.settings)
 
-    def _needs_in(self, namespace: str) -> Iterator[_Needs]:
+    async def _needs_in(self, namespace: str) -> AsyncIterator[_Needs]:
         """Of all resources that are carried. Each is read once a generation: of a thousand queues that are applied at
-        once, each has this looked at."""
+        once, each has this looked at, and who waits for the event loop has a turn after each that had to be parsed.
+        """
         for key in self._keys_in(namespace):
             uid, generation = self._from.seen.which(key.kind, namespace, key.name)
             known = self._needs.get(uid)
@@ -326,6 +328,7 @@ class Observer:
                 self._needs.move_to_end(uid)
                 while len(self._needs) > PARSED_MAX:
                     self._needs.popitem(last=False)
+                await asyncio.sleep(0)
             needs = known[1]
             if needs is not None:
                 told = None if needs.deleting else self._from.store.is_active(key, uid)

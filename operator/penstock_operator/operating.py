@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from uuid import UUID
 
 from penstock.store.catalogue import RECEIPT_KEY_BYTES
 from penstock.telemetry.metrics import Registry
+from penstock_operator.beside import keep_going
 from penstock_operator.connections import Connections
 from penstock_operator.decide import decide
 from penstock_operator.decide_namespace import decide_namespace
@@ -164,7 +165,8 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as group:
                 for watch in self.watches:
-                    group.create_task(watch.run(), name=f"watch {watch.kind.plural}")
+                    what = f"watch {watch.kind.plural}"
+                    group.create_task(keep_going(what, watch.run), name=what)
                 for watch in self.watches:
                     await watch.has_listed.wait()
                 await self._settle()
@@ -174,11 +176,9 @@ class Operator:
                         self.queue.add(namespace_key(place.name), Class.RESYNC)
                 self.queue.release()
                 self.listed.set()
-                for work in (
-                    self.reconciler.run(), self.reconciler.probe(), self.health.run(), self.passes.run(),
-                    self.sweep.run(), self._resync(), self._look_at_schemas(), self._read_secrets(),
-                ):  # fmt: skip
-                    group.create_task(work)
+                group.create_task(self.reconciler.run())
+                for what, work in self._beside().items():
+                    group.create_task(keep_going(what, work), name=what)
         finally:
             await self.board.stop()
 
@@ -196,6 +196,17 @@ class Operator:
         await self.sessions.close()
 
     # ---- what goes on beside
+
+    def _beside(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {
+            "probes": self.reconciler.probe,
+            "looks at lanes": self.health.run,
+            "results of passes": self.passes.run,
+            "sweep": self.sweep.run,
+            "resync": self._resync,
+            "looks at schemas": self._look_at_schemas,
+            "reading of Secrets": self._read_secrets,
+        }
 
     async def _settle(self) -> None:
         """Until no news came for a moment: a restart lists in any order."""

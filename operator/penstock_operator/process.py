@@ -35,6 +35,7 @@ from penstock.store.cassandra_settings import ConnectionSettings
 from penstock.telemetry.logs import FORMATS, LEVELS, log_to
 from penstock.telemetry.metrics import Registry
 from penstock_operator.alive import Alive, Watched
+from penstock_operator.beside import keep_going
 from penstock_operator.cluster import Cluster
 from penstock_operator.handlers import Doors as KopfDoors
 from penstock_operator.http import Answers, Doors
@@ -113,10 +114,20 @@ def main(**options: Any) -> None:
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(run(given_by(options)))
-    except PenstockError as error:
+    except (PenstockError, ExceptionGroup) as ended:
+        error = _told_by(ended)
+        if error is None:
+            raise
         for line in str(error).splitlines():
             click.echo(line, err=True)
         sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+
+
+def _told_by(ended: Exception) -> PenstockError | None:
+    """What a person is to read, also where tasks that run together ended of it; None: it is a bug."""
+    while isinstance(ended, ExceptionGroup) and len(ended.exceptions) == 1:
+        ended = ended.exceptions[0]
+    return ended if isinstance(ended, PenstockError) else None
 
 
 def given_by(options: dict[str, Any]) -> Given:
@@ -223,7 +234,7 @@ class _Process:
             self._on_signals()  # kopf has put its own in their place
             await self._operator.list_once(BY_KOPF)
             group.create_task(self._operator.run(), name="operator")
-            group.create_task(self._alive.run(), name="audits")
+            group.create_task(keep_going("audits", self._alive.run), name="audits")
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ done.
 Of one key at most `ROUNDS_MAX` rounds are taken at once; a plan whose effects were performed is decided again at
 once, since it ends where an answer is needed; one that only tells ends the rounds. Where an effect fails, the world
 is looked at and decided once more, so that the status can tell of it, and the key is tried again later. A bug in one
-key's decision harms no other key.
+key's decision, or in what is done about its failure, harms no other key: no reconciler ends of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
+from penstock_operator.beside import is_being_cancelled
 from penstock_operator.conditions_told import ConditionsTold
 from penstock_operator.decide_deletion import LEFT_BEHIND
 from penstock_operator.effects import Emit, PatchStatus, Plan
@@ -48,6 +49,8 @@ PLACE_AGAIN_S: Final = 1.0
 NOT_LEADING_AGAIN_S: Final = 1.0
 PROBE_EVERY_S: Final = 3.0
 PROBED_AT_ONCE: Final = 4
+BUG_PAUSE_S: Final = 5.0
+"""Where not even a retry could be noted: so long a reconciler holds the key before it is to be looked at again."""
 
 Decide = Callable[[World, Memory, int], Plan]
 DecideNamespace = Callable[[NamespaceWorld, Memory, int], Plan]
@@ -116,6 +119,10 @@ class Reconciler:
             key = await self._queue.get(reserved=reserved)
             try:
                 await self._one(key)
+            except Exception:  # nothing that is wrong with one key may end the process for all of them
+                log.exception("a bug after a reconcile; please report it", extra={"key": key.path})
+                await asyncio.sleep(BUG_PAUSE_S)
+                self._queue.add(key, Class.FAILED)
             finally:
                 self._queue.done(key)
 
@@ -124,6 +131,11 @@ class Reconciler:
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self.reconcile(key)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            self._queue.retry(key)  # something that it waited for was cancelled, and not this reconciler
+            log.warning("a reconcile was cut short; tried again", extra={"key": key.path})
         except NotLeading:
             self._queue.add_in(key, NOT_LEADING_AGAIN_S)
         except PenstockError as error:

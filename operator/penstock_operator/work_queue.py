@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Final
 
@@ -29,6 +29,10 @@ LOWEST_EVERY: Final = 8
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 300.0
 RETRY_JITTER: Final = 0.2
+MOMENTS_SPARE: Final = 1_000
+"""So many moments that no key waits for any more are kept beside those that count, before they are swept out."""
+TICK_S: Final = 0.001
+"""uvloop's timers count milliseconds, and one that is due in less is called at once, again and again."""
 NAME: Final = "penstock"
 """The value of the label `name` of its metrics."""
 
@@ -122,7 +126,9 @@ class WorkQueue:
         self._later[key] = (moment_s, class_)
         self._moments_set += 1
         heappush(self._moments, (moment_s, self._moments_set, key))
-        self._set_timer()
+        if len(self._moments) > 2 * len(self._later) + MOMENTS_SPARE:
+            self._drop_moments()
+        self._set_timer(moment_s)
 
     def retry(self, key: Key) -> float:
         """It failed: again after a pause that doubles with each failure. The pause, in seconds."""
@@ -255,15 +261,19 @@ class WorkQueue:
                     future.set_result(None)
                     return
 
-    def _set_timer(self) -> None:
+    def _drop_moments(self) -> None:
+        """Only the moment counts that a key waits for now: one that is decided about often leaves many behind."""
+        self._moments = [(moment_s, number, key) for number, (key, (moment_s, _)) in enumerate(self._later.items())]
+        self._moments_set = len(self._moments)
+        heapify(self._moments)
+
+    def _set_timer(self, at_s: float) -> None:
         if self._timer is not None:
-            if self._moments and self._timer_at_s <= self._moments[0][0]:
+            if self._timer_at_s <= at_s:
                 return
             self._timer.cancel()
-            self._timer = None
-        if self._moments:
-            self._timer_at_s = self._moments[0][0]
-            self._timer = asyncio.get_running_loop().call_at(self._timer_at_s, self._fall_due)
+        self._timer_at_s = at_s
+        self._timer = asyncio.get_running_loop().call_at(at_s, self._fall_due)
 
     def _fall_due(self) -> None:
         self._timer = None
@@ -274,7 +284,8 @@ class WorkQueue:
             if planned is not None and planned[0] == moment_s:
                 del self._later[key]
                 self.add(key, planned[1])
-        self._set_timer()
+        if self._moments:
+            self._set_timer(max(self._moments[0][0], now_s + TICK_S))
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

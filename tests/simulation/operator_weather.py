@@ -2,12 +2,14 @@
 everything is as the resources say, and nothing is written any more.
 
 Everything comes from the seed: what happens (operator_plan.py), who does it (operator_storm.py). In the end
-operator_invariants.py judges the cluster, the store and all writes that were asked for.
+operator_invariants.py judges the cluster, the store and all writes that were asked for. A bug that an operator has met
+and outlived is a violation as well: it goes on after one, so nothing else might tell.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from dataclasses import dataclass
 
@@ -38,13 +40,33 @@ class Ended:
         return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
 
 
+class Bugs(logging.Handler):
+    """What operators say of errors that nobody foresaw."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, with where it was met."""
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            self.told.append(f"{record.getMessage()}: {''.join(traceback.format_exception(record.exc_info[1]))}")
+
+    def __enter__(self) -> Bugs:
+        logging.getLogger("penstock.operator").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("penstock.operator").removeHandler(self)
+
+
 def live(seed: int, *, statements: bool = False) -> Ended:
     """Run one seed."""
     plan = plan_of(seed)
-    with World(seed) as world:
+    with World(seed) as world, Bugs() as bugs:
         problem: str | None = None
         try:
-            found = world.run(_life(world, plan))
+            found = world.run(_life(world, plan)) + bugs.told
             problem = f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ from penstock.store.simulated import SimulatedStore
 from penstock.store.statements import Select
 from penstock.store.store import NotEnoughReplicas
 from penstock.testing.world import World
-from penstock_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S
+from penstock_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, Followed
 from penstock_operator.kinds import QUEUE
 from penstock_operator.names import Key
 from penstock_operator.world import UNKNOWN
@@ -149,6 +149,30 @@ def test_a_slice_that_can_not_be_read_keeps_no_other_from_being_known(monkeypatc
         return {slice_of(each.entry.id) for each in board.all() if board.of(each.key, now_us) is UNKNOWN}
 
     assert {lost} == play(scenario)
+
+
+def test_figures_of_one_queue_that_can_not_be_judged_keep_no_other_from_being_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge = FigureBoard._judge
+
+    def fails_at_one(self: FigureBoard, followed: Followed, *told: Any, **options: Any) -> None:
+        if followed.key.name == "q7":
+            raise ValueError("a row that nobody wrote")
+        judge(self, followed, *told, **options)
+
+    async def scenario(scene: Scene) -> set[str]:
+        running = await followed(scene, 40)
+        assert running.operator is not None
+        board = running.operator.board
+        for each in board.all():
+            each.has_nothing = False
+        monkeypatch.setattr(FigureBoard, "_judge", fails_at_one)
+        await asyncio.sleep(KNOWN_S + TURN_S)
+        now_us = running.process.clock.wall_us()
+        return {each.key.name for each in board.all() if board.of(each.key, now_us) is UNKNOWN}
+
+    assert {"q7"} == play(scenario)
 
 
 async def followed(scene: Scene, count: int) -> Running:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from penstock.testing.world import World
 from penstock_operator import cluster as client
@@ -109,8 +110,19 @@ async def before(script: Script, path: Path) -> AsyncIterator[tuple[Cluster, Ser
         listening.close()
 
 
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+loop_of_now = asyncio.new_event_loop
+
+
+@pytest.fixture(autouse=True, params=LOOPS)
+def on_either_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator runs on uvloop where that is installed, which has a network of its own."""
+    monkeypatch.setitem(globals(), "loop_of_now", LOOPS[request.param])
+
+
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 20))
+    with asyncio.Runner(loop_factory=loop_of_now) as runner:
+        return runner.run(asyncio.wait_for(work, 20))
 
 
 def asked_once(script: Script, path: Path, within_s: float = 5) -> Applied | Denied:

@@ -13,7 +13,7 @@ import uvloop
 from penstock.telemetry.metrics import Registry
 from penstock.testing.world import World
 from penstock_operator.names import Key
-from penstock_operator.work_queue import RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from penstock_operator.work_queue import MOMENTS_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -193,6 +193,44 @@ def test_a_moment_that_is_now_or_past_is_as_good_as_another_on_either_loop(new_l
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work())
+
+
+def test_a_moment_within_the_next_millisecond_is_not_looked_for_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        keys = queue()
+        looks = 0
+        fall_due = keys._fall_due
+
+        def counted() -> None:
+            nonlocal looks
+            looks += 1
+            fall_due()
+
+        monkeypatch.setattr(keys, "_fall_due", counted)
+        for number in range(20):
+            keys.add_in(key(f"{number}"), 0.0004)  # uvloop calls at once what is due in less than half of one
+            await taken(keys, 1)
+        assert looks <= 2 * 20
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
+
+
+def test_moments_that_nobody_waits_for_any_more_are_not_kept() -> None:
+    async def work() -> None:
+        keys = queue()
+        keys.add_in(key("rare"), 5_000)
+        for number in range(5 * MOMENTS_SPARE):
+            keys.add_in(key("often"), 10_000 - number)
+            keys.add(key("often"), Class.CHANGED)
+            await taken(keys, 1)
+        assert len(keys._moments) <= MOMENTS_SPARE + 4
+        keys.add_in(key("often"), 6_000)
+        assert ["rare", "often"] == await taken(keys, 2)
+
+    run(work())
 
 
 def test_a_change_during_a_pause_is_worked_at_once() -> None:

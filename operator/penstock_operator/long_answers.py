@@ -1,0 +1,86 @@
+"""JSON of a long answer, parsed piece by piece: between two of them whoever waits for the event loop has a turn.
+
+A list of a thousand objects is some megabytes. Parsed at once it would hold the loop for as long as ten decisions, in
+a thread as well, since the parser never lets the interpreter go. It knows nothing of what stands in an answer but that
+it is one object, whose arrays are what is long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, Final
+
+LONG: Final = 64 * 1024
+"""Bytes; what is shorter is parsed at once."""
+PIECE: Final = 32 * 1024
+"""Letters between two turns."""
+
+_decode: Final = json.JSONDecoder().raw_decode
+_skip: Final = re.compile(r"[ \t\n\r]*").match
+
+
+async def parse(body: bytes) -> Any:
+    """What the JSON says, as json.loads reads it. ValueError if it is none."""
+    if len(body) <= LONG:
+        return json.loads(body)
+    text = body.decode()
+    at = _next(text, 0)
+    if not text.startswith("{", at):
+        return json.loads(text)
+    return await _read_object(text, at)
+
+
+async def _read_object(text: str, at: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    at = _next(text, at + 1)
+    if not text.startswith("}", at):
+        while True:
+            name, at = _decode(text, at)
+            if not isinstance(name, str):
+                raise ValueError("an object's key that is no string")
+            at = _next(text, _after(text, at, ":"))
+            if text.startswith("[", at):
+                found[name], at = await _read_array(text, at)
+            else:
+                found[name], at = _decode(text, at)
+            at = _next(text, at)
+            if not text.startswith(",", at):
+                break
+            at = _next(text, at + 1)
+    at = _next(text, _after(text, at, "}"))
+    if at != len(text):
+        raise ValueError("something stands behind the answer")
+    return found
+
+
+async def _read_array(text: str, at: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    at = rested_at = _next(text, at + 1)
+    if text.startswith("]", at):
+        return found, at + 1
+    while True:
+        item, at = _decode(text, at)
+        found.append(item)
+        at = _next(text, at)
+        if not text.startswith(",", at):
+            return found, _after(text, at, "]")
+        at = _next(text, at + 1)
+        if at - rested_at >= PIECE:
+            rested_at = at
+            await asyncio.sleep(0)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next letter stands that is no space."""
+    found = _skip(text, at)
+    return len(text) if found is None else found.end()
+
+
+def _after(text: str, at: int, letter: str) -> int:
+    """Behind the letter that has to come next."""
+    at = _next(text, at)
+    if not text.startswith(letter, at):
+        raise ValueError(f"no {letter} at {at}")
+    return at + 1

@@ -1,0 +1,62 @@
+"""Long answers are read as json.loads reads them, and hold the event loop for no longer than short ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_operator import long_answers
+from penstock_operator.long_answers import LONG, PIECE, parse
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+indents = st.sampled_from([None, 0, 2])
+
+
+def parsed(body: bytes) -> Any:
+    return asyncio.run(parse(body))
+
+
+@given(st.dictionaries(st.text(), values, max_size=5), indents)
+def test_in_pieces_it_says_what_it_says_at_once(told: dict[str, Any], indent: int | None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_answers, "LONG", 0)
+        patch.setattr(long_answers, "PIECE", 1)
+        assert told == parsed(json.dumps(told, indent=indent).encode())
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": [1, 2', b'{"a": [1 2]}', b'{"a" 1}', b"{1: 2}", b'{"a": 1} x', b'{"a": 1,}', b"\xff{}", b"<html>"]
+)
+def test_what_is_no_json_is_an_error_of_value(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_answers, "LONG", 0)
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own is one, and so is that of an encoding
+        parsed(body)
+
+
+def test_while_a_long_list_is_parsed_others_have_their_turn() -> None:
+    body = json.dumps({"kind": "List", "items": [{"name": "q" * 100}] * (10 * LONG // 100)}).encode()
+
+    async def turns_meanwhile() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await parse(body)
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(turns_meanwhile()) >= len(body) // PIECE - 1
