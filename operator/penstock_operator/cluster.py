@@ -97,7 +97,9 @@ class Cluster(Client):
         try:
             response = await self._open(request, limits)
             if response.status >= 300:
-                yield as_denied(Answer(response.status, await _parsed(await response.read()), _retry_after_s(response)))
+                yield as_denied(
+                    Answer(response.status, await _parsed(await response.read()), _retry_after_s(response))
+                )
                 return
             while line := await response.content.readline():
                 if not line.endswith(b"\n"):

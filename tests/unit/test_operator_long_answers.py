@@ -34,7 +34,8 @@ def test_in_pieces_it_says_what_it_says_at_once(told: dict[str, Any], indent: in
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"a": [1, 2', b'{"a": [1 2]}', b'{"a" 1}', b"{1: 2}", b'{"a": 1} x', b'{"a": 1,}', b"\xff{}", b"<html>"]
+    "body",
+    [b'{"a": [1, 2', b'{"a": [1 2]}', b'{"a" 1}', b"{1: 2}", b'{"a": 1} x', b'{"a": 1,}', b"\xff{}", b"<html>"],
 )
 def test_what_is_no_json_is_an_error_of_value(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_answers, "LONG", 0)
