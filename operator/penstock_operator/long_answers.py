@@ -1,8 +1,8 @@
 """JSON of a long answer, parsed piece by piece: between two of them whoever waits for the event loop has a turn.
 
-A list of a thousand objects is some megabytes. Parsed at once it would hold the loop for as long as ten decisions, in
-a thread as well, since the parser never lets the interpreter go. It knows nothing of what stands in an answer but that
-it is one object, whose arrays are what is long.
+A list of a thousand objects is some megabytes. Parsed at once it would hold the loop for as long as ten decisions,
+in a thread as well, since the parser never lets the interpreter go. It knows nothing of what stands in an answer but
+that it is one object, whose arrays are what is long.
 """
 
 from __future__ import annotations

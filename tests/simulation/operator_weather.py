@@ -2,8 +2,8 @@
 everything is as the resources say, and nothing is written any more.
 
 Everything comes from the seed: what happens (operator_plan.py), who does it (operator_storm.py). In the end
-operator_invariants.py judges the cluster, the store and all writes that were asked for. A bug that an operator has met
-and outlived is a violation as well: it goes on after one, so nothing else might tell.
+operator_invariants.py judges the cluster, the store and all writes that were asked for. A bug that an operator has
+met and outlived is a violation as well: it goes on after one, so nothing else might tell.
 """
 
 from __future__ import annotations

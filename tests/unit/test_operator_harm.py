@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -123,7 +124,7 @@ def test_what_goes_on_beside_is_begun_again_after_pauses_that_double_until_it_go
         going.cancel()
         with suppress(asyncio.CancelledError):
             await going
-        pauses = [later - earlier for earlier, later in zip(began_s, began_s[1:], strict=False)]
+        pauses = [later - earlier for earlier, later in pairwise(began_s)]
         assert [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S, WELL_AFTER_S + PAUSE_S] == pytest.approx(pauses)
 
     run(scenario())
