@@ -101,6 +101,7 @@ class Watch:
     async def _follow(self, version: str) -> str | None:
         """From a version on; where to go on, or None to list again."""
         changes = self._port.watch(self.kind, version=version, labels=self._labels, within_s=WATCH_S)
+        close = getattr(changes, "aclose", None)
         try:
             while True:
                 change = await _within(changes, QUIET_S_MAX)
@@ -114,8 +115,10 @@ class Watch:
                     self._listener.deleted(change.document)
                 elif change.type != "BOOKMARK":
                     self._listener.changed(change.document)
+        except GeneratorExit:  # the loop is gone, and with it whoever could wait for an end
+            close = None
+            raise
         finally:
-            close = getattr(changes, "aclose", None)
             if close is not None:
                 await close()
 
