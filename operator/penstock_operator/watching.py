@@ -5,7 +5,7 @@ other, and a change waits behind all that came before it (docs/decisions/0016-re
 watches are what the simulation runs. It decides nothing: whatever it hears goes to whoever listens.
 
 Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
-within `QUIET_S_MAX`), a server that is away (a pause that doubles).
+within `QUIET_S_MAX`), a server that is away, or that ends each watch at once (a pause that doubles).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ log = logging.getLogger("penstock.operator")
 WATCH_S: Final = 240.0
 QUIET_S_MAX: Final = 150.0
 """Bookmarks come each minute; two that do not come mean that the connection hangs."""
+SHORT_S: Final = 1.0
+"""A watch that ends so soon, though nothing is wrong, would be asked for a hundred times a second."""
 PAUSE_S: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
 PAGE: Final = 500
@@ -64,8 +66,7 @@ class Watch:
             version = await self._list()
             while version is not None:
                 version = await self._follow(version)
-            await asyncio.sleep(self._pause_s * self._chance.uniform(0.8, 1.2))
-            self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+            await self._pause()
 
     async def list_once(self) -> None:
         """Tell all that there are now, and no more: where somebody else follows the kind."""
@@ -102,12 +103,12 @@ class Watch:
         """From a version on; where to go on, or None to list again."""
         changes = self._port.watch(self.kind, version=version, labels=self._labels, within_s=WATCH_S)
         close = getattr(changes, "aclose", None)
+        began_s = asyncio.get_running_loop().time()
         try:
             while True:
                 change = await _within(changes, QUIET_S_MAX)
                 if change is None:
-                    self._pause_s = PAUSE_S
-                    return version
+                    return await self._ended(version, asyncio.get_running_loop().time() - began_s)
                 if isinstance(change, Denied):
                     return None if change.denial is Denial.GONE else await self._again(version, change)
                 version = change.version
@@ -122,12 +123,23 @@ class Watch:
             if close is not None:
                 await close()
 
+    async def _ended(self, version: str, lasted_s: float) -> str:
+        """As it should; one that a server or a proxy ends at once is not begun again at once."""
+        if lasted_s < SHORT_S:
+            await self._pause()
+        else:
+            self._pause_s = PAUSE_S
+        return version
+
     async def _again(self, version: str, denied: Denied) -> str | None:
         """The same version once more after a pause; a list after several."""
         log.info("a watch of %s ended: %s", self.kind.resource, denied)
+        await self._pause()
+        return version if self._pause_s <= 4 * PAUSE_S else None
+
+    async def _pause(self) -> None:
         await asyncio.sleep(self._pause_s * self._chance.uniform(0.8, 1.2))
         self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
-        return version if self._pause_s <= 4 * PAUSE_S else None
 
 
 async def _within(changes: AsyncIterator[Change | Denied], seconds: float) -> Change | Denied | None:

@@ -1,0 +1,65 @@
+"""Watches of our own: how often a server is asked that ends what it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from random import Random
+from typing import Any, cast
+
+from penstock.testing.world import World
+from penstock_operator.kinds import QUEUE
+from penstock_operator.port import Change, Page
+from penstock_operator.watching import PAUSE_S_MAX, SHORT_S, Watch
+
+
+class Ending:
+    """A server whose watches end after so long, as they should."""
+
+    def __init__(self, after_s: float) -> None:
+        self.after_s = after_s
+        self.lists = self.watches = 0
+
+    async def list(self, *_: Any, **__: Any) -> Page:
+        self.lists += 1
+        return Page((), "1")
+
+    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
+        self.watches += 1
+        await asyncio.sleep(self.after_s)
+        for change in ():
+            yield change
+
+
+class Listener:
+    def listed(self, *_: Any) -> None: ...
+
+    def changed(self, _: Any) -> None: ...
+
+    def deleted(self, _: Any) -> None: ...
+
+
+def asked(server: Ending, for_s: float) -> Ending:
+    """The server, after so long a time with a watch of ours."""
+
+    async def work() -> None:
+        watch = Watch(cast(Any, server), QUEUE, Listener(), chance=Random(1))
+        following = asyncio.get_running_loop().create_task(watch.run())
+        await asyncio.sleep(for_s)
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+    with World(1) as world:
+        world.run(work())
+    return server
+
+
+def test_watches_that_are_ended_at_once_are_begun_again_more_and_more_seldom() -> None:
+    server = asked(Ending(0.01), 600)
+    assert (1, True) == (server.lists, 10 <= server.watches <= 600 / PAUSE_S_MAX / 0.8 + 8)
+
+
+def test_a_watch_that_has_lasted_is_begun_again_at_once() -> None:
+    assert 600 / SHORT_S <= asked(Ending(SHORT_S), 600).watches
