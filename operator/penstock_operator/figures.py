@@ -4,8 +4,8 @@ prose is docs/protocols/operator.md, "Scaling".
 Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
 itself. A queue
 that nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At
-the wake-up what is behind is counted once, in the background. Whoever is concerned is told by key; what follows is
-decided elsewhere.
+the wake-up what is behind is counted, in the background, and counted again while nobody works it. Whoever is concerned
+is told by key; what follows is decided elsewhere.
 
 What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were;
 the others are read alone then).
@@ -44,6 +44,12 @@ TELL_EVERY_US: Final = 2_500_000
 LOOKS_AT_ONCE: Final = 20
 READ_AGAIN_US: Final = 30 * SECOND_US
 """A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
+COUNT_AGAIN_S: Final = 10.0
+"""Where nobody works what waits: so long after a count messages that came since are counted too."""
+COUNT_ANEW_S: Final = 300.0
+"""The same where none came: some fell due, or a bulk job took some."""
+COUNT_RESTS: Final = 20
+"""Times what a count took: so long none follows it."""
 WITHIN_S: Final = 2.0
 JUDGED_AT_ONCE: Final = 50
 """Then who waits for the event loop has a turn: a slice may hold a thousand queues."""
@@ -69,6 +75,12 @@ class Followed:
     slept_at_us: int = 0
     counted: int | None = None
     counted_oldest_us: int | None = None
+    counted_put_us: int | None = None
+    """Which mark of a put stood when it was counted."""
+    count_again_s: float = 0.0
+    """Until then it is not counted again, whatever came."""
+    count_anew_s: float = 0.0
+    """From then on it is, even if nothing came."""
     background: asyncio.Task[None] | None = None
     has_nothing: bool = False
     """It was found, and told, that there are neither marks nor owners."""
@@ -218,9 +230,9 @@ class FigureBoard:
             awake=awake,
             later=tuple(LaterMark(mark.due_us, mark.until_us) for mark in found.later),
         )
-        before, followed.figures, followed.read_us = followed.figures, figures, now_us
-        if figures.awake and figures.owners == 0 and not (before and before.awake):
-            self._begin(followed, self._count(followed))
+        followed.figures, followed.read_us = figures, now_us
+        if figures.awake and figures.owners == 0 and _count_is_due(followed, found):
+            self._begin(followed, self._count(followed, found.put_us))
         if tell:
             self._tell_if_news(followed, figures, now_us)
         else:  # to whoever asks for it right now
@@ -231,10 +243,11 @@ class FigureBoard:
         """None: it is being looked."""
         if found.workers > 0:
             followed.slept_us = None
-            followed.counted = followed.counted_oldest_us = None
+            _forget_count(followed)
             return True
         if found.put_us is None and not found.later:
             followed.slept_us = None
+            _forget_count(followed)
             return False
         stale = now_us - followed.slept_at_us > READ_AGAIN_US
         if followed.slept_us is None:
@@ -244,7 +257,7 @@ class FigureBoard:
         if awake and stale:
             self._begin(followed, self._read_lanes(followed, now_us, found))
         if not awake:
-            followed.counted = followed.counted_oldest_us = None
+            _forget_count(followed)
         return awake
 
     def _tell_if_news(self, followed: Followed, figures: Figures, now_us: int) -> None:
@@ -280,14 +293,21 @@ class FigureBoard:
         if first:
             self._judge(followed, found, now_us)
 
-    async def _count(self, followed: Followed) -> None:
+    async def _count(self, followed: Followed, put_us: int | None) -> None:
+        loop = asyncio.get_running_loop()
         async with self._at_once:
+            began_s = loop.time()
             try:
                 counted = await followed.looks.count()
             except PenstockError as error:
                 log.info("what is behind can not be counted: %s", error, extra={"key": followed.key.path})
+                followed.count_again_s = followed.count_anew_s = loop.time() + COUNT_AGAIN_S
                 return
+        rest_s = (loop.time() - began_s) * COUNT_RESTS
+        followed.count_again_s = loop.time() + max(COUNT_AGAIN_S, rest_s)
+        followed.count_anew_s = loop.time() + max(COUNT_ANEW_S, rest_s)
         followed.counted, followed.counted_oldest_us = counted.backlog, counted.oldest_due_us
+        followed.counted_put_us = put_us
         self._tell(followed.key, Class.CHANGED)
 
     async def stop(self) -> None:
@@ -297,6 +317,18 @@ class FigureBoard:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _count_is_due(followed: Followed, found: QueueFigures) -> bool:
+    """Whether what was counted, if anything was, is not what is there by now."""
+    has_come = found.put_us != followed.counted_put_us
+    return asyncio.get_running_loop().time() >= (followed.count_again_s if has_come else followed.count_anew_s)
+
+
+def _forget_count(followed: Followed) -> None:
+    """Somebody works there, or nothing is due: the next who has to count does so at once."""
+    followed.counted = followed.counted_oldest_us = followed.counted_put_us = None
+    followed.count_again_s = followed.count_anew_s = 0.0
 
 
 _NOTHING: Final = Figures(at_us=0)

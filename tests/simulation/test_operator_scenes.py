@@ -118,6 +118,21 @@ def test_as_many_workers_as_the_backlog_wants_come_at_once() -> None:
     play(scenario)
 
 
+def test_what_nobody_works_is_counted_again_as_more_comes_so_that_a_bulk_job_is_due_by_it() -> None:
+    async def scenario(scene: Scene) -> None:
+        shop = Shop(scene.world, scene.ring, scene.schema)
+        scene.start_operator()
+        await ready(scene, "{shards: 2}")
+        program, queue = await producer(scene, shop)
+        await program.process.start(queue.put("the first, which wakes it"))
+        await scene.until(lambda: emails(scene)["status"].get("backlog") == 1, 15)
+        for _ in range(24):
+            await program.process.start(queue.put("more"))
+        await scene.until(lambda: emails(scene)["status"].get("backlog") == 25, 30)
+
+    play(scenario)
+
+
 def test_with_cassandra_away_for_a_minute_children_are_mended_and_one_status_says_so() -> None:
     async def scenario(scene: Scene) -> None:
         running = scene.start_operator()
