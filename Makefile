@@ -20,8 +20,8 @@ $(READY): requirements-dev.lock pyproject.toml
 dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassandra, a queue, a worker, repair
 	@$(PY) -m penstock.cli.main dev examples/dev/emails.yaml
 
-demo: ## a cluster, a Cassandra, the chart and a queue's day on them (CONTEXT=name REGISTRY=prefix: a cluster you have)
-	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG))
+demo: ## a cluster, a Cassandra, the chart and a queue's day on them (SPARK=1: then a bulk job; CONTEXT=name REGISTRY=prefix: a cluster you have)
+	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(SPARK),--spark)
 
 down: ## end exactly what `make demo` started
 	@$(PYTHON) -m dev.demo down

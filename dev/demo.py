@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from dev import demo_ground as ground
+from dev import demo_spark
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
 from dev.cluster.kubectl import Kubectl
@@ -24,6 +25,7 @@ from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
 from dev.cluster.surroundings import look_around
 from dev.demo_day import MESSAGES, Day
 from dev.demo_ground import Asked, Begun, Connection
+from dev.demo_shell import Shell
 from penstock.errors import PenstockError, Surroundings
 from penstock.testing.cassandra.kept import stop_kept
 from penstock.testing.progress import duration, say
@@ -34,22 +36,28 @@ def up(asked: Asked) -> None:
     started = time.monotonic()
     asked.require_possible()
     choice = decide_source(look_around(asked.context, None))
-    tell_plan(choice)
+    tell_plan(choice, spark=asked.spark)
     require_containers(choice)
     before = Begun.read() or Begun()
     begun = replace(before, cluster_started=before.cluster_started or read_cluster(DEFAULT_NAME) is None).keep()
     side_by_side(
         ground.make_environment,
         ground.fetch_cassandra,
-        lambda: ground.build_programs(asked.context),
+        lambda: ground.build_programs(asked),
     )
     cluster = lifecycle.up(DEFAULT_NAME, context=asked.context)
     kubectl = lifecycle.client(cluster)
+    if asked.spark and cluster.mode == "context":
+        demo_spark.require_spark_operator(kubectl)
     begun = look_before(kubectl, begun).keep()
     connection: list[Connection] = []
-    side_by_side(lambda: connection.append(cassandra_of(cluster, begun)), lambda: ground.bring_image(cluster))
+    side_by_side(lambda: connection.append(cassandra_of(cluster, begun)), lambda: ground.bring_images(cluster, asked))
     ground.install_chart(cluster, connection[0], asked)
-    Day(kubectl, connection[0]).show()
+    shell = Shell(kubectl, connection[0])
+    Day(shell).show()
+    if asked.spark:
+        demo_spark.bring_spark_operator(cluster)
+        demo_spark.Drain(shell).show()
     tell_ending(cluster, connection[0], time.monotonic() - started)
 
 
@@ -89,11 +97,14 @@ def down() -> None:
     Begun.file().unlink()
 
 
-def tell_plan(choice: Choice) -> None:
+def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     """What will happen, before it does."""
     say(f"penstock demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
-    say("Some three minutes once everything is cached; the first time Kubernetes and Helm are built from source, ten")
+    if spark:
+        say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
+    takes = "Some seven minutes" if spark else "Some three minutes"
+    say(f"{takes} once everything is cached; the first time Kubernetes and Helm are built from source, ten")
     say(
         "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"
     )
@@ -150,11 +161,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", default=os.environ.get("CONTEXT") or None)
     parser.add_argument("--registry", default=os.environ.get("REGISTRY") or None)
     parser.add_argument("--tag", default=os.environ.get("TAG") or None)
+    parser.add_argument("--spark", action="store_true", help="go on with a bulk job under the Spark operator")
     asked = parser.parse_args(arguments)
     try:
         match asked.command:
             case "up":
-                up(Asked(asked.context, asked.registry, asked.tag))
+                up(Asked(asked.context, asked.registry, asked.tag, asked.spark))
             case "down":
                 down()
             case _:

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from dev import environment
 from dev.cluster import lifecycle
 from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
+from dev.cluster.programs import SPARK_OPERATOR, require_built
 from dev.cluster.state import Cluster, state_root
 from penstock.errors import SpecError, Surroundings
 from penstock.testing.cassandra.archive import find_installation
@@ -28,7 +30,7 @@ from penstock.testing.progress import say, step
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 VENV = ROOT / ".venv"
-SHOP = ROOT / "examples" / "shop.yaml"
+SHOP, BULK = ROOT / "examples" / "shop.yaml", ROOT / "examples" / "spark.yaml"
 SYSTEM, RELEASE, SECRET = "penstock-system", "penstock", "penstock-demo"
 LOCAL_REGISTRY, LOCAL_TAG = "penstock.local", "dev"
 FILES = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
@@ -44,6 +46,16 @@ class Asked:
     context: str | None = None
     registry: str | None = None
     tag: str | None = None
+    spark: bool = False
+
+    def image(self, repository: str) -> dict[str, str]:
+        """Of ours, as values of the chart name it."""
+        told = {
+            "registry": self.registry or LOCAL_REGISTRY,
+            "repository": repository,
+            "tag": self.tag or (None if self.registry else LOCAL_TAG),
+        }
+        return {name: value for name, value in told.items() if value}
 
     def require_possible(self) -> None:
         """What can not go well is told before anything is begun."""
@@ -104,10 +116,11 @@ def fetch_cassandra() -> None:
         find_installation()
 
 
-def build_programs(context: str | None) -> None:
+def build_programs(asked: Asked) -> None:
     """What the cluster needs, and Helm, built if they are not cached; of somebody else's cluster Helm alone."""
-    if context is None:
+    if asked.context is None:
         lifecycle.build()
+        require_built([SPARK_OPERATOR] if asked.spark else [])
     helm_program()
 
 
@@ -131,12 +144,13 @@ def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
         return start_kept(cassandra_directory(), address=address).environment(), True
 
 
-def bring_image(cluster: Cluster) -> None:
+def bring_images(cluster: Cluster, asked: Asked) -> None:
     """The working tree as an image, known to the cluster's node; a cluster of the user's pulls its own."""
     if cluster.mode == "context":
         return
-    with step("bring the image of this tree into the cluster", expect_s=15):
-        command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name]
+    target, title = ("all", "images of this tree") if asked.spark else ("penstock", "image of this tree")
+    with step(f"bring the {title} into the cluster", expect_s=90 if asked.spark else 15):
+        command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name, "--target", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             told = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
@@ -147,14 +161,7 @@ def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> Non
     """The operator, by Helm, as anybody installs it; its way to Cassandra is a Secret."""
     kubectl = lifecycle.client(cluster)
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}, secret_of(connection))
-    image = {
-        "registry": asked.registry or LOCAL_REGISTRY,
-        "tag": asked.tag or (None if asked.registry else LOCAL_TAG),
-    }
-    values = {
-        "image": {name: value for name, value in image.items() if value},
-        "connection": {"existingSecret": SECRET},
-    }
+    values = values_for(asked)
     with step("install the chart: helm upgrade --install penstock charts/penstock", expect_s=20):
         helm_for(kubectl).run(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM),
@@ -162,6 +169,20 @@ def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> Non
             values=values,
             timeout_s=CHART_WITHIN_S + 30,
         )
+
+
+def values_for(asked: Asked) -> dict[str, object]:
+    """The images, and where the way to Cassandra stands."""
+    values: dict[str, object] = {"image": asked.image("penstock"), "connection": {"existingSecret": SECRET}}
+    if asked.spark:
+        spark = {"tag": version(), **asked.image("penstock-spark")}
+        values["spark"] = {"image": "{registry}/{repository}:{tag}".format_map(spark)}
+    return values
+
+
+def version() -> str:
+    """Of this tree, by which a registry has its images unless told otherwise."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def secret_of(connection: Connection) -> dict[str, object]:
@@ -188,7 +209,7 @@ def helm_home() -> Path:
 def take_out(kubectl: Kubectl, begun: Begun) -> None:
     """What the demo brought into a cluster that stays: the examples, the release, its namespace and kinds."""
     with step("take the examples and the chart out of the cluster", expect_s=30):
-        kubectl.run("delete", "--ignore-not-found", "-f", str(SHOP), timeout_s=180)
+        kubectl.run("delete", "--ignore-not-found", "-f", str(BULK), "-f", str(SHOP), timeout_s=180)
         helm = helm_for(kubectl)
         if RELEASE in helm.run("list", "--namespace", SYSTEM, "--short", "--all").split():
             helm.run("uninstall", RELEASE, "--namespace", SYSTEM, "--wait")

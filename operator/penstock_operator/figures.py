@@ -4,8 +4,8 @@ prose is docs/protocols/operator.md, "Scaling".
 Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
 itself. A queue
 that nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At
-the wake-up what is behind is counted, in the background, and counted again while nobody works it. Whoever is concerned
-is told by key; what follows is decided elsewhere.
+the wake-up what is behind is counted, in the background, and counted again while nobody works it. Whoever is
+concerned is told by key; what follows is decided elsewhere.
 
 What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were;
 the others are read alone then).

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from penstock.expiry import SECOND_US
+from penstock.telemetry.clock_metrics import measure_clocks
 from penstock.telemetry.metrics import Registry
 from penstock_operator.decide_scaling import is_busy, is_soon
 from penstock_operator.figures import Followed
@@ -36,6 +37,7 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
     of_queues("rate", "Messages settled a second.", lambda found: found.rate)
     of_queues("oldest_seconds", "How long the oldest message has waited that is due and not received.", _oldest_s)
     _measure_resources(registry, operator, is_leading)
+    measure_clocks(registry, lambda: [each.ground.clock.figures() for each in operator.sessions.all()])
 
     def of_operator(name: str, says: str, read: Callable[[], float]) -> None:
         registry.reading(f"penstock_operator_{name}", says, (), lambda: [((), read())])

@@ -19,6 +19,7 @@ from penstock.runtime.performing import PythonPerformer
 from penstock.runtime.port import LeaseSeen
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.runtime.worker_metrics import WorkerMetrics
+from penstock.store.clocks import ClockFigures
 from penstock.telemetry.metrics import Registry
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
@@ -48,6 +49,10 @@ class Port:
     def leases(self) -> Sequence[LeaseSeen]:
         """Nobody asks."""
         return []
+
+    def clock(self) -> ClockFigures | None:
+        """Nobody asks."""
+        return None
 
     async def leave(self) -> None:
         """Hand over."""

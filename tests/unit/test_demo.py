@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dev.cluster.choice import Choice
 from dev.demo import main, require_containers, tell_plan
 from dev.demo_day import MESSAGES
-from dev.demo_ground import SHOP, Asked, Begun, secret_of
+from dev.demo_ground import SHOP, Asked, Begun, secret_of, values_for, version
 from penstock.api.loader import read_files
 from penstock.errors import SpecError, Surroundings
 
@@ -53,6 +54,24 @@ def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, mon
     assert Begun.read() is None
     begun = Begun(cluster_started=True, crds_made=True).keep()
     assert begun == Begun.read()
+
+
+@pytest.mark.parametrize(
+    ("asked", "image", "spark"),
+    [
+        (Asked(), "penstock.local/penstock:dev", None),
+        (Asked(spark=True), "penstock.local/penstock:dev", "penstock.local/penstock-spark:dev"),
+        (Asked("prod", "r.example", "7", spark=True), "r.example/penstock:7", "r.example/penstock-spark:7"),
+        (Asked("prod", "r.example", spark=True), "r.example/penstock", f"r.example/penstock-spark:{version()}"),
+    ],
+)
+def test_the_chart_is_told_the_images_of_this_tree_or_of_the_registry(
+    asked: Asked, image: str, spark: str | None
+) -> None:
+    values: dict[str, Any] = dict(values_for(asked))
+    told = values["image"]
+    assert image == f"{told['registry']}/{told['repository']}" + (f":{told['tag']}" if "tag" in told else "")
+    assert spark == values.get("spark", {}).get("image")
 
 
 @pytest.mark.parametrize("command", ["down", "environment"])

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from penstock.expiry import SECOND_US
+from penstock.store.clocks import ClockFigures
 from penstock.telemetry.metrics import Registry, Sample
 from penstock_operator.conditions_told import ConditionsTold, told_by
 from penstock_operator.effects import PatchStatus, Plan
@@ -28,10 +29,13 @@ def samples(
     figures: Figures | None, *, is_leading: bool = True, conditions: ConditionsTold | None = None
 ) -> list[Sample]:
     """All that is exported, with one queue."""
+    clock = ClockFigures(True, {"10.0.0.1": -2_000}, {"10.0.0.1": 500}, (), 250_000, 0, 0)
+    reached = SimpleNamespace(ground=SimpleNamespace(clock=SimpleNamespace(figures=lambda: clock)))
     followed = SimpleNamespace(key=Key("Queue", "shop", "emails"), figures=figures)
     operator = SimpleNamespace(
         board=SimpleNamespace(all=lambda: [followed]),
         seen=(),
+        sessions=SimpleNamespace(all=lambda: [reached]),
         performer=SimpleNamespace(writes=0),
         reconciler=SimpleNamespace(left_behind=0, rounds=0, conditions=conditions or ConditionsTold()),
     )

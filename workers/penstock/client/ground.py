@@ -19,6 +19,7 @@ from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from penstock.store.cassandra_settings import ConnectionSettings
 from penstock.store.catalogue import Catalogue
+from penstock.store.clocks import ClockFigures
 from penstock.store.positions import Positions
 from penstock.store.store import Store
 
@@ -40,6 +41,10 @@ class ReliableClock(Protocol):
 
     def serve(self, max_skew_us: int) -> None:
         """From now on something with this bound stands on this clock too."""
+        ...
+
+    def figures(self) -> ClockFigures:
+        """How far it is from the nodes' clocks, for metrics."""
         ...
 
 

@@ -12,6 +12,7 @@ from penstock.client.queue import Queue
 from penstock.engines.contract import Delivery, Settle, Settled
 from penstock.errors import Unavailable
 from penstock.runtime.port import LeaseSeen
+from penstock.store.clocks import ClockFigures
 
 SECOND_US = 1_000_000
 
@@ -70,6 +71,10 @@ class ClientQueue:
             )
             for (generation, shard), held in self._queue.engine.lanes.held.items()
         ]
+
+    def clock(self) -> ClockFigures | None:
+        """As the connection's clock found it last."""
+        return self._connection.ground.clock.figures()
 
     async def leave(self) -> None:
         """A lane in which nothing is open need not wait for the others."""

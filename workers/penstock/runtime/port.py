@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.engines.contract import Delivery, Settle, Settled
+from penstock.store.clocks import ClockFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ class WorkerQueue(Protocol):
 
     def leases(self) -> Sequence[LeaseSeen]:
         """The lanes held here now."""
+        ...
+
+    def clock(self) -> ClockFigures | None:
+        """How far the nodes' clocks are from ours, as far as that was found; None: there are none."""
         ...
 
     async def leave(self) -> None:

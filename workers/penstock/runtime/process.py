@@ -34,6 +34,7 @@ from penstock.runtime.port import WorkerQueue
 from penstock.runtime.suspects import ChildPool, ChildTerms
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.runtime.worker_metrics import WorkerMetrics
+from penstock.telemetry.clock_metrics import measure_clocks
 from penstock.telemetry.graphite import Graphite, GraphiteSettings
 from penstock.telemetry.logs import log_to
 from penstock.telemetry.metrics import Registry
@@ -214,6 +215,7 @@ class WorkerProcess:
             ["queue"],
             lease_age,
         )
+        measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])
 
     # ---- signals and probes
 

@@ -27,6 +27,7 @@ from penstock.engines.contract import (
 )
 from penstock.errors import PenstockError
 from penstock.runtime.port import LeaseSeen
+from penstock.store.clocks import ClockFigures
 
 SECOND_US = 1_000_000
 
@@ -270,6 +271,10 @@ class MemoryQueue:
     def leases(self) -> Sequence[LeaseSeen]:
         """One lane, renewed just now."""
         return [LeaseSeen("1/0", 0.0, self.epoch)]
+
+    def clock(self) -> ClockFigures | None:
+        """That of one node, which is a little ahead."""
+        return ClockFigures(True, {"127.0.0.1": 1_000}, {"127.0.0.1": 500}, (), 250_000, 0, 0)
 
     async def leave(self) -> None:
         """Noted."""

@@ -1,0 +1,138 @@
+"""`make demo SPARK=1`, after the day: a queue that waits is drained in bulk, by Spark, launched by our operator.
+
+A hundred thousand messages are put; the operator sees the backlog and makes a SparkApplication, the Spark operator
+starts its driver, the driver its executors. What the queue's status tells of it in the end is what was put.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from dev.cluster import image, lifecycle, spark_operator
+from dev.cluster.kubectl import Kubectl, KubectlRefused
+from dev.cluster.state import Cluster
+from dev.demo_ground import BULK, ROOT
+from dev.demo_shell import NAMESPACE, Shell, Watch, tell
+from penstock.errors import Surroundings
+from penstock.testing.progress import duration, say, step
+
+MESSAGES = 100_000
+NAME, JOB = "newsletters", "send"
+QUEUE = f"{NAMESPACE}/{NAME}"
+READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, TOLD_WITHIN_S = 60.0, 90.0, 420.0, 90.0
+_PODS = ("get", "pods", "-l", "spark-role", "--no-headers")
+
+
+def bring_spark_operator(cluster: Cluster) -> None:
+    """Have SparkApplications carried out; a cluster that a person named has somebody who does."""
+    kubectl = lifecycle.client(cluster)
+    if cluster.mode == "context":
+        require_spark_operator(kubectl)
+        return
+    with step("start the Spark operator, built from source, in a pod", expect_s=40):
+        spark = image.build_image("penstock-spark")
+        lifecycle.load(cluster, spark_operator.spark_operator_image(spark))
+        spark_operator.install(kubectl)
+
+
+def require_spark_operator(kubectl: Kubectl) -> None:
+    """Nothing is installed into a cluster that is not ours but Penstock itself."""
+    if not spark_operator.is_there(kubectl):
+        raise Surroundings(
+            "this cluster has no Spark operator, which carries out bulk jobs",
+            remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or leave SPARK=1 away",
+            missing=spark_operator.CRDS[0],
+        )
+
+
+class Drain:
+    """A bulk job, from the messages that call for it to its end in the queue's status."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._kubectl = shell.kubectl
+        self._pods: set[str] = set()
+
+    def show(self) -> None:
+        """All of it."""
+        with step(f"kubectl apply -f {BULK.relative_to(ROOT)}", expect_s=10):
+            self._shell.apply(BULK, f"queue/{NAME}", within_s=READY_WITHIN_S)
+        watch = Watch(self._kubectl)
+        try:
+            self._put()
+            began = time.monotonic()
+            self._launch()
+            self._work()
+            say(f"      {MESSAGES:,} drained {duration(time.monotonic() - began)} after the last put")
+            self._look()
+        finally:
+            watch.end()
+
+    def _put(self) -> None:
+        payload = '{"to": "reader-{n}@example.org"}'
+        with step(f"penstock send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
+            self._shell.penstock("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+
+    def _launch(self) -> None:
+        with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=20):
+            self._shell.wait(lambda: bool(self._told().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication")
+
+    def _work(self) -> None:
+        with step("the Spark operator starts a driver, the driver its executors, and they drain it", expect_s=150):
+            self._shell.wait(self._has_ended, DRAINED_WITHIN_S, "the end of the bulk job")
+        application = self._kubectl.get("sparkapplication", str(self._told()["application"]))
+        state = application["status"]["applicationState"]["state"]
+        roles = {"driver" if name.endswith("-driver") else "executor" for name in self._pods}
+        if state != "COMPLETED" or roles != {"driver", "executor"}:
+            raise Surroundings(
+                "the bulk job did not come to its end",
+                remedy="kubectl describe sparkapplication -n shop; what the driver said is in its last line here",
+                state=state,
+                pods=", ".join(sorted(self._pods)),
+                said=self._last_line(),
+            )
+        say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
+
+    def _look(self) -> None:
+        with step(f"what it did: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; penstock stats"):
+            self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
+            tell(json.dumps(self._told()))
+            left = self._shell.held(QUEUE)
+            if left:
+                raise Surroundings("not all was drained", remedy=f"penstock stats --queue {QUEUE}", left=left)
+            tell(self._shell.penstock("stats", "--queue", QUEUE))
+
+    # ---- what is seen
+
+    def _status(self) -> dict[str, Any]:
+        told: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
+        return told
+
+    def _told(self) -> dict[str, Any]:
+        """What the queue's status says of its job."""
+        told: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
+        return told
+
+    def _has_ended(self) -> bool:
+        """Whether the operator tells an end; each pod is shown when it comes."""
+        for line in self._kubectl.run(*_PODS).splitlines():
+            name, _, state = line.split()[:3]
+            if name not in self._pods:
+                self._pods.add(name)
+                say(f"      pod {name}: {state}")
+        return self._told().get("state") in ("Succeeded", "Failed")
+
+    def _is_told(self) -> bool:
+        status = self._status()
+        told = (status.get("bulk") or {}).get(JOB) or {}
+        return (told.get("done"), told.get("failed", 0), status.get("backlog")) == (MESSAGES, 0, 0)
+
+    def _last_line(self) -> str:
+        driver = next((name for name in self._pods if name.endswith("-driver")), None)
+        try:
+            said = self._kubectl.logs(driver, "--tail=1").strip() if driver else ""
+        except KubectlRefused:
+            said = ""
+        return said or str(self._told().get("message", "nothing"))
