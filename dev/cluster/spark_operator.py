@@ -23,11 +23,12 @@ CRDS = tuple(
 )
 TAG = f"{REGISTRY}/{NAME}:{SPARK_OPERATOR.version}"
 PROGRAM = "/usr/bin/spark-operator"
+OPTIONS = ('--namespaces=""', "--enable-ui-service=false", "--zap-encoder=console")
 READY_WITHIN_S = 120.0
 _READ = ["get", "list", "watch"]
 _WRITE = [*_READ, "create", "update", "patch", "delete"]
 RULES: tuple[dict[str, Any], ...] = (
-    {"apiGroups": [""], "resources": ["pods", "configmaps", "services"], "verbs": _WRITE},
+    {"apiGroups": [""], "resources": ["pods", "configmaps", "services", "persistentvolumeclaims"], "verbs": _WRITE},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
     {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "update", "patch"]},
     {"apiGroups": ["networking.k8s.io", "extensions"], "resources": ["ingresses"], "verbs": _WRITE},
@@ -95,7 +96,7 @@ def build_deployment() -> dict[str, Any]:
         "name": NAME,
         "image": TAG,
         "imagePullPolicy": "Never",
-        "args": [PROGRAM, "controller", "start", "--enable-ui-service=false", "--zap-encoder=console"],
+        "args": [PROGRAM, "controller", "start", *OPTIONS],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - of the container
