@@ -45,9 +45,9 @@ LOOKS_AT_ONCE: Final = 20
 READ_AGAIN_US: Final = 30 * SECOND_US
 """A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
 COUNT_AGAIN_S: Final = 10.0
-"""Where nobody works what waits: so long after a count messages that came since are counted too."""
-COUNT_ANEW_S: Final = 300.0
-"""The same where none came: some fell due, or a bulk job took some."""
+"""Where nobody works what waits: so long after a count what came since is counted too, or what was passed."""
+COUNT_ANEW_S: Final = 60.0
+"""The same where there is no sign of either: some fell due, or a bulk job took some of them."""
 COUNT_RESTS: Final = 20
 """Times what a count took: so long none follows it."""
 WITHIN_S: Final = 2.0
@@ -75,8 +75,8 @@ class Followed:
     slept_at_us: int = 0
     counted: int | None = None
     counted_oldest_us: int | None = None
-    counted_put_us: int | None = None
-    """Which mark of a put stood when it was counted."""
+    counted_at: tuple[int | None, int | None] | None = None
+    """Which mark of a put stood when it was counted, and up to where lanes had been read."""
     count_again_s: float = 0.0
     """Until then it is not counted again, whatever came."""
     count_anew_s: float = 0.0
@@ -232,7 +232,7 @@ class FigureBoard:
         )
         followed.figures, followed.read_us = figures, now_us
         if figures.awake and figures.owners == 0 and _count_is_due(followed, found):
-            self._begin(followed, self._count(followed, found.put_us))
+            self._begin(followed, self._count(followed, (found.put_us, followed.slept_us)))
         if tell:
             self._tell_if_news(followed, figures, now_us)
         else:  # to whoever asks for it right now
@@ -293,7 +293,7 @@ class FigureBoard:
         if first:
             self._judge(followed, found, now_us)
 
-    async def _count(self, followed: Followed, put_us: int | None) -> None:
+    async def _count(self, followed: Followed, stands: tuple[int | None, int | None]) -> None:
         loop = asyncio.get_running_loop()
         async with self._at_once:
             began_s = loop.time()
@@ -307,7 +307,7 @@ class FigureBoard:
         followed.count_again_s = loop.time() + max(COUNT_AGAIN_S, rest_s)
         followed.count_anew_s = loop.time() + max(COUNT_ANEW_S, rest_s)
         followed.counted, followed.counted_oldest_us = counted.backlog, counted.oldest_due_us
-        followed.counted_put_us = put_us
+        followed.counted_at = stands
         self._tell(followed.key, Class.CHANGED)
 
     async def stop(self) -> None:
@@ -321,13 +321,13 @@ class FigureBoard:
 
 def _count_is_due(followed: Followed, found: QueueFigures) -> bool:
     """Whether what was counted, if anything was, is not what is there by now."""
-    has_come = found.put_us != followed.counted_put_us
-    return asyncio.get_running_loop().time() >= (followed.count_again_s if has_come else followed.count_anew_s)
+    moved = followed.counted_at != (found.put_us, followed.slept_us)
+    return asyncio.get_running_loop().time() >= (followed.count_again_s if moved else followed.count_anew_s)
 
 
 def _forget_count(followed: Followed) -> None:
     """Somebody works there, or nothing is due: the next who has to count does so at once."""
-    followed.counted = followed.counted_oldest_us = followed.counted_put_us = None
+    followed.counted = followed.counted_oldest_us = followed.counted_at = None
     followed.count_again_s = followed.count_anew_s = 0.0
 
 

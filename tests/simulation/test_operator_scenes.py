@@ -129,6 +129,11 @@ def test_what_nobody_works_is_counted_again_as_more_comes_so_that_a_bulk_job_is_
         for _ in range(24):
             await program.process.start(queue.put("more"))
         await scene.until(lambda: emails(scene)["status"].get("backlog") == 25, 30)
+        worked = await program.process.start(queue.receive(10, wait=5.0))
+        for message in worked:
+            await program.process.start(message.ack())
+        await program.process.start(program.connection.close())
+        await scene.until(lambda: emails(scene)["status"].get("backlog") == 25 - len(worked), 90)
 
     play(scenario)
 
