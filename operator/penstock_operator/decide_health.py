@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from penstock.api.queues import Queue
 from penstock.api.status import Reason
 from penstock.expiry import SECOND_US
+from penstock_operator.decide_bulk import jobs_of
 from penstock_operator.decide_scaling import known_figures
 from penstock_operator.effects import Emit, StopLane
 from penstock_operator.verdict import Finding, Verdict, listed
@@ -21,6 +23,8 @@ from penstock_operator.world import Connection, Lanes, LaneTrouble, Memory, Worl
 
 TYPE: Final = "LanesHealthy"
 LANES_TOLD: Final = 3
+TAKING: Final = ("drain", "move", "redrive")
+"""Bulk jobs that take what waits; the others read what is kept."""
 LOOK_HOLDS_US: Final = 60 * SECOND_US
 EXTRA_US: Final = 5 * 60 * SECOND_US
 """The extra worker stays so long after the last lane was found that nobody works."""
@@ -39,19 +43,25 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
     if lanes.unprocessed:
         memory = replace(memory, unwell_until_us=now_us + EXTRA_US)
         trail.append(f"lanes {_lanes(lanes.unprocessed)} have work due and no owner: one worker more for 5 minutes")
-    return Verdict(memory, effects=(*stops, *told), findings=(_finding(lanes),), trail=tuple(trail))
+    return Verdict(memory, effects=(*stops, *told), findings=(_finding(world, lanes),), trail=tuple(trail))
 
 
-def _finding(lanes: Lanes) -> Finding:
+def _finding(world: World, lanes: Lanes) -> Finding:
     if lanes.suspicious:
         return _bad(Reason.LANES_SUSPICIOUS, lanes.suspicious, "an owner does not get on, and was told to stop")
-    if lanes.unprocessed:
+    if lanes.unprocessed and not waits_for_bulk(world):
         return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
     if lanes.held:
         return _bad(
             Reason.LANE_HELD, lanes.held, "nothing new is handed out, since too much is settled above one message"
         )
     return Finding(TYPE, "True", Reason.LANES_SERVED)
+
+
+def waits_for_bulk(world: World) -> bool:
+    """Whether what is due waits for a bulk job, as it was declared: nobody else takes from this queue."""
+    queue = world.resource.parsed if world.resource else None
+    return isinstance(queue, Queue) and not queue.spec.consumers and any(job.mode in TAKING for job in jobs_of(world))
 
 
 def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:

@@ -243,6 +243,18 @@ def test_lanes_that_are_bad_take_ready_away_after_a_minute() -> None:
     assert ready(world) == ("False", "LanesUnprocessed")
 
 
+@pytest.mark.parametrize(("mode", "status"), [("drain", "True"), ("export", "False")])
+def test_lanes_of_a_queue_that_a_bulk_job_drains_wait_for_it_and_are_well(mode: str, status: str) -> None:
+    sink = {"format": "parquet", "path": "/data/emails"}
+    job = {"name": "nightly", "mode": mode, "schedule": "0 2 * * *", "sink": sink}
+    world = settled(consumers=None, bulk=[job])
+    world.lanes = Lanes(world.now_us, 4, 0, unprocessed=(LaneTrouble("1/0", 1, "due"),))
+    world.settle()
+    found = condition(world, "LanesHealthy")
+    assert found is not None
+    assert status == found["status"]
+
+
 def test_what_was_found_bad_stays_so_until_a_look_finds_it_well() -> None:
     world = settled()
     world.lanes = Lanes(world.now_us, 4, 3, suspicious=(LaneTrouble("1/0", 1, "stands"),))
