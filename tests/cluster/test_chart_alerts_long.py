@@ -78,7 +78,7 @@ def test_a_bulk_job_that_failed(scene: Scene) -> None:
     scene.put(f"{here.namespace}/heavy", b"1", b"2", b"3")
     assert wait_until(lambda: here.list("sparkapplications") != [], timeout_s=90)
     (name,) = names_of(here.list("sparkapplications"))
-    here.run("patch", "sparkapplication", name, "--type=merge", "-p", json.dumps(FAILED))
+    here.run("patch", "sparkapplication", name, "--subresource=status", "--type=merge", "-p", json.dumps(FAILED))
     scene.until_fires("PenstockBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
 
 
