@@ -8,7 +8,7 @@ Pure. It does not look at lanes: it is told what a look found, and while there w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -49,7 +49,7 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
 def _finding(world: World, lanes: Lanes) -> Finding:
     if lanes.suspicious:
         return _bad(Reason.LANES_SUSPICIOUS, lanes.suspicious, "an owner does not get on, and was told to stop")
-    if lanes.unprocessed and not waits_for_bulk(world):
+    if lanes.unprocessed and not waits_as_declared(world):
         return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
     if lanes.held:
         return _bad(
@@ -58,10 +58,18 @@ def _finding(world: World, lanes: Lanes) -> Finding:
     return Finding(TYPE, "True", Reason.LANES_SERVED)
 
 
-def waits_for_bulk(world: World) -> bool:
-    """Whether what is due waits for a bulk job, as it was declared: nobody else takes from this queue."""
+def waits_as_declared(world: World) -> bool:
+    """Whether what is due is to wait: in a queue without consumers that bulk jobs empty, or of dead letters."""
     queue = world.resource.parsed if world.resource else None
-    return isinstance(queue, Queue) and not queue.spec.consumers and any(job.mode in TAKING for job in jobs_of(world))
+    if not isinstance(queue, Queue) or queue.spec.consumers:
+        return False
+    return any(job.mode in TAKING for job in jobs_of(world)) or _has_dead_letters(world)
+
+
+def _has_dead_letters(world: World) -> bool:
+    """Whether another queue names it as the one of its dead letters."""
+    siblings = world.siblings.values() if isinstance(world.siblings, Mapping) else ()
+    return any(world.key.name in each.dead_letters for each in siblings)
 
 
 def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:

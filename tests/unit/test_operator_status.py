@@ -255,6 +255,17 @@ def test_lanes_of_a_queue_that_a_bulk_job_drains_wait_for_it_and_are_well(mode: 
     assert status == found["status"]
 
 
+@pytest.mark.parametrize(("dead_letters", "status"), [(("emails",), "True"), (("others",), "False")])
+def test_dead_letters_wait_for_a_person_and_their_queue_is_well(dead_letters: tuple[str, ...], status: str) -> None:
+    world = settled(consumers=None)
+    world.siblings = {"orders": Sibling("orders", dead_letters)}
+    world.lanes = Lanes(world.now_us, 4, 0, unprocessed=(LaneTrouble("1/0", 1, "due"),))
+    world.settle()
+    found = condition(world, "LanesHealthy")
+    assert found is not None
+    assert status == found["status"]
+
+
 def test_what_was_found_bad_stays_so_until_a_look_finds_it_well() -> None:
     world = settled()
     world.lanes = Lanes(world.now_us, 4, 3, suspicious=(LaneTrouble("1/0", 1, "stands"),))
