@@ -17,7 +17,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.io.libevreactor import LibevConnection
 from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
-from cassandra.query import BatchStatement, BatchType
+from cassandra.query import BatchStatement, BatchType, named_tuple_factory
 
 from bench.contender import Tally
 from bench.store_work import HOT_NAME, KEYSPACE, LOCKS, ROWS, RequestKind, StoreContender
@@ -27,8 +27,11 @@ Request = tuple[Any, tuple[Any, ...] | None, Callable[[Any], int]]
 """A statement, its values, and what turns its answer into the number of rows done."""
 
 
-def connected(connection: Connection) -> tuple[Any, Any]:
-    """A cluster and a session, as the driver's documentation recommends them."""
+def connected(connection: Connection, rows_as: Callable[..., Any] = named_tuple_factory) -> tuple[Any, Any]:
+    """A cluster and a session, as the driver's documentation recommends them.
+
+    `rows_as` makes rows of a page: named tuples cost a new class a page, plain ones nothing.
+    """
     cluster = Cluster(
         [point.host for point in connection.contact_points],
         port=connection.contact_points[0].port,
@@ -39,6 +42,7 @@ def connected(connection: Connection) -> tuple[Any, Any]:
                 load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(connection.data_center)),
                 consistency_level=ConsistencyLevel.LOCAL_QUORUM,
                 serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
+                row_factory=rows_as,
             )
         },
     )

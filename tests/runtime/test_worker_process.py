@@ -126,7 +126,7 @@ def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 def test_the_hook_returns_once_all_is_given_back_and_the_signal_after_it_ends_the_worker_well(tmp_path: Path) -> None:
     environment = {"PENSTOCK_DRAIN": str(tmp_path / "drain")}
-    with worker("slow", 10, "1.5", 20, environment=environment) as told:
+    with worker("slow", 10, "5", 20, environment=environment) as told:
         told.until("open")
         done = hook(environment)
         assert (0, "") == (done.returncode, done.stderr)

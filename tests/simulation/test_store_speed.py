@@ -12,7 +12,7 @@ from typing import Any
 from tests.conformance.store.worlds import SimulatedWorld
 
 SIMULATED_S = 1_000.0
-PARTS = 5
+PARTS = 10
 CPU_S_MAX = 10.0
 VOLUMES = ("test_more_of_one_moment_than_a_clock_sequence_can_tell_apart_are_all_kept",)
 """Sixteen thousand rows in a quarter of a second: a case of volume, whose cost is that of its rows, not of time."""
