@@ -4,7 +4,8 @@ process of the SDK that does the same.
 Parts, each of which can be measured by itself (`--only`):
 - packed: a million messages that were put at once, in packed rows; rows a second beside the connector's;
 - scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's;
-- drain, redrive: bulk jobs (spark_jobs.py).
+- drain, redrive: bulk jobs (spark_jobs.py);
+- beside: what a job leaves to a live consumer of the same queue (spark_beside.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from bench.figure import Side, Target
 from bench.measurement import Measured, Plan, Results, figures_of
 from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PER_S, Window, take_rounds
 from bench.servers import ServerKind, Servers
+from bench.spark_beside import PART as BESIDE
+from bench.spark_beside import measure_beside
 from bench.spark_connector import connector_jars
 from bench.spark_jobs import JOBS, measure_job
 from bench.spark_jobs_work import QUEUES as JOB_QUEUES
@@ -34,7 +37,7 @@ from penstock.testing import progress
 READING = "bench.spark_reading"
 KIND = ServerKind()
 READS = ("packed", "scheduled")
-PARTS = (*READS, *JOBS)
+PARTS = (*READS, *JOBS, BESIDE)
 TOTAL_S_MAX = 1_200.0
 PREPARE_WITHIN_S = 300.0
 READ_WITHIN_S = 120.0
@@ -47,6 +50,7 @@ TITLES = {"packed": "read a million, packed", "scheduled": "read a million, a ro
 BY_CONNECTOR = "connector"
 READ_ALL = "every reading brought every message"
 WORKED_ALL = "every job settled every message of its queue"
+EACH_ONE_WAY = "beside a job each message went to the job or to the consumer, once"
 
 
 def measure(plan: Plan) -> Results:
@@ -63,10 +67,13 @@ def measure(plan: Plan) -> Results:
                 results.left_out.append(part)
             elif part in READS:
                 results.cases.append(_read(servers, plan, part, deadline))
+            elif part == BESIDE:
+                results.cases.append(measure_beside(servers, plan, deadline))
             else:
                 results.cases.append(measure_job(servers, plan, part, deadline))
     measured = {case.part for case in results.cases}
-    results.checked += [said for said, parts in ((READ_ALL, READS), (WORKED_ALL, JOBS)) if measured & set(parts)]
+    said = ((READ_ALL, READS), (WORKED_ALL, JOBS), (EACH_ONE_WAY, (BESIDE,)))
+    results.checked += [what for what, parts in said if measured & set(parts)]
     return results
 
 

@@ -44,6 +44,10 @@ class JobWork:
     by: By
     messages: int
     seconds: float
+    rate: float | None = None
+    """The most messages a second of a job."""
+    cores: int = 2
+    """Of a job: one is a core of its own, which driver, JVM and tasks share."""
 
     def job(self) -> Job:
         """As JSON carries it."""
@@ -57,7 +61,7 @@ class JobWork:
 
 def work_of(job: Job) -> JobWork:
     """The way back."""
-    return JobWork(By(job["by"]), job["messages"], job["seconds"])
+    return JobWork(By(job["by"]), job["messages"], job["seconds"], job["rate"], job["cores"])
 
 
 def everything_is_done(messages: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ Where several clients work, rows are their sum, time is the longest, percentiles
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bench.client_process import ClientProcess
 from bench.contender import Job
@@ -19,12 +19,15 @@ SLACK_S = 60.0
 """How much longer than its job a client may take before it counts as hung: requests have time limits of their own."""
 
 
-def take_window(contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pids: list[int]) -> Window:
-    """Measure one; only what lies between the clients' beginning and their end counts."""
+def take_window(
+    contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pids: list[int], *, aside_pids: Sequence[int] = ()
+) -> Window:
+    """Measure one; only what lies between the clients' beginning and their end counts. What goes on aside belongs to
+    the case, and is neither theirs nor others' use of the machine."""
     client_pids = [client.pid for client in jobs]
     began = time.perf_counter()
     machine_before = read_machine_cpu()
-    before = read_cpu_s([*client_pids, *cassandra_pids])
+    before = read_cpu_s([*client_pids, *cassandra_pids, *aside_pids])
     for client, job in jobs.items():
         client.begin(job)
     ran = [client.end(within_s=float(job["seconds"]) + SLACK_S) for client, job in jobs.items()]

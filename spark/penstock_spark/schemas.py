@@ -41,6 +41,10 @@ QUEUE: Mapping[str, DataType] = {
 }
 """Of a message."""
 
+OF_JOBS = ("id", "payload", "attributes", "binary_attributes", "group", "attempt", "due", "put")
+"""What handlers and sinks of bulk jobs are given of a message, in this order."""
+DDL_OF_JOBS = ", ".join(f"`{name}` {QUEUE[name].simpleString()}" for name in OF_JOBS)
+
 COUNTER: Mapping[str, DataType] = {"key": StringType(), "value": StringType(), "state": BinaryType()}
 """Of a key of a counter."""
 

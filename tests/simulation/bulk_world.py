@@ -19,6 +19,9 @@ from penstock.client.queue import Queue
 from penstock.errors import PenstockError
 from penstock.store.bulk_log import BulkLog
 from penstock.testing.world import World
+from penstock_spark.decide_range import Wanted
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.timeline import SCAN
 from penstock_spark.jobs import borrowed
 from penstock_spark.jobs.borrowed import BorrowingJob, Ground
 from penstock_spark.jobs.decide_batch import BatchPlan, Reported
@@ -28,13 +31,17 @@ from penstock_spark.jobs.sinks import BatchName
 from penstock_spark.jobs.tasks import Puts, _put, _row_and_index
 from penstock_spark.jobs.work import HandlerWork, SinkWork
 from penstock_spark.lanes.contract import HistorySplit
-from penstock_spark.lanes.timeline import TimelineLending, history_of, read_picks
+from penstock_spark.lanes.timeline import TimelineLending, history_of
+from penstock_spark.options import LIVE
+from penstock_spark.schemas import OF_JOBS
 from tests.simulation.sdk_world import KEYSPACE, Program, Shop
 
 T = TypeVar("T")
 
 JOB = UUID(int=11)
 PUT_AT_ONCE = 7
+AS_TASKS = Request(LIVE, Wanted(), OF_JOBS, 0)
+"""How tasks read what was borrowed."""
 Row = dict[str, Any]
 
 
@@ -95,10 +102,8 @@ class MemoryFrames:
     async def _read(self, plan: BatchPlan) -> Messages:
         found = Messages()
         for one in plan.ranges:
-            async for row in read_picks(self._queue, one.lane, one.picks):
-                for index, payload in enumerate(row.run.payload):
-                    if row.mask >> index & 1:
-                        found.append({"id": row.ids[index], "payload": payload, "attempt": 0})
+            async for batch in SCAN.read_picked(self._queue, AS_TASKS, one.lane, one.picks):
+                found += batch.to_pylist()
         return found
 
     def reported(self, outcomes: Sequence[tuple[str, str, str]]) -> list[Reported]:
@@ -121,10 +126,8 @@ async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages
     found = Messages()
     history = history_of(queue)
     for split in splits:
-        async for row in history.read(split):
-            for index, payload in enumerate(row.run.payload):
-                if row.mask >> index & 1:
-                    found.append({"id": row.ids[index], "payload": payload, "attempt": 0})
+        async for batch in history.read(split, OF_JOBS):
+            found += batch.to_pylist()
     return found
 
 

@@ -12,10 +12,13 @@ from penstock.client.message import Message
 from penstock.client.queue import Queue
 from penstock.engines.borrowing import RangeTaken
 from penstock.engines.contract import Settled
+from penstock_spark.engines.timeline import SCAN
 from penstock_spark.jobs.decide_batch import BatchPlan, Decided, RangePlan, Reported, decide_outcomes
 from penstock_spark.jobs.tasks import _row_and_index
 from penstock_spark.lanes.contract import Budget
-from penstock_spark.lanes.timeline import TimelineLane, TimelineLending, history_of, read_picks, rows_by_id
+from penstock_spark.lanes.timeline import TimelineLane, TimelineLending, history_of, rows_by_id
+from penstock_spark.schemas import OF_JOBS
+from tests.simulation.bulk_world import AS_TASKS
 from tests.simulation.sdk_world import Program, Shop, queue_text
 from tests.simulation.test_sdk import opened, receive_all, simulate
 
@@ -53,11 +56,10 @@ class Driver:
     async def _read(self, plans: list[tuple[TimelineLane, RangePlan]]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for lane, plan in plans:
-            async for row in read_picks(self.queue, lane.name, plan.picks):
-                for index, payload in enumerate(row.run.payload):
-                    if row.mask >> index & 1:
-                        assert row.ids[index] not in found
-                        found[row.ids[index]] = payload
+            async for batch in SCAN.read_picked(self.queue, AS_TASKS, lane.name, plan.picks):
+                for row in batch.to_pylist():
+                    assert row["id"] not in found
+                    found[row["id"]] = row["payload"]
         return found
 
     async def settle(self, plans: list[tuple[TimelineLane, RangePlan]]) -> set[Settled]:
@@ -226,6 +228,24 @@ def test_history_tells_each_message_once_settled_or_not_and_also_what_was_tried_
     simulate(scenario)
 
 
+def test_history_for_jobs_leaves_out_what_was_cancelled() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 2}"))
+        sent = await put(shop, 5)
+        program = shop.program("somebody who thinks better of it")
+        queue = await opened(program)
+        await program.process.start(_cancelled(queue))
+        await asyncio.sleep(90)
+        driver = await driver_of(shop)
+        assert sent == await driver.program.process.start(_history(driver.queue))
+
+    simulate(scenario)
+
+
+async def _cancelled(queue: Queue) -> None:
+    assert await queue.cancel(await queue.put(b"never", delay=60))
+
+
 async def _settled_and_returned(queue: Queue, count: int) -> None:
     """Half is settled, half comes again much later, at another place."""
     seen = 0
@@ -241,9 +261,8 @@ async def _history(queue: Queue) -> dict[str, bytes]:
     history = history_of(queue)
     found: dict[str, bytes] = {}
     for split in await history.splits(0, queue.now_us()):
-        async for row in history.read(split):
-            for index, payload in enumerate(row.run.payload):
-                if row.mask >> index & 1:
-                    assert row.ids[index] not in found
-                    found[row.ids[index]] = payload
+        async for batch in history.read(split, OF_JOBS):
+            for row in batch.to_pylist():
+                assert row["id"] not in found
+                found[row["id"]] = row["payload"]
     return found

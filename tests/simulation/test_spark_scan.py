@@ -163,3 +163,34 @@ def test_only_parts_within_the_range_are_read() -> None:
         assert {due // part_us for due in dues[3:6]} == read
 
     simulate(scenario, settings=TWO_LANES)
+
+
+def requests_of_a_live_plan(parts: int) -> int:
+    """How many requests planning sends where so many parts were put and settled before, and one waits."""
+
+    async def scenario(queue: Queue) -> int:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        consumer = Consumer(queue, "worker", Seen())
+        consumer.start()
+        for _ in range(parts):
+            await client.process.start(queue.put(client, Message(b"history"), Message(b"as well")))
+            await asyncio.sleep(queue.settings.part_us / SECOND)
+        await asyncio.sleep(30)
+        consumer.leave()
+        await asyncio.sleep(5)
+        await client.process.start(queue.put(client, Message(b"waits")))
+        await asyncio.sleep(3)
+        looker = queue.client("looker")
+        opened: Any = SimpleNamespace(
+            engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
+        )
+        splits = await looker.process.start(SCAN.plan(opened, Request(LIVE, Wanted(), ("payload",), 100)))
+        assert splits
+        return len(looker.store.sent)
+
+    return simulate(scenario, settings=TWO_LANES)
+
+
+def test_what_planning_a_live_read_asks_does_not_grow_with_history() -> None:
+    assert requests_of_a_live_plan(2) == requests_of_a_live_plan(40)

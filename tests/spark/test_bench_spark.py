@@ -17,6 +17,9 @@ def test_a_quick_run_reads_every_message_and_works_every_message_by_jobs(tmp_pat
         ("read a million, a row each", "rows a client CPU second"),
         ("drain a backlog through a handler", "rows a second"),
         ("redrive dead letters", "rows a second"),
+        ("a consumer beside a drain", "rows a second"),
+        ("a consumer beside a drain", "p99 of a request"),
     } == run.promised
     assert "every reading brought every message" in run.checked
     assert "every job settled every message of its queue" in run.checked
+    assert "beside a job each message went to the job or to the consumer, once" in run.checked

@@ -59,16 +59,23 @@ def _partition(
 
 
 async def read_split(
-    host: Host, settings: TimelineSettings, request: Request, split: Sequence[Stretch], *, now_us: int
+    host: Host,
+    settings: TimelineSettings,
+    request: Request,
+    split: Sequence[Stretch],
+    *,
+    now_us: int,
+    cancelled_too: bool = True,
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The messages of a split, batch by batch. `now_us` tells what is due later; nothing else rests on it."""
+    """The messages of a split, batch by batch. `now_us` tells what is due later; nothing else rests on it. Of history
+    what was cancelled can be left out; of what is live it always is."""
     builder = BatchBuilder(request.columns, SUFFIXES)
     is_live = request.state == LIVE
     reader = _Live(host, settings, builder, now_us) if is_live else _History(host, settings, builder)
     for stretch in split:
         async for rows in reader.slices(stretch):
             for row in rows:
-                if row.run is not None:
+                if row.run is not None and (cancelled_too or row.cancelled is None):
                     special = reader.add(stretch, row)
                     if special is not None:
                         await special

@@ -24,7 +24,7 @@ from penstock_spark.jobs.tasks import (
     share_plans,
 )
 from penstock_spark.lanes.contract import HistorySplit
-from penstock_spark.message_batches import DDL
+from penstock_spark.schemas import DDL_OF_JOBS
 
 TASKS_A_CORE = 2
 LINE_CHARACTERS_MAX = 400
@@ -56,18 +56,18 @@ class Frames:
 
     def empty(self) -> DataFrame:
         """None at all, with all columns."""
-        return self.spark.createDataFrame([], DDL)
+        return self.spark.createDataFrame([], DDL_OF_JOBS)
 
     def picks(self, plan: BatchPlan) -> DataFrame:
         """The messages of a batch; whatever reads them again reads the same."""
         shares = share_plans(plan, shares_of(plan, self.tasks))
-        return self._numbered(len(shares)).mapInArrow(reads_picks(self._source, shares), DDL)
+        return self._numbered(len(shares)).mapInArrow(reads_picks(self._source, shares), DDL_OF_JOBS)
 
     def history(self, splits: Sequence[HistorySplit]) -> DataFrame:
         """What is kept of some parts."""
         count = min(len(splits), self.tasks * 4)
         shares = [splits[number::count] for number in range(count)]
-        return self._numbered(count).mapInArrow(reads_history(self._source, shares), DDL)
+        return self._numbered(count).mapInArrow(reads_history(self._source, shares), DDL_OF_JOBS)
 
     def _numbered(self, count: int) -> DataFrame:
         return self.spark.range(0, max(1, count), 1, max(1, count))

@@ -30,7 +30,7 @@ from penstock_spark.jobs.run import log_of
 from penstock_spark.jobs.sinks import sink_of
 from penstock_spark.jobs.tasks import ArrowTask
 from penstock_spark.lanes.contract import HistorySplit
-from penstock_spark.message_batches import MOMENT
+from penstock_spark.packed_columns import MOMENT
 from penstock_spark.worker_connection import WorkerConnection, connection_here, told_environment
 
 DDL = "counter string, key string, window_start timestamp, window_end timestamp, value string, state binary"

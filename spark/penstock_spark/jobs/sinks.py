@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from penstock_spark.jobs.frames import SinkFailed, told_as
 from penstock_spark.jobs.request import FILES, SinkRequest
 from penstock_spark.jobs.tasks import PUT_DDL, Puts, puts_messages
-from penstock_spark.message_batches import DDL
+from penstock_spark.schemas import DDL_OF_JOBS
 
 ASIDE = "_penstock"
 """Files that are not committed lie here; readers of a folder pass over names that begin so."""
@@ -175,7 +175,7 @@ class JdbcSink:
 
     def check(self) -> None:
         """Writing nothing makes the table, or tells why not."""
-        self._write(self._spark.createDataFrame([], DDL))
+        self._write(self._spark.createDataFrame([], DDL_OF_JOBS))
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """Appends."""

@@ -19,9 +19,13 @@ import pyarrow as pa
 
 from penstock.client.outgoing import Put
 from penstock.errors import SpecError
+from penstock_spark.decide_range import Wanted
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.registry import scan_of
 from penstock_spark.jobs.decide_batch import BatchPlan, RangePlan
-from penstock_spark.lanes.contract import HistorySplit, PickedRow, module_of
-from penstock_spark.message_batches import MessageColumns
+from penstock_spark.lanes.contract import HistorySplit, module_of
+from penstock_spark.options import LIVE
+from penstock_spark.schemas import OF_JOBS
 from penstock_spark.worker_connection import WorkerConnection, connection_here
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -69,10 +73,10 @@ def reads_picks(source: Source, shares: Sequence[Share]) -> ArrowTask:
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = connection_here(source.told)
         queue = here.queue(source.queue)
-        module = module_of(queue)
+        scan, request = scan_of(queue), Request(LIVE, Wanted(), OF_JOBS, 0)
         for number in _numbers(numbers):
             for lane, part in shares[number]:
-                yield from _batches(here.iterate(module.read_picks(queue, lane, part.picks)))
+                yield from here.each(scan.read_picked(queue, request, lane, part.picks))
 
     return task
 
@@ -86,20 +90,9 @@ def reads_history(source: Source, splits: Sequence[Sequence[HistorySplit]]) -> A
         history = module_of(queue).history_of(queue)
         for number in _numbers(numbers):
             for split in splits[number]:
-                yield from _batches(here.iterate(history.read(split)))
+                yield from here.each(history.read(split, OF_JOBS))
 
     return task
-
-
-def _batches(rows: Iterable[list[PickedRow]]) -> Iterator[pa.RecordBatch]:
-    columns = MessageColumns()
-    for some in rows:
-        for row in some:
-            columns.add(row)
-            if columns.is_full:
-                yield columns.take()
-    if len(columns):
-        yield columns.take()
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -1,10 +1,11 @@
-"""What a bulk job asks of an engine: to borrow ranges of its lanes, to read what it borrowed, to settle, to give
-back; and to read history. An engine joins by one line in CARRIED: a module that has
+"""What a bulk job asks of an engine: to borrow ranges of its lanes, to settle, to give back; and to read history.
+An engine joins by one line in CARRIED: a module that has
 
     def lending_of(queue: Queue, job: UUID) -> Lending          the driver's side
-    def read_picks(queue, lane, picks) -> AsyncIterator[PickedRow]      a task's side
     def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]        where the rows lie that ids begin with
     def history_of(queue: Queue) -> History                     what is kept, settled or not
+
+What was borrowed a task reads as the streaming source does: `EngineScan.read_picked`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Protocol
 
+import pyarrow as pa
+
 from penstock.client.queue import Queue
 from penstock.engines.contract import Settled
-from penstock.engines.packed import PackedRun
 from penstock.errors import Refused
 from penstock_spark.jobs.decide_batch import RangePlan
 
@@ -44,15 +46,6 @@ class Preview:
     first: Any
     last: Any
     messages: int
-
-
-@dataclass(frozen=True, slots=True)
-class PickedRow:
-    """A row that a task read: the ids of its messages, their columns, and which of them are the task's."""
-
-    ids: Sequence[str]
-    run: PackedRun
-    mask: int
 
 
 class LentLane(Protocol):
@@ -106,8 +99,8 @@ class History(Protocol):
         """Pieces of a range of due moments, oldest first: found by the index of parts alone."""
         ...
 
-    def read(self, split: HistorySplit) -> AsyncIterator[PickedRow]:
-        """The rows of one."""
+    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
+        """The messages of one, but those that were cancelled."""
         ...
 
 

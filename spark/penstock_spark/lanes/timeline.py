@@ -6,9 +6,10 @@ looked at first, so that a loan is short, and then borrowed. What of it is the j
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from uuid import UUID
+
+import pyarrow as pa
 
 from penstock.client.queue import Queue
 from penstock.engines.borrowing import Borrower, Lent, LentRange, LentRow, RangeTaken
@@ -16,30 +17,29 @@ from penstock.engines.contract import Settled
 from penstock.engines.decide_lease import Tenure
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
-from penstock.engines.packed import unpack
 from penstock.engines.rows import LaneRow
-from penstock.engines.settled import bits_of
 from penstock.engines.source import Loan
 from penstock.engines.timeline.lane_taking import LaneName, lane_of
-from penstock.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace, id_text
+from penstock.engines.timeline.layout import Place, RowPlace
 from penstock.engines.timeline.part_list import parts_from
 from penstock.engines.timeline.passing_over import pass_over_settled
 from penstock.engines.timeline.reading import RowContent
-from penstock.engines.timeline.row_writes import ids_of
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.source import TimelineSource, decode_loan
 from penstock.errors import PenstockError
 from penstock.expiry import Promise
-from penstock.store.positions import first_at, moment_us_of, position_at, position_order
-from penstock.store.statements import Bound, Select, Slice
-from penstock.store.types import Value
+from penstock.store.positions import first_at, moment_us_of, position_order
+from penstock_spark.decide_range import Wanted
+from penstock_spark.decide_splits import Stretch
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.timeline_rows import read_split
 from penstock_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
-from penstock_spark.lanes.contract import Budget, HistorySplit, PickedRow, Preview
+from penstock_spark.lanes.contract import Budget, HistorySplit, Preview
+from penstock_spark.options import HISTORY
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
 """Of a lane that is worked no more is borrowed at once: what is lent counts as read ahead there, and as holes."""
-READ_ROWS = 500
 
 
 def lending_of(queue: Queue, job: UUID) -> TimelineLending:
@@ -237,64 +237,13 @@ def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
     }
 
 
-async def read_picks(queue: Queue, lane: str, picks: Sequence[Pick]) -> AsyncIterator[PickedRow]:
-    """The rows of these picks, partition by partition. What has expired meanwhile is left out."""
-    name = _lane_name(lane)
-    by_partition: dict[tuple[int, int], dict[UUID, int]] = defaultdict(dict)
-    for pick in picks:
-        place = _row_place(name, pick.key)
-        by_partition[pick.where, place.sub][place.due] = pick.mask
-    for (part, sub), masks in by_partition.items():
-        ordered = sorted(masks, key=position_order)
-        span = (position_order(ordered[0]) - 1, position_order(ordered[-1]))
-        async for place, cell in _rows(queue, name, (part, sub), span):
-            mask = masks.get(place.due)
-            if mask is not None:
-                yield _picked(place, cell, mask)
-
-
-def _picked(place: RowPlace, cell: bytes, mask: int) -> PickedRow:
-    run = unpack(cell)
-    ids = ids_of(place, len(run))
-    if run.message_id is not None:
-        ids = [id_text(first) if first else own for first, own in zip(run.message_id, ids, strict=True)]
-    return PickedRow(ids, run, mask)
-
-
-async def _rows(
-    queue: Queue, lane: LaneName, partition: tuple[int, int], span: tuple[int, int]
-) -> AsyncIterator[tuple[RowPlace, bytes]]:
-    """The cells of one partition above one order and up to another; cancelled ones are left out."""
-    settings, store = queue.engine.settings, queue.engine.host.store
-    part, sub = partition
-    table = settings.tables.later if sub >= LATER_SUBS_FROM else settings.tables.work
-    key: dict[str, Value] = {
-        "queue": settings.queue,
-        "generation": lane[0],
-        "part": part,
-        "sub": sub,
-        "shard": lane[1],
-    }
-    after, up_to = span
-    while True:
-        within = Slice("due", Bound(position_at(after), False), Bound(position_at(up_to), True))
-        rows = await store.read(Select(table, key, ("due", "run", "cancelled"), within=within, limit=READ_ROWS))
-        for row in rows:
-            if row.run is not None and row.cancelled is None:
-                yield RowPlace(lane[0], sub, lane[1], row.due), row.run
-        if len(rows) < READ_ROWS:
-            return
-        after = position_order(rows[-1].due)
-
-
 def history_of(queue: Queue) -> TimelineHistory:
     """What this queue keeps."""
     return TimelineHistory(queue)
 
 
 class TimelineHistory:
-    """Rows by due moment, whatever became of their messages. A message that was stamped anew or copied within the
-    queue is told by the row that it was first put into, where that is still kept: so each is told once."""
+    """Messages by due moment, whatever became of them, each once, where it was first put: as the source does."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -313,42 +262,14 @@ class TimelineHistory:
                     found += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
         return sorted(found, key=lambda split: (split.where, split.lane))
 
-    async def read(self, split: HistorySplit) -> AsyncIterator[PickedRow]:
+    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All that was put there and not cancelled."""
-        lane = _lane_name(split.lane)
-        span = (position_order(first_at(split.from_us)) - 1, position_order(first_at(split.until_us)) - 1)
-        for sub in split.subs:
-            async for place, cell in _rows(self._queue, lane, (split.where, sub), span):
-                picked = _picked(place, cell, 0)
-                mask = bits_of(0, len(picked.run))
-                if picked.run.message_id is not None:
-                    mask &= ~await self._told_elsewhere(place, picked)
-                if mask:
-                    yield PickedRow(picked.ids, picked.run, mask)
-
-    async def _told_elsewhere(self, place: RowPlace, picked: PickedRow) -> int:
-        """The bits of messages whose first row is kept in this queue too."""
-        mask = 0
-        known: dict[RowPlace, bool] = {}
-        for index, first in enumerate(picked.run.message_id or ()):
-            if not first:
-                continue
-            origin = Place.from_bytes(first).row
-            if origin == place:
-                continue
-            if origin not in known:
-                known[origin] = await self._is_kept(origin)
-            mask |= known[origin] << index
-        return mask
-
-    async def _is_kept(self, origin: RowPlace) -> bool:
-        settings = self._queue.engine.settings
-        order = position_order(origin.due)
-        partition = (origin.part(settings.part_us), origin.sub)
-        lane = (origin.generation, origin.shard)
-        async for _ in _rows(self._queue, lane, partition, (order - 1, order)):
-            return True
-        return False
+        after, up_to = (position_order(first_at(moment)) - 1 for moment in (split.from_us, split.until_us))
+        lane, engine = _lane_name(split.lane), self._queue.engine
+        stretches = [Stretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        request = Request(HISTORY, Wanted(), tuple(columns), 0)
+        now_us = self._queue.now_us()
+        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
 
 
-__all__ = ["RangeTaken", "history_of", "lending_of", "read_picks", "rows_by_id"]
+__all__ = ["RangeTaken", "history_of", "lending_of", "rows_by_id"]
