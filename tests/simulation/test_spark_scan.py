@@ -171,6 +171,7 @@ def requests_of_a_live_plan(parts: int) -> int:
     async def scenario(queue: Queue) -> int:
         await lanes_ready(queue)
         client = queue.client("producer")
+        client.process.start(queue.keep_fresh(client))
         consumer = Consumer(queue, "worker", Seen())
         consumer.start()
         for _ in range(parts):
