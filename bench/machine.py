@@ -73,6 +73,12 @@ def parse_memory_mb(text: str) -> float:
     return int(line.split()[1]) / 1024
 
 
+def read_peak_memory_mb(pid: int) -> float:
+    """The most of a process that ever lay in memory."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return parse_memory_mb(status.replace("VmRSS:", "").replace("VmHWM:", "VmRSS:"))
+
+
 def read_memory_mb(pid: int) -> float:
     """Now."""
     return parse_memory_mb(Path(f"/proc/{pid}/status").read_text())

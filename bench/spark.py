@@ -5,7 +5,8 @@ Parts, each of which can be measured by itself (`--only`):
 - packed: a million messages that were put at once, in packed rows; rows a second beside the connector's;
 - scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's;
 - drain, redrive: bulk jobs (spark_jobs.py);
-- beside: what a job leaves to a live consumer of the same queue (spark_beside.py).
+- beside: what a job leaves to a live consumer of the same queue (spark_beside.py);
+- large: ten million messages through executors of 1 GB (spark_large.py); only where it is named.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from bench.spark_beside import measure_beside
 from bench.spark_connector import connector_jars
 from bench.spark_jobs import JOBS, measure_job
 from bench.spark_jobs_work import QUEUES as JOB_QUEUES
+from bench.spark_large import PART as LARGE
+from bench.spark_large import measure_large
 from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
 from bench.store_work import KEYSPACE
 from bench.window import take_window
@@ -37,7 +40,7 @@ from penstock.testing import progress
 READING = "bench.spark_reading"
 KIND = ServerKind()
 READS = ("packed", "scheduled")
-PARTS = (*READS, *JOBS, BESIDE)
+PARTS = (*READS, *JOBS, BESIDE, LARGE)
 TOTAL_S_MAX = 1_200.0
 PREPARE_WITHIN_S = 300.0
 READ_WITHIN_S = 120.0
@@ -50,12 +53,14 @@ TITLES = {"packed": "read a million, packed", "scheduled": "read a million, a ro
 BY_CONNECTOR = "connector"
 READ_ALL = "every reading brought every message"
 WORKED_ALL = "every job settled every message of its queue"
+NONE_DIED = "from the first message to the last the executors were the same"
 EACH_ONE_WAY = "beside a job each message went to the job or to the consumer, once"
 
 
 def measure(plan: Plan) -> Results:
     """The parts that are wanted."""
-    wanted = [part for part in PARTS if not plan.only or part in plan.only]
+    usual = PARTS if plan.quick else tuple(part for part in PARTS if part != LARGE)
+    wanted = [part for part in PARTS if part in (plan.only or usual)]
     if set(wanted) & set(READS):
         connector_jars()
     results = Results()
@@ -67,12 +72,14 @@ def measure(plan: Plan) -> Results:
                 results.left_out.append(part)
             elif part in READS:
                 results.cases.append(_read(servers, plan, part, deadline))
+            elif part == LARGE:
+                results.cases.append(measure_large(servers, plan))
             elif part == BESIDE:
                 results.cases.append(measure_beside(servers, plan, deadline))
             else:
                 results.cases.append(measure_job(servers, plan, part, deadline))
     measured = {case.part for case in results.cases}
-    said = ((READ_ALL, READS), (WORKED_ALL, JOBS), (EACH_ONE_WAY, (BESIDE,)))
+    said = ((READ_ALL, READS), (WORKED_ALL, (*JOBS, LARGE)), (EACH_ONE_WAY, (BESIDE,)), (NONE_DIED, (LARGE,)))
     results.checked += [what for what, parts in said if measured & set(parts)]
     return results
 

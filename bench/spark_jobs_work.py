@@ -48,6 +48,13 @@ class JobWork:
     """The most messages a second of a job."""
     cores: int = 2
     """Of a job: one is a core of its own, which driver, JVM and tasks share."""
+    executors: int = 0
+    """Processes of their own, each with a core and 1 GB; none: tasks run in the driver's JVM."""
+
+    @property
+    def master(self) -> str:
+        """As Spark is told."""
+        return f"local-cluster[{self.executors},1,1024]" if self.executors else f"local[{self.cores}]"
 
     def job(self) -> Job:
         """As JSON carries it."""
@@ -61,7 +68,7 @@ class JobWork:
 
 def work_of(job: Job) -> JobWork:
     """The way back."""
-    return JobWork(By(job["by"]), job["messages"], job["seconds"], job["rate"], job["cores"])
+    return JobWork(By(job["by"]), job["messages"], job["seconds"], job["rate"], job["cores"], job["executors"])
 
 
 def everything_is_done(messages: DataFrame) -> DataFrame:

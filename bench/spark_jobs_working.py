@@ -7,11 +7,14 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
 import penstock
 from bench.contender import Contender, Job, Ran, Told
+from bench.spark_home import spark_home_in
 from bench.spark_jobs_work import By, JobWork, fill, work_of
 from penstock.client.redriving import redrive
 from penstock.errors import Bug
@@ -32,6 +35,7 @@ class WorkingContender(Contender):
         self._environment = dict(environment)
         self._spark: SparkSession | None = None
         self._here: WorkerConnection | None = None
+        self._folder = TemporaryDirectory(prefix="penstock-bench-spark-")
 
     def prepare(self, job: Job) -> int:
         """Put what is emptied. The first time some are worked that do not count."""
@@ -63,6 +67,7 @@ class WorkingContender(Contender):
             self._here.close()
         if self._spark is not None:
             self._spark.stop()
+        self._folder.cleanup()
 
     def _work(self, work: JobWork) -> int:
         if self._here is None:
@@ -74,14 +79,15 @@ class WorkingContender(Contender):
         handler = HANDLER if work.by is By.DRAIN else None
         request = JobRequest(work.queue, work.by.value, work.by.value, handler=handler, rate=work.rate)
         entry = self._here.queue(work.queue).entry
-        return run_job(self._session(work.cores), self._here, request, job_id(entry, work.by.value)).done
+        return run_job(self._session(work), self._here, request, job_id(entry, work.by.value)).done
 
-    def _session(self, cores: int) -> SparkSession:
+    def _session(self, work: JobWork) -> SparkSession:
         if self._spark is None:
-            if cores == 1:
+            if work.cores == 1:
                 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+            os.environ["SPARK_HOME"] = str(spark_home_in(Path(self._folder.name)))
             self._spark = open_session(
-                "bench-spark", master=f"local[{cores}]", settings={**LOCAL, "spark.driver.memory": "1g"}
+                "bench-spark", master=work.master, settings={**LOCAL, "spark.driver.memory": "1g"}
             )
             self._spark.sparkContext.setLogLevel("ERROR")
         return self._spark

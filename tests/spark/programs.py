@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
+from bench.spark_home import spark_home_in
 
 RUN_WITHIN_S = 240.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -74,7 +74,11 @@ def begun(environment: Mapping[str, str], arguments: list[str], master: str, fol
     """A job as a program of its own; killed in the end, if it is at work still."""
     program = [sys.executable, "-m", "penstock_spark.bulk_program", *arguments, "--master", master]
     surroundings = {**os.environ, **environment, "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell"}
-    surroundings |= {"PYSPARK_PYTHON": sys.executable, "PYTHONFAULTHANDLER": "1", "SPARK_HOME": str(spark_in(folder))}
+    surroundings |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONFAULTHANDLER": "1",
+        "SPARK_HOME": str(spark_home_in(folder)),
+    }
     log = folder / "log"
     with log.open("ab") as out:
         process = subprocess.Popen(program, env=surroundings, stdout=out, stderr=out, start_new_session=True)
@@ -84,15 +88,3 @@ def begun(environment: Mapping[str, str], arguments: list[str], master: str, fol
     finally:
         if process.poll() is None:
             job.kill()
-
-
-def spark_in(folder: Path) -> Path:
-    """Spark as it is installed, but that its executors write into this folder: a master of `local-cluster` has them
-    write where Spark stands."""
-    home = folder / "spark"
-    if not home.exists():
-        home.mkdir()
-        for part in Path(pyspark.__file__).parent.iterdir():
-            if part.name != "work":
-                (home / part.name).symlink_to(part)
-    return home

@@ -22,4 +22,5 @@ def test_a_quick_run_reads_every_message_and_works_every_message_by_jobs(tmp_pat
     } == run.promised
     assert "every reading brought every message" in run.checked
     assert "every job settled every message of its queue" in run.checked
+    assert "from the first message to the last the executors were the same" in run.checked
     assert "beside a job each message went to the job or to the consumer, once" in run.checked
