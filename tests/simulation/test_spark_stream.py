@@ -151,6 +151,21 @@ def test_every_message_is_in_one_batch_and_settled_and_no_batch_has_more_than_it
     simulate(scenario, settings=TWO_LANES)
 
 
+def test_a_batch_is_as_large_as_its_bound_also_where_rows_were_handed_out_in_part() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        for count in (31, 7, 12):
+            await client.process.start(queue.put(client, *(Message(b"%d-%d" % (count, at)) for at in range(count))))
+        await asyncio.sleep(3)
+        query = Query(queue, 15)
+        await query.start()
+        await until_nothing_comes(query)
+        assert [15, 15, 15, 5] == [len(batch) for batch in query.batches if batch]
+
+    simulate(scenario, settings=TWO_LANES)
+
+
 def test_a_position_moves_on_though_nobody_but_the_query_works_the_queue() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)

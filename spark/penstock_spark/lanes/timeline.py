@@ -7,6 +7,7 @@ looked at first, so that a loan is short, and then borrowed. What of it is the j
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.engines.decide_lease import Tenure
 from penstock.engines.host import Host
 from penstock.engines.lane import Lane
 from penstock.engines.rows import LaneRow
+from penstock.engines.settled import Facts, RowFacts
 from penstock.engines.source import Loan
 from penstock.engines.timeline.lane_taking import LaneName, lane_of
 from penstock.engines.timeline.layout import Place, RowPlace
@@ -134,14 +136,17 @@ class TimelineLane:
 
     async def _reach(self, source: TimelineSource, budget: Budget) -> tuple[int, int]:
         """How far the budget leads, to the row, and about how many messages lie there; what is passed over because
-        nothing of it is live costs none of it."""
+        nothing of it is live costs none of it. What of a row was borrowed and settled before, the record tells."""
         reached, messages, bytes_, rows = self.cursor, 0, 0, 0
+        facts: dict[Any, Facts] = {}
         while reached < self.until:
             piece = await source.read(reached, bytes_max=SLICE_BYTES)
             for row in piece.rows:
                 if row.order > self.until:
                     return self.until, messages
-                live = row.count - row.settled.bit_count()
+                if row.where not in facts:
+                    facts[row.where] = await source.known(row.order, row.order)
+                live = _live(row, facts[row.where].get(row.key), self._host.now_us())
                 if not live:
                     continue
                 messages, rows, bytes_ = messages + live, rows + 1, bytes_ + row.size_bytes
@@ -201,6 +206,16 @@ class TimelineLane:
 
 def _lent_row(pick: Pick, mask: int) -> LentRow:
     return LentRow(LaneRow(pick.key, _order_of(pick.key), mask.bit_length(), 0, where=pick.where), mask)
+
+
+def _live(row: LaneRow, facts: RowFacts | None, now_us: int) -> int:
+    """How many messages of a row are neither settled, nor on their way elsewhere, nor hidden, as is on record."""
+    facts = facts or RowFacts()
+    gone = row.settled | facts.settled
+    hidden = (index for index, tried in facts.tried.items() if tried.hidden_until_us > now_us)
+    for index in (*row.moved, *facts.moved, *hidden):
+        gone |= 1 << index
+    return row.count - gone.bit_count()
 
 
 def _smaller(one: Budget, other: Budget) -> Budget:
