@@ -33,15 +33,18 @@ _POM = f"""\
   </dependencies>
 </project>
 """
-_SPARK_HAS = "org.scala-lang,org.apache.spark,org.slf4j"
+_SPARK_HAS = "org.apache.spark,org.slf4j"
+_SCALA = "scala-library,scala-reflect"
+"""By their names: a group is left out with all groups that begin like it, and modules of Scala are wanted."""
+_ENTRY = f"{VERSION}-with-modules"
 
 
 def connector_jars() -> list[Path]:
     """All that a session needs beside Spark; fetched once."""
-    if not is_cached(NAME, VERSION):
+    if not is_cached(NAME, _ENTRY):
         with progress.step(f"fetching {NAME} {VERSION} with Maven", expect_s=40):
-            cached(NAME, VERSION, _fetch, needs_mb=200)
-    return sorted(cached(NAME, VERSION, _fetch).glob("*.jar"))
+            cached(NAME, _ENTRY, _fetch, needs_mb=200)
+    return sorted(cached(NAME, _ENTRY, _fetch).glob("*.jar"))
 
 
 def _fetch(entry: Path) -> None:
@@ -53,7 +56,7 @@ def _fetch(entry: Path) -> None:
         [
             *(maven, "--batch-mode", "--quiet", "--file", work / "pom.xml"),
             *(f"-Dmaven.repo.local={work / 'repository'}", _COPY, f"-DoutputDirectory={entry}"),
-            *("-DincludeScope=runtime", f"-DexcludeGroupIds={_SPARK_HAS}"),
+            *("-DincludeScope=runtime", f"-DexcludeGroupIds={_SPARK_HAS}", f"-DexcludeArtifactIds={_SCALA}"),
         ],
         capture_output=True,
         text=True,
