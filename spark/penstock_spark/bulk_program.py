@@ -338,13 +338,22 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(EXIT_INTERRUPTED)
+    except click.Abort as abort:
+        _say_what_ended(abort.__cause__)
     except PenstockError as error:
         for line in str(error).splitlines():
             click.echo(line if isinstance(error, SpecError) else f"penstock: {line}", err=True)
         sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
     sys.exit(0)
+
+
+def _say_what_ended(cause: BaseException | None) -> NoReturn:
+    """click takes the end of any input for an interruption, too: here it is that of a pipe to the JVM."""
+    if isinstance(cause, EOFError):
+        click.echo("penstock: Spark's JVM ended while it was asked; run the job again", err=True)
+        sys.exit(EXIT_FAILED)
+    click.echo("interrupted: run the job again, and it goes on where it was", err=True)
+    sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -95,10 +95,11 @@ def drives(shop: Shop, name: str, before: UUID | None, job: Job) -> bool:
 
 def run_and_kill(shop: Shop, arguments: list[str], seed: int, folder: Path, *, kills: int) -> None:
     """Killed some times at random moments, now the driver, now an executor and then the driver, and then run to its
-    end. Odd seeds have executors of their own."""
+    end. Odd seeds have executors of their own: two, where there is time."""
     chance = random.Random(seed)
     name = arguments[arguments.index("--name") + 1]
-    master = "local-cluster[2,1,1024]" if seed % 2 else "local[2]"
+    executors = "1,2" if kills == KILLS else "2,1"
+    master = f"local-cluster[{executors},1024]" if seed % 2 else "local[2]"
     for _ in range(kills):
         before = driver_of(shop, name)
         with begun(shop.environment, arguments, master, folder) as job:

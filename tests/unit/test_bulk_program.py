@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -115,3 +116,24 @@ def test_what_is_wrong_is_one_line(
     assert (2, 1) == (left.value.code, len(told.splitlines()))
     assert says in told
     assert [] == asked
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "says"), [(EOFError(), 1, "Spark's JVM ended"), (KeyboardInterrupt(), 130, "interrupted")]
+)
+def test_a_job_that_is_broken_off_says_by_what(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: int,
+    says: str,
+) -> None:
+    def run(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(bulk_program, "_run", run)
+    monkeypatch.setattr(sys, "argv", ["bulk", "drain", "--queue", "shop/emails", "--target", "other"])
+    with pytest.raises(SystemExit) as ended:
+        bulk_program.main()
+    assert code == ended.value.code
+    assert says in capsys.readouterr().err
