@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from penstock.client.background import BackgroundLoop
 from penstock.client.connection import Penstock, connect
 from penstock.client.queue import Queue
+from penstock.runtime.loop import spare_the_collector
 
 T = TypeVar("T")
 
@@ -115,4 +116,5 @@ def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None =
     with _lock:
         if key not in _open:
             _open[key] = WorkerConnection({**told, **os.environ, **over})
+            spare_the_collector()  # Spark has it look at everything after each task: 60 ms for what was imported
         return _open[key]
