@@ -22,7 +22,7 @@ from penstock_operator.work_queue import Class, WorkQueue
 
 AUDIT_EVERY_S: Final = 120.0
 FIRST_AUDITS_S: Final = (5.0, 10.0)
-"""After the start: what was deleted between the lists of two watchers is found so."""
+"""After all was listed: what was deleted between the lists of two watchers is found so."""
 PAGE: Final = 500
 WAITING_S_MAX: Final = 60.0
 WORK_S_MAX: Final = 300.0
@@ -83,8 +83,9 @@ class Alive:
             return f"a reconcile goes on for {max(worked):.0f} s"
         return None
 
-    async def run(self) -> None:
-        """Audit, for ever; only while keys are worked."""
+    async def run(self, listed: asyncio.Event) -> None:
+        """Audit, for ever, once all was listed: before that nobody can have heard of anything."""
+        await listed.wait()
         for pause_s in FIRST_AUDITS_S:
             await asyncio.sleep(pause_s)
             await self.audit()

@@ -234,7 +234,7 @@ class _Process:
             self._on_signals()  # kopf has put its own in their place
             await self._operator.list_once(BY_KOPF)
             group.create_task(self._operator.run(), name="operator")
-            group.create_task(keep_going("audits", self._alive.run), name="audits")
+            group.create_task(keep_going("audits", lambda: self._alive.run(self._operator.listed)), name="audits")
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -148,8 +148,12 @@ class WorkQueue:
         return self._failures.get(key, 0)
 
     def release(self) -> None:
-        """Let keys be taken, where the queue was made to hold them until all watches have listed."""
+        """Let keys be taken, where the queue was made to hold them until all watches have listed: they wait from now
+        on, however long that took."""
         self._held = False
+        now_s = self._now_s()
+        for waiting in self._waiting.values():
+            waiting.since_s = now_s
         self._wake()
 
     # ---- who does it
@@ -212,8 +216,8 @@ class WorkQueue:
         return min(moments) - self._now_s() if moments else None
 
     def longest_waiting_s(self, class_: Class) -> float:
-        """For how long the oldest key of a class has waited."""
-        if not self._lines[class_]:
+        """For how long the oldest key of a class has waited for a reconciler."""
+        if self._held or not self._lines[class_]:
             return 0.0
         return self._now_s() - min(self._waiting[key].since_s for key in self._lines[class_])
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from penstock.testing.world import World
-from penstock_operator.alive import WAITING_S_MAX, WORK_S_MAX, Alive, Watched
+from penstock_operator.alive import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, Alive, Watched
 from penstock_operator.asking import Request
 from penstock_operator.intake import Intake
 from penstock_operator.kinds import CONFIG_MAP, NAMESPACE
@@ -17,6 +17,9 @@ from penstock_operator.seen import Seen
 from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
 from penstock_operator.work_queue import Class, WorkQueue
+
+
+WATCHED = (Watched(CONFIG_MAP),)
 
 
 class Cluster:
@@ -29,9 +32,8 @@ class Cluster:
         self.queue = WorkQueue(chance=Random(1))
         self.seen = Seen()
         self.intake = Intake(self.seen, self.queue)
-        port = SimulatedCluster(self.api, world.process("operator"))
-        watched = (Watched(CONFIG_MAP),)
-        self.alive = Alive(port, self.seen, self.intake, self.queue, watched, reconcilers=2)
+        self.port = SimulatedCluster(self.api, world.process("operator"))
+        self.alive = Alive(self.port, self.seen, self.intake, self.queue, WATCHED, reconcilers=2)
 
     def make(self, kind: Any, body: dict[str, Any], namespace: str | None = None) -> Any:
         return self.api.server.must(Request("create", kind, namespace, query={"fieldManager": "test"}, body=body))
@@ -59,6 +61,30 @@ def test_what_was_heard_is_alive() -> None:
         await cluster.alive.audit()
         await cluster.alive.audit()
         assert (None, 2) == (cluster.alive.why_not_alive(), cluster.alive.audits)
+
+    run(scenario)
+
+
+def test_while_lists_are_read_nothing_is_audited_and_no_key_waits_too_long() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.queue = WorkQueue(chance=Random(1), settle=True)
+        cluster.alive = Alive(
+            cluster.port, cluster.seen, Intake(cluster.seen, cluster.queue), cluster.queue, WATCHED, reconcilers=2
+        )
+        cluster.write("a")
+        cluster.queue.add(Key("Queue", "shop", "emails"), Class.CHANGED)
+        listed = asyncio.Event()
+        auditing = asyncio.get_running_loop().create_task(cluster.alive.run(listed))
+        await asyncio.sleep(2 * WAITING_S_MAX)
+        assert (0, None) == (cluster.alive.audits, cluster.alive.why_not_alive())
+        cluster.queue.release()
+        assert cluster.alive.why_not_alive() is None
+        listed.set()
+        await asyncio.sleep(FIRST_AUDITS_S[0] + 1)
+        assert 1 == cluster.alive.audits
+        await asyncio.sleep(WAITING_S_MAX)
+        assert "a change waits" in (cluster.alive.why_not_alive() or "")
+        auditing.cancel()
 
     run(scenario)
 
