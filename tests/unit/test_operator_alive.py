@@ -18,7 +18,6 @@ from penstock_operator.simulated.api import SimulatedApi
 from penstock_operator.simulated.client import SimulatedCluster
 from penstock_operator.work_queue import Class, WorkQueue
 
-
 WATCHED = (Watched(CONFIG_MAP),)
 
 
