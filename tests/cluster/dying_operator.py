@@ -1,28 +1,48 @@
 """`penstock-operator` that is killed at the first effect that it begins once it has done one.
 
-    python -m tests.cluster.dying_operator --kubeconfig FILE --namespace NAME ...
+    PENSTOCK_TEST_DEATHS=FILE python -m tests.cluster.dying_operator --kubeconfig FILE --namespace NAME ...
 
 One life of it does one effect, or as many as go on at once; so a row of such lives is killed between any two.
+Between the same two it dies twice and no more, as the file of deaths tells: an effect that nobody can see afterwards
+(lanes are made IF NOT EXISTS, and known by the entry that is activated next) is done again in the next life, which
+would die there for ever.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from penstock_operator.perform import Performer
 from penstock_operator.process import main
+from penstock_operator.ring import effect_words
+
+DEATHS_EACH = 2
+DEATHS = Path(os.environ["PENSTOCK_TEST_DEATHS"])
 
 _whole = Performer._one
-_done: list[object] = []
+_done: list[str] = []
 
 
-async def _one_and_no_more(self: Performer, *args: Any) -> Any:
-    if _done:
+def _dies_before(effect: str) -> None:
+    """Unless it has died there before, again and again."""
+    place = f"{_done[-1]} | {effect}"
+    died = Counter(DEATHS.read_text().splitlines()) if DEATHS.exists() else Counter[str]()
+    if died[place] < DEATHS_EACH:
+        with DEATHS.open("a") as deaths:
+            deaths.write(place + "\n")
         os.kill(os.getpid(), signal.SIGKILL)
-    answer = await _whole(self, *args)
-    _done.append(args)
+
+
+async def _one_and_no_more(self: Performer, key: Any, effect: Any, *args: Any) -> Any:
+    told = f"{key.path}: {effect_words(effect)}"
+    if _done:
+        _dies_before(told)
+    answer = await _whole(self, key, effect, *args)
+    _done.append(told)
     return answer
 
 

@@ -114,12 +114,17 @@ def lives_until(place: Place, holds: Callable[[], bool]) -> int:
                 assert time.monotonic() < deadline_s, running.log.read_text()[-5_000:]
         finally:
             running.kill()
-    raise AssertionError(f"not there after {LIVES_MAX} lives: {json.dumps(place.state(), indent=1)}")
+    deaths = (place.home.folder / "deaths").read_text().splitlines()
+    raise AssertionError(f"not there after {LIVES_MAX} lives; died between: {json.dumps(deaths[-20:], indent=1)}")
 
 
 def test_killed_between_any_two_effects_it_comes_to_the_same(
-    place: Place, measured: Callable[[str], None], kubernetes: KubernetesUnderTest
+    place: Place,
+    measured: Callable[[str], None],
+    kubernetes: KubernetesUnderTest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_DEATHS", str(place.home.folder / "deaths"))
     calm = _calm_end(place, kubernetes)
     make(place.here)
     made = lives_until(place, lambda: is_carried_out(place))

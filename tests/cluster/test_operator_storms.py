@@ -24,6 +24,7 @@ from penstock_operator.names import consumer_name
 from tests.cluster.gate import Gate
 from tests.cluster.operator_process import Home, home, leading
 from tests.cluster.operator_states import OURS, child_as_told, is_told, state
+from tests.cluster.slowed import slowed
 from tests.cluster.test_operator import becomes, queue, reason
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,7 @@ HANGS_S = 240.0
 """A watch that tells nothing is given up after 90 s; then the shards in force change after a minute and more."""
 LIVES_MAX = 30
 LIFE_S_MAX = 4.0
+"""On a machine of its own; where all takes longer, whoever lives so long has hardly begun when he is killed."""
 QUEUES = 30
 
 
@@ -165,13 +167,13 @@ def calm(ways: Ways) -> dict[str, Any]:
 
 
 def test_killed_at_any_moments_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
-    seed = secrets.randbits(32)
+    seed, life_s_max = secrets.randbits(32), LIFE_S_MAX * slowed()
     chance, over = random.Random(seed), threading.Event()
 
     def lives() -> None:
         for _ in range(LIVES_MAX):
             if not over.is_set():
-                _lives(ways, lambda: over.wait(chance.uniform(0, LIFE_S_MAX)))
+                _lives(ways, lambda: over.wait(chance.uniform(0, life_s_max)))
 
     with namespace(ways) as here:
         killing = threading.Thread(target=lives)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from penstock.testing.world import World
 from penstock_operator.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
 from penstock_operator.names import Key
 from penstock_operator.perform import Performer
+from penstock_operator.ring import effect_words
 from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
+LIVES_MAX = 80
+LIVES_MIN = 12
+"""A queue is made by no fewer effects; fewer deaths would mean that nobody was killed."""
 EMAILS = Key("Queue", "shop", "emails")
 DELETE = "{shards: 2, deletionPolicy: Delete, consumers: [{name: mailer, image: 'mailer:1', handler: 'mailer:send'}]}"
 
@@ -55,6 +60,29 @@ def is_ready(scene: Scene) -> bool:
     )
 
 
+def die_after_one(monkeypatch: pytest.MonkeyPatch, operators: list[Running]) -> Counter[tuple[str, str]]:
+    """Let each of them die at the first effect that it begins once it has done one; between the same two one only.
+
+    An effect that nobody can see afterwards is done again in the next life, which would die there for ever.
+    """
+    whole = Performer._one
+    deaths = Counter[tuple[str, str]]()
+    done: dict[int, str] = {}
+
+    async def one(self: Performer, key: Key, effect: Any, *args: Any) -> Any:
+        told, before = effect_words(effect), done.get(id(self))
+        if before is not None and not deaths[before, told]:
+            deaths[before, told] += 1
+            operators[-1].process.kill()
+            await asyncio.sleep(0)
+        answer = await whole(self, key, effect, *args)
+        done[id(self)] = told
+        return answer
+
+    monkeypatch.setattr(Performer, "_one", one)
+    return deaths
+
+
 def live(monkeypatch: pytest.MonkeyPatch, number: int | None, spec: str) -> tuple[dict[str, Any], bool]:
     """Applied, and Ready in the end; whether the operator was killed on the way."""
 
@@ -78,6 +106,24 @@ def live(monkeypatch: pytest.MonkeyPatch, number: int | None, spec: str) -> tupl
 
     with World(1) as world:
         return world.run(life(scene_of(world)))
+
+
+def test_doing_one_effect_a_life_it_ends_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lives(scene: Scene) -> dict[str, Any]:
+        operators = [scene.start_operator()]
+        deaths = die_after_one(monkeypatch, operators)
+        scene.apply(queue_text(spec=DELETE))
+        while not is_ready(scene) and len(operators) < LIVES_MAX:
+            await asyncio.sleep(5.0)
+            if not operators[-1].is_running:
+                operators.append(scene.start_operator())
+        await scene.until(lambda: is_ready(scene), within_s=60)
+        assert len(deaths) >= LIVES_MIN
+        return shown(scene)
+
+    undisturbed, _ = live(monkeypatch, None, DELETE)
+    with World(1) as world:
+        assert undisturbed == world.run(lives(scene_of(world)))
 
 
 def test_killed_before_any_effect_it_ends_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
