@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -37,6 +36,7 @@ from penstock.telemetry.metrics import Registry
 from penstock_operator.alive import Alive, Watched
 from penstock_operator.beside import keep_going
 from penstock_operator.cluster import Cluster
+from penstock_operator.collector import collect_at_rest, let_changes_pass
 from penstock_operator.handlers import Doors as KopfDoors
 from penstock_operator.http import Answers, Doors
 from penstock_operator.kinds import CRD, NAMESPACE, QUEUE, Address
@@ -55,8 +55,6 @@ EXIT_FAILED: Final = 1
 MAX_SKEW_US: Final = 500_000
 REACH_WITHIN_S: Final = 30.0
 REACH_AGAIN_S: Final = 1.0
-COLLECTED_EACH: Final = (20_000, 20, 20)
-SWITCHED_S: Final = 0.001
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -234,6 +232,7 @@ class _Process:
             self._on_signals()  # kopf has put its own in their place
             await self._operator.list_once(BY_KOPF)
             group.create_task(self._operator.run(), name="operator")
+            group.create_task(collect_at_rest(self._operator.queue.is_idle), name="collector")
             group.create_task(keep_going("audits", lambda: self._alive.run(self._operator.listed)), name="audits")
 
     def _on_signals(self) -> None:
@@ -262,16 +261,6 @@ class _Process:
         if self._leading.may_act():
             return None if self._operator.listed.is_set() else "it leads, and has not read all lists yet"
         return None if self._leading.looked.is_set() else "it has not reached the cluster yet"
-
-
-def let_changes_pass() -> None:
-    """A fresh change among a thousand others is decided within 100 ms: so nothing may hold the loop for long. Python
-    would look through all objects again and again while their number grows, and let the driver's thread run for 5 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_EACH)
-    sys.setswitchinterval(SWITCHED_S)
 
 
 class _Wall:
