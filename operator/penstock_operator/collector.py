@@ -1,9 +1,9 @@
 """When Python's cyclic collector looks at everything: while the operator has nothing to do.
 
-A look at all objects of a thousand queues took 0.5 s on a busy machine, and one at a second generation of 400,000 took
-0.7 s (0.2 s of CPU); they come in the middle of the work, since work is what makes objects. So the younger two are
-looked at often, a few at a time. What is left for the look at all is little (three thousand objects of a storm of a
-thousand queues), so it can wait, but not for ever: after `ROUNDS_MAX` it is taken at once.
+A look at all objects of a thousand queues took 0.5 s on a busy machine, and one at a second generation of 400,000
+took 0.7 s (0.2 s of CPU); they come in the middle of the work, since work is what makes objects. So the younger two
+are looked at often, a few at a time. What is left for the look at all is little (three thousand objects of a storm of
+a thousand queues), so it can wait, but not for ever: after `ROUNDS_MAX` it is taken at once.
 """
 
 from __future__ import annotations
