@@ -19,8 +19,6 @@ from penstock_spark.failures import line_of
 from tests.spark.conftest import Applied
 from tests.spark.test_batch_read import made
 
-pytestmark = pytest.mark.slow
-
 
 class Reading:
     """A query that keeps what each batch had."""
