@@ -42,8 +42,8 @@ log = logging.getLogger("penstock.operator")
 ROUNDS_MAX: Final = 8
 CONFLICTS_MAX: Final = 2
 RECONCILERS: Final = 12
-"""With those that are reserved. More of them make no storm shorter where servers share their cores: each then waits
-longer for a core, for the API server, for the one Paxos partition of its namespace; and so does a fresh change."""
+"""With those that are reserved. More of them wait longer for a core and for servers, and so does a fresh change: with
+thirty-two a thousand new queues took 56 s and changes among them 388 ms p99; with twelve 70 s and 169 ms."""
 RESERVED: Final = 4
 WITHIN_S: Final = 240.0
 PLACE_AGAIN_S: Final = 1.0
