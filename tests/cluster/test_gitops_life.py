@@ -128,9 +128,9 @@ class Life:
         self.books.close()
         self.books.wait_until_balanced(timeout_s=BALANCED_WITHIN_S)
         assert self.books.counted == counted_in_the_end(environment, f"{self.here.namespace}/page-views")
-        for name in ("emails-dead", "letters-dead"):
-            self.here.run("patch", "queue", name, "--type=merge", "-p", '{"spec": {"deletionPolicy": "Delete"}}')
-            self.settled("queue", name)
+        for kind, name in (*KINDS.values(), ("queue", "emails-dead"), ("queue", "letters-dead")):
+            self.here.run("patch", kind, name, "--type=merge", "-p", '{"spec": {"deletionPolicy": "Delete"}}')
+            self.settled(kind, name)
         self.here.run(
             "delete", "queues,counters", "--all", "--wait=true", f"--timeout={GONE_WITHIN_S:.0f}s", timeout_s=200
         )
