@@ -28,8 +28,8 @@ from tests.cluster.test_operator_rights import SPARK_CRD
 
 pytestmark = pytest.mark.slow
 
-MANY = 150
-SLOW_QPS = "4"
+MANY = 250
+SLOW_QPS = "1"
 FAILURE = {"state": "FAILED", "errorMessage": "the driver has no memory left"}
 FAILED = {"status": {"applicationState": FAILURE, "driverInfo": {}}}
 HOURS_MS = 3 * 3_600_000
@@ -142,9 +142,10 @@ def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
 def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
     here = scene.namespace()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    here.apply({**quota, "spec": {"hard": {"count/cronjobs.batch": "0"}}})
+    here.apply({**quota, "spec": {"hard": {"count/deployments.apps": "0"}}})
     here.wait_for("resourcequota", "none", lambda seen: "hard" in seen.get("status", {}), what="is in force")
-    here.apply(*(queue(f"q{number:02}") for number in range(TRIED_AGAIN)))
+    consumer = {"name": "mailer", "handler": "mailer.tasks:send", "scaling": {"min": 1, "max": 1}}
+    here.apply(*(queue(f"q{number:02}", consumers=[consumer]) for number in range(TRIED_AGAIN)))
     scene.until_fires("PenstockReconcilesFail", timeout_s=180)
     here.delete("resourcequota", "none")
 
