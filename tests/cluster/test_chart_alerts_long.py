@@ -28,8 +28,8 @@ from tests.cluster.test_operator_rights import SPARK_CRD
 
 pytestmark = pytest.mark.slow
 
-MANY = 250
-SLOW_QPS = "1"
+MANY = 400
+SLOW_QPS = "4"
 FAILURE = {"state": "FAILED", "errorMessage": "the driver has no memory left"}
 FAILED = {"status": {"applicationState": FAILURE, "driverInfo": {}}}
 HOURS_MS = 3 * 3_600_000
