@@ -29,7 +29,7 @@ down: ## end exactly what `make demo` started
 test: ## everything that shows the product right, on real servers started here
 	@$(PYTHON) -m dev.tests all
 
-test-fast: $(READY) ## unit tests and simulation, no servers, under 3 minutes
+test-fast: $(READY) ## unit tests and simulation, no servers, about 6 minutes on two cores
 	@$(PYTHON) -m dev.tests fast
 
 test-long: $(READY) ## what is too slow for each time
