@@ -27,6 +27,7 @@ from penstock_operator.seen import Seen
 from penstock_operator.timeline_looks import Lane
 from penstock_operator.work_queue import RETRY_S, Class, WorkQueue
 from penstock_operator.world import Figures
+from tests.unit.loop_turns import turns_meanwhile
 from tests.unit.operator_world import NOW_US, SETTINGS, resource_document
 
 ILL, WELL = Key("Queue", "shop", "ill"), Key("Queue", "shop", "well")
@@ -219,19 +220,10 @@ def test_while_a_namespace_s_resources_are_parsed_others_have_their_turn() -> No
             secrets=SimpleNamespace(known=lambda *_: SimpleNamespace(document=None)),
         )
         observer = Observer(cast(Sources, sources), SETTINGS, now_us=lambda: NOW_US)
-        turns = 0
-
-        async def count_turns() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.get_running_loop().create_task(count_turns())
         looked = cast(Any, SimpleNamespace(foreign={}, checked=set()))
-        world = await observer.namespace(Key("Namespace", "shop", "shop"), looked, {})
-        counting.cancel()
-        assert (True, True) == (world.wants_workers, turns >= count)
+        with turns_meanwhile() as turns:
+            world = await observer.namespace(Key("Namespace", "shop", "shop"), looked, {})
+        assert (True, True) == (world.wants_workers, turns.count >= count)
 
     run(scenario())
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock_operator import long_answers
 from penstock_operator.long_answers import LONG, PIECE, parse
+from tests.unit.loop_turns import turns_meanwhile
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -46,18 +47,9 @@ def test_what_is_no_json_is_an_error_of_value(body: bytes, monkeypatch: pytest.M
 def test_while_a_long_list_is_parsed_others_have_their_turn() -> None:
     body = json.dumps({"kind": "List", "items": [{"name": "q" * 100}] * (10 * LONG // 100)}).encode()
 
-    async def turns_meanwhile() -> int:
-        turns = 0
+    async def others_turns() -> int:
+        with turns_meanwhile() as turns:
+            await parse(body)
+        return turns.count
 
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
-        await parse(body)
-        counting.cancel()
-        return turns
-
-    assert asyncio.run(turns_meanwhile()) >= len(body) // PIECE - 1
+    assert asyncio.run(others_turns()) >= len(body) // PIECE - 1
