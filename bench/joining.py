@@ -1,23 +1,27 @@
 """Joins what was measured of some parts of a benchmark with what was measured of the others before. Pure: documents
-in, a document out; both are of the same commit and the same machine, or they are not to be joined.
+in, a document out; both are of the same machine and of what is committed, or they are not to be joined. What was
+measured at another commit than the later one tells that of each of its figures: a part takes minutes of a machine of
+its own, and most changes do not touch it.
 """
 
 from __future__ import annotations
 
 from bench.report import Document
 
-SAME = ("name", "commit", "machine", "versions", "quick", "rounds", "window_s")
+SAME = ("name", "machine", "versions", "quick", "rounds", "window_s")
 
 
 def are_joinable(before: Document, later: Document) -> bool:
-    """Whether both tell of the same code on the same machine, measured alike."""
-    return all(before.get(key) == later.get(key) for key in SAME) and "-dirty" not in str(later["commit"])
+    """Whether both tell of committed code on the same machine, measured alike."""
+    is_dirty = any("-dirty" in str(each["commit"]) for each in (before, later))
+    return all(before.get(key) == later.get(key) for key in SAME) and not is_dirty
 
 
 def joined(before: Document, later: Document) -> Document:
     """The later one, and the parts of the one before that it does not have."""
     kept = {
-        key: [each for each in before[key] if _part(each) not in later["only"]] for key in ("figures", "baselines")
+        key: [_told(each, before, later) for each in before[key] if _part(each) not in later["only"]]
+        for key in ("figures", "baselines")
     }
     parts_before = {_part(figure) for figure in kept["figures"]}
     whole = {
@@ -31,6 +35,13 @@ def joined(before: Document, later: Document) -> Document:
     }
     worst = max(before, later, key=lambda document: float(document["load"]["others_share"]))
     return {**whole, "load": worst["load"], "valid": before["valid"] and later["valid"]}
+
+
+def _told(each: Document, before: Document, later: Document) -> Document:
+    """A figure of the earlier one, with where it was measured if that is told of it no more."""
+    if "earlier" in each or before["commit"] == later["commit"]:
+        return each
+    return {**each, "earlier": {"commit": before["commit"], "date": before["date"]}}
 
 
 def _part(each: Document) -> str:

@@ -176,6 +176,7 @@ def summary(kept: Document) -> list[str]:
         if figure["target"] is not None
     ]
     said += [f"checked: {what}" for what in kept.get("checked", [])]
+    said += [f"measured before: {part}, on {at['date']}, commit {at['commit']}" for part, at in earlier(kept).items()]
     load, used = kept["load"], kept["cpu_s"]
     said.append(
         f"load: others used {load['others_share']:.0%} of the machine, {load['stolen_share']:.0%} was stolen; "
@@ -183,6 +184,11 @@ def summary(kept: Document) -> list[str]:
         f"Cassandra {used['cassandra']:,.0f}"
     )
     return said
+
+
+def earlier(kept: Document) -> dict[str, Document]:
+    """Parts that were measured at another commit than the last, and where."""
+    return {figure["part"]: figure["earlier"] for figure in kept["figures"] if "earlier" in figure}
 
 
 def as_text(kept: Document) -> list[str]:

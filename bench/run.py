@@ -3,7 +3,8 @@
 Exit code 0: it was measured, and counts, whether targets were met or missed (both are said: a missed target is a
 result). 3: it was measured, and does not count. 1: it could not be measured. 2: it was asked for wrongly.
 A run that does not count, and a quick one, never take the place of a result that is kept. One of some parts alone is
-kept where the others were measured at the same commit and on the same machine, and count: they are joined.
+kept where the others were measured on the same machine and of committed code, and count: they are joined, and each
+tells its commit where that is not the last.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def keep(kept: Document, output: Path | None) -> None:
     if kept["only"] and file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
         if not are_joinable(before, kept):
-            say("not kept in bench/results: the other parts were measured at another commit or on another machine")
+            say("not kept in bench/results: the other parts are of another machine, or not of committed code")
             return
         whole = joined(before, kept)
     docs.RESULTS.mkdir(exist_ok=True)

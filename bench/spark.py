@@ -6,6 +6,7 @@ Parts, each of which can be measured by itself (`--only`):
 - scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's;
 - drain, redrive: bulk jobs (spark_jobs.py);
 - beside: what a job leaves to a live consumer of the same queue (spark_beside.py);
+- planning: how long a driver plans, beside a queue of a tenth of the history (spark_planning.py);
 - large: ten million messages through executors of 1 GB (spark_large.py); only where it is named.
 """
 
@@ -31,6 +32,9 @@ from bench.spark_jobs import JOBS, measure_job
 from bench.spark_jobs_work import QUEUES as JOB_QUEUES
 from bench.spark_large import PART as LARGE
 from bench.spark_large import measure_large
+from bench.spark_planning import PART as PLANNING
+from bench.spark_planning import measure_planning
+from bench.spark_planning_work import QUEUES as PLANNED_QUEUES
 from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
 from bench.store_work import KEYSPACE
 from bench.window import take_window
@@ -40,7 +44,7 @@ from penstock.testing import progress
 READING = "bench.spark_reading"
 KIND = ServerKind()
 READS = ("packed", "scheduled")
-PARTS = (*READS, *JOBS, BESIDE, LARGE)
+PARTS = (*READS, *JOBS, BESIDE, PLANNING, LARGE)
 TOTAL_S_MAX = 1_200.0
 PREPARE_WITHIN_S = 300.0
 READ_WITHIN_S = 120.0
@@ -54,6 +58,7 @@ BY_CONNECTOR = "connector"
 READ_ALL = "every reading brought every message"
 WORKED_ALL = "every job settled every message of its queue"
 NONE_DIED = "from the first message to the last the executors were the same"
+PLANNED_ALL = "every plan was of what waits, and of nothing that was settled"
 EACH_ONE_WAY = "beside a job each message went to the job or to the consumer, once"
 
 
@@ -74,12 +79,20 @@ def measure(plan: Plan) -> Results:
                 results.cases.append(_read(servers, plan, part, deadline))
             elif part == LARGE:
                 results.cases.append(measure_large(servers, plan))
+            elif part == PLANNING:
+                results.cases += measure_planning(servers, plan, deadline)
             elif part == BESIDE:
                 results.cases.append(measure_beside(servers, plan, deadline))
             else:
                 results.cases.append(measure_job(servers, plan, part, deadline))
     measured = {case.part for case in results.cases}
-    said = ((READ_ALL, READS), (WORKED_ALL, (*JOBS, LARGE)), (EACH_ONE_WAY, (BESIDE,)), (NONE_DIED, (LARGE,)))
+    said = (
+        (READ_ALL, READS),
+        (WORKED_ALL, (*JOBS, LARGE)),
+        (EACH_ONE_WAY, (BESIDE,)),
+        (PLANNED_ALL, (PLANNING,)),
+        (NONE_DIED, (LARGE,)),
+    )
     results.checked += [what for what, parts in said if measured & set(parts)]
     return results
 
@@ -120,7 +133,7 @@ def _make_queues(servers: Servers) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
     with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
         file = Path(folder) / "queues.yaml"
-        file.write_text(f"{QUEUES}\n---\n{JOB_QUEUES}", encoding="utf-8")
+        file.write_text("\n---\n".join((QUEUES, JOB_QUEUES, PLANNED_QUEUES)), encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
             env=environment,

@@ -19,8 +19,11 @@ def test_a_quick_run_reads_every_message_and_works_every_message_by_jobs(tmp_pat
         ("redrive dead letters", "rows a second"),
         ("a consumer beside a drain", "rows a second"),
         ("a consumer beside a drain", "p99 of a request"),
+        ("plan a live read with 10 parts of history", "p50 of a request"),
+        ("plan a batch of a drain with 10 parts of history", "p50 of a request"),
     } == run.promised
     assert "every reading brought every message" in run.checked
     assert "every job settled every message of its queue" in run.checked
     assert "from the first message to the last the executors were the same" in run.checked
+    assert "every plan was of what waits, and of nothing that was settled" in run.checked
     assert "beside a job each message went to the job or to the consumer, once" in run.checked

@@ -1,4 +1,4 @@
-"""Parts of a benchmark that were measured one by one make one result, if they tell of the same code and machine."""
+"""Parts of a benchmark that were measured one by one make one result, if they tell of the same machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.joining import are_joinable, joined
-from bench.report import Document
+from bench.report import Document, earlier
 
 
 def document(*parts: str, only: bool = True, **told: Any) -> Document:
@@ -50,11 +50,23 @@ def test_a_part_that_is_measured_again_takes_the_place_of_what_was() -> None:
     assert [] == whole["only"]
 
 
-@pytest.mark.parametrize("key", ["commit", "machine", "versions", "quick", "rounds", "window_s", "name"])
-def test_what_was_measured_of_other_code_or_elsewhere_is_not_joined(key: str) -> None:
+def test_a_part_that_was_measured_at_another_commit_tells_that() -> None:
+    first, second, third = (
+        document(part, commit=commit, date=commit) for part, commit in (("put", "a"), ("path", "b"), ("depth", "c"))
+    )
+    whole = joined(joined(first, second), third)
+    told = {figure["part"]: figure.get("earlier") for figure in whole["figures"]}
+    assert {"put": {"commit": "a", "date": "a"}, "path": {"commit": "b", "date": "b"}, "depth": None} == told
+    assert "c" == whole["commit"]
+    assert {"put": told["put"], "path": told["path"]} == earlier(whole)
+
+
+@pytest.mark.parametrize("key", ["machine", "versions", "quick", "rounds", "window_s", "name"])
+def test_what_was_measured_elsewhere_or_otherwise_is_not_joined(key: str) -> None:
     assert are_joinable(document("put"), document("path"))
     assert not are_joinable(document("put"), document("path", **{key: "other"}))
 
 
 def test_what_was_measured_of_uncommitted_code_is_not_joined() -> None:
-    assert not are_joinable(document("put", commit="abc-dirty"), document("path", commit="abc-dirty"))
+    assert not are_joinable(document("put"), document("path", commit="abc-dirty"))
+    assert not are_joinable(document("put", commit="abc-dirty"), document("path"))

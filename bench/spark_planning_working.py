@@ -1,0 +1,120 @@
+"""The planning side of bench-spark: what a driver asks before its first task, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Mapping
+from uuid import UUID
+
+from bench.contender import Contender, Job, Ran, Tally, Told
+from bench.spark_planning_work import NAMESPACE, PART_S, PUT_A_PART, WAITING, Planning, What, planning_of
+from bench.timeline_work import PAYLOADS
+from penstock.client.queue import Queue
+from penstock.errors import Bug
+from penstock_spark.decide_range import Wanted
+from penstock_spark.engines.contract import Request
+from penstock_spark.engines.registry import scan_of
+from penstock_spark.jobs.borrowed import LANE_BYTES_MAX, LANE_ROWS_MAX
+from penstock_spark.jobs.request import BATCH_MESSAGES
+from penstock_spark.lanes.contract import Budget, Lending, module_of
+from penstock_spark.options import LIVE, MESSAGES_PER_SPLIT
+from penstock_spark.worker_connection import WorkerConnection
+
+DUE_S = 1.5
+QUIET_S = 3.0
+"""With nothing to receive for so long all is settled."""
+REQUEST = Request(LIVE, Wanted(), ("payload",), MESSAGES_PER_SPLIT)
+BUDGET = Budget(BATCH_MESSAGES, LANE_BYTES_MAX, LANE_ROWS_MAX)
+JOB = UUID(int=1)
+
+
+class PlanningContender(Contender):
+    """One driver's process, without Spark."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._here = WorkerConnection(dict(environment))
+        self._tally: Tally | None = None
+
+    def prepare(self, job: Job) -> int:
+        """History, a part after the other, all settled; then what waits."""
+        planning = planning_of(job)
+        queue = self._queue(planning)
+        settled = self._here.run(_history(queue, planning.history_parts))
+        self._here.run(queue.put_many(list(itertools.islice(itertools.cycle(PAYLOADS), WAITING))))
+        time.sleep(DUE_S)
+        self._here.run(_check(queue))
+        return settled
+
+    def run(self, job: Job) -> Ran:
+        """Plan anew until time is up; each plan is of all that waits."""
+        planning = planning_of(job)
+        self._tally = self._here.run(_plans(self._queue(planning), planning))
+        return self._tally.end()
+
+    def tell(self) -> Told:
+        """What a plan is of was checked when its history was made."""
+        if self._tally is None:
+            raise Bug("nothing was planned")
+        return self._tally.told(self._tally.rows)
+
+    def close(self) -> None:
+        self._here.close()
+
+    def _queue(self, planning: Planning) -> Queue:
+        return self._here.queue(f"{NAMESPACE}/{planning.queue}")
+
+
+async def _history(queue: Queue, parts: int) -> int:
+    for _ in range(parts):
+        began_s = time.perf_counter()
+        await queue.put_many(list(itertools.islice(itertools.cycle(PAYLOADS), PUT_A_PART)))
+        await asyncio.sleep(max(0.0, PART_S - (time.perf_counter() - began_s)))
+    settled = 0
+    while given := await queue.receive(1_000, wait=QUIET_S):
+        await queue.ack(given)
+        settled += len(given)
+    await queue.engine.lanes.leave()
+    if settled != parts * PUT_A_PART:
+        raise Bug("not all of the history was settled", queue=queue.name, settled=settled)
+    return settled
+
+
+async def _plans(queue: Queue, planning: Planning) -> Tally:
+    tally = Tally(planning.seconds, requests_max=10**9)
+    while tally.may_begin():
+        sent_s = time.perf_counter()
+        planned = await (_splits(queue) if planning.what is What.READ else _batch(queue))
+        tally.done(sent_s, 1)
+        if not planned:
+            raise Bug("a plan of nothing", queue=queue.name, what=planning.what.value)
+    return tally
+
+
+async def _splits(queue: Queue) -> int:
+    return len(await scan_of(queue).plan(queue, REQUEST))
+
+
+async def _batch(queue: Queue) -> int:
+    """As a drain looks for its first batch, up to where it borrows."""
+    lending: Lending = module_of(queue).lending_of(queue, JOB)
+    lanes = await lending.lanes(from_us=None, until_us=queue.now_us())
+    seen = await asyncio.gather(*(lane.preview(BUDGET) for lane in lanes))
+    return sum(preview.messages for preview in seen if preview is not None)
+
+
+async def _check(queue: Queue) -> None:
+    """Both plans are of what waits, and of nothing that was settled."""
+    read = 0
+    for split in await scan_of(queue).plan(queue, REQUEST):
+        async for batch in scan_of(queue).read(queue, REQUEST, split):
+            read += batch.num_rows
+    found = {What.READ.value: read, What.BATCH.value: await _batch(queue)}
+    if set(found.values()) != {WAITING}:
+        raise Bug("a plan is of something else than what waits", queue=queue.name, waits=WAITING, **found)
+
+
+def open_contender(environment: Mapping[str, str]) -> Contender:
+    """For the client process."""
+    return PlanningContender(environment)
