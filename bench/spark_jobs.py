@@ -37,7 +37,10 @@ def measure_job(servers: Servers, plan: Plan, part: str, deadline: float) -> Mea
     """One of them, in turns with the plain process."""
     messages = int(MESSAGES * SHARE[part] / (20 if plan.quick else 1))
     works = {by.value: JobWork(by, messages, WORK_WITHIN_S) for by in (JOBS[part], PLAIN[part])}
-    clients = {name: servers.client(KIND, WORKING, name) for name in works}
+    clients = {
+        work.by.value: servers.client(KIND, WORKING, "job" if work.by is JOBS[part] else "plain")
+        for work in works.values()
+    }
 
     def take(name: str) -> Window:
         clients[name].prepare(works[name].job(), within_s=PREPARE_WITHIN_S)

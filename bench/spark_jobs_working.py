@@ -35,12 +35,14 @@ class WorkingContender(Contender):
         self._environment = dict(environment)
         self._spark: SparkSession | None = None
         self._here: WorkerConnection | None = None
+        self._warm: set[By] = set()
         self._folder = TemporaryDirectory(prefix="penstock-bench-spark-")
 
     def prepare(self, job: Job) -> int:
-        """Put what is emptied. The first time some are worked that do not count."""
+        """Put what is emptied. The first time of a kind some are worked that do not count."""
         work = work_of(job)
-        if self._here is None:
+        if work.by not in self._warm:
+            self._warm.add(work.by)
             warm_up = replace(work, messages=WARM_UP_MESSAGES, rate=None)
             asyncio.run(fill(self._environment, warm_up))
             time.sleep(DUE_S)
