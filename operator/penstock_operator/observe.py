@@ -18,6 +18,7 @@ from penstock.api.queues import Queue
 from penstock.api.rules import Fault
 from penstock_operator import grouping
 from penstock_operator.asking import read_time_us
+from penstock_operator.bulk_rows import BulkRows
 from penstock_operator.connections import Connections
 from penstock_operator.figures import FigureBoard
 from penstock_operator.health import Health
@@ -35,7 +36,7 @@ from penstock_operator.kinds import (
 )
 from penstock_operator.names import CONNECTION_COPY, MANAGED_BY, Key, namespace_key
 from penstock_operator.observe_pods import PodLooks
-from penstock_operator.observe_runs import runs_of
+from penstock_operator.observe_runs import JobTold, job_ids_of, runs_of
 from penstock_operator.passes import PassBoard
 from penstock_operator.port import ClusterPort, Denial, Denied
 from penstock_operator.secrets_read import Secrets
@@ -98,6 +99,7 @@ class Sources:
     board: FigureBoard
     health: Health
     passes: PassBoard
+    bulk_rows: BulkRows
     pods: PodLooks
 
 
@@ -126,6 +128,9 @@ class Observer:
         entry = store.entry if isinstance(store, StoreView) else None
         if entry is not None:
             await self._from.passes.until_read()
+        told: Mapping[UUID, JobTold] = {}
+        if isinstance(store, StoreView) and isinstance(connection, Connection):
+            told = await self._from.bulk_rows.of(key, connection, job_ids_of(children))
         now_us = self._now_us()
         return World(
             key=key,
@@ -142,7 +147,7 @@ class Observer:
             figures=self._from.board.of(key, now_us),
             lanes=self._from.health.of(key, now_us),
             passes=UNKNOWN if entry is None else self._from.passes.of(entry.id, self._failed_runs(key)),
-            runs=runs_of(children, self._from.passes),
+            runs=runs_of(children, told),
             pods=await self._from.pods.of(key, [each for each in children if each["kind"] == DEPLOYMENT.kind]),
             spark_operator=self._from.seen.get(CRD.kind, "", SPARK_CRD) is not None,
         )

@@ -20,6 +20,7 @@ from uuid import UUID
 from penstock.store.catalogue import RECEIPT_KEY_BYTES
 from penstock.telemetry.metrics import Registry
 from penstock_operator.beside import keep_going
+from penstock_operator.bulk_rows import BulkRows
 from penstock_operator.connections import Connections
 from penstock_operator.decide import decide
 from penstock_operator.decide_namespace import decide_namespace
@@ -119,13 +120,14 @@ class Operator:
         )
         self.board = FigureBoard(self.sessions, self.queue.add)
         self.health = Health(self.board, self.queue.add)
+        self.bulk_rows = BulkRows(self.store)
         self.passes = PassBoard(self.store, self.seen, self._tell_id)
         self.ring = Ring()
         self.sweep = Sweep(ports.port, self.seen, self.store, self.connections, may_act=ports.may_act)
         pods = PodLooks(ports.port, now_s=now_s)
         sources = Sources(
             ports.port, self.seen, self.intake, self.secrets, self.connections, self.store, self.board, self.health,
-            self.passes, pods,
+            self.passes, self.bulk_rows, pods,
         )  # fmt: skip
         self.observer = Observer(sources, settings, now_us=ports.now_us)
         hands = Hands(
@@ -261,12 +263,13 @@ class Operator:
     # ---- small services
 
     def _tell_id(self, id_: UUID) -> None:
-        for key in self.store.keys_of(id_):
+        for key in (*self.store.keys_of(id_), *self.bulk_rows.keys_of(id_)):
             self.queue.add(key, Class.RESYNC)
 
     def _forget(self, key: Key) -> None:
         self.board.forget(key)
         self.store.forget(key)
+        self.bulk_rows.forget(key)
         self.connections.forget(key)
 
     def _keys_in(self, namespace: str) -> list[Key]:

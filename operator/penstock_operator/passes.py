@@ -46,11 +46,6 @@ class PassBoard:
             return UNKNOWN
         return replace(self._known.get(id_, Passes()), failed_runs=failed_runs)
 
-    def done_by(self, id_: UUID) -> tuple[int | None, int | None]:
-        """What a bulk job settled, and what it gave back."""
-        known = self._known.get(id_)
-        return (None, None) if known is None else (known.keys, known.problems)
-
     def failed_runs(self, namespace: str, task: str) -> int:
         """Jobs of this sort that failed there since the last that succeeded."""
         ended = [

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NoReturn, TypeVar
 
 import click
 
 from penstock.cli.connection import connection_options, environment_with
 from penstock.cli.queues import SPAN
-from penstock.errors import PenstockError, SpecError
+from penstock.errors import PenstockError, SpecError, Surroundings
 from penstock_spark.jobs.request import (
     BATCH_MESSAGES,
     LOAN_S,
@@ -157,7 +158,7 @@ def run(bulk: str, **options: Any) -> None:
     def request(entry: Any) -> JobRequest:
         return request_of(options["queue"], bulk_of_entry(entry, bulk))
 
-    _run(options, request)
+    _run({**options, "job": bulk}, request)
 
 
 @command.command("rollup")
@@ -252,12 +253,10 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> N
     """Connect, open Spark, make the passes; exit code 1 where one failed."""
     from penstock_spark.worker_connection import WorkerConnection, local_environment, told_environment
 
+    _require_spark()
     here = WorkerConnection(environment_with(options))
     try:
-        from penstock_spark.session import LOCAL, open_session
-
-        master = options["master"]
-        spark = open_session("penstock upkeep", master=master, settings=_settings(master, LOCAL))
+        spark = _opened("penstock upkeep", options["master"])
         if str(spark.sparkContext.master).startswith("local"):
             spark.sparkContext.environment.update(local_environment(here.environment))
         try:
@@ -267,11 +266,6 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> N
             spark.stop()
     finally:
         here.close()
-
-
-def _settings(master: str | None, local: Mapping[str, str]) -> dict[str, str]:
-    """What a session of this process's own needs; that of a submission has it."""
-    return dict(local) if (master or "").startswith("local") else {}
 
 
 def _go(mode: str, options: dict[str, Any]) -> None:
@@ -286,7 +280,8 @@ def _go(mode: str, options: dict[str, Any]) -> None:
     if "loan" in options:
         more = {"loan_s": options["loan"].total_seconds(), "batch_messages": options["batch"]}
         more["resume_at_once"] = options["resume_at_once"]
-    _run(options, lambda _: request_of(options["queue"], bulk_of(document), **more))
+    wanted = {**options, "job": document["name"]}
+    _run(wanted, lambda _: request_of(options["queue"], bulk_of(document), **more))
 
 
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
@@ -304,23 +299,51 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
     """Connect, open Spark, work, disconnect. What is wrong with the request is said before Spark is begun."""
     from penstock_spark.worker_connection import WorkerConnection
 
+    _require_spark()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))
     here = WorkerConnection(environment_with(options))
     try:
         entry = here.queue(options["queue"]).entry
-        wanted = request(entry)
-        _with_spark(here, wanted, job_id(entry, wanted.name), options["master"])
+        job = job_id(entry, options["job"])
+        try:
+            wanted = request(entry)
+            spark = _opened(f"penstock {wanted.mode} {wanted.queue}", options["master"])
+        except PenstockError as error:
+            _tell_failure(here, job, options, error)
+            raise
+        _with_spark(spark, here, wanted, job)
     finally:
         here.close()
 
 
-def _with_spark(here: Any, wanted: JobRequest, job: Any, master: str | None) -> None:
-    from penstock_spark.jobs.run import run_job
+def _require_spark() -> None:
+    """What is not installed is said before anything is begun."""
+    if find_spec("pyspark") is None:
+        raise Surroundings("Spark is not installed here", remedy="pip install 'penstock[spark]'")
+
+
+def _opened(title: str, master: str | None) -> Any:
+    """The session; one line where Spark does not start."""
+    from penstock_spark.jobs.frames import SparkNotStarted, told_as
     from penstock_spark.session import LOCAL, open_session
 
-    title = f"penstock {wanted.mode} {wanted.queue}"
-    spark = open_session(title, master=master, settings=_settings(master, LOCAL))
+    settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
+    remedy = "Java 17 has to be there (JAVA_HOME), and the master to be one that Spark knows"
+    with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
+        return open_session(title, master=master, settings=settings)
+
+
+def _tell_failure(here: Any, job: Any, options: dict[str, Any], error: PenstockError) -> None:
+    """Where the operator reads it, of a job that did not begin; what an earlier run told is over."""
+    from penstock_spark.jobs.progress import Progress
+
+    Progress(here, job, f"{options['job']} {options['queue']}").tell(str(error))
+
+
+def _with_spark(spark: Any, here: Any, wanted: JobRequest, job: Any) -> None:
+    from penstock_spark.jobs.run import run_job
+
     spark.sparkContext.setLogLevel("ERROR")
     try:
         done = run_job(spark, here, wanted, job)

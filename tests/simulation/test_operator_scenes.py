@@ -9,11 +9,15 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.client.queue import Queue
+from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_standing
 from penstock.errors import PenstockError
 from penstock.store.catalogue_entry import State
+from penstock.store.simulated import SimulatedStore
 from penstock.testing.world import World
-from penstock_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT
-from penstock_operator.names import ADOPT, MANAGED_BY, Key, consumer_name
+from penstock_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION
+from penstock_operator.names import ADOPT, GROUP, MANAGED_BY, MANAGER, Key, consumer_name
+from penstock_operator.observe_runs import job_id
+from penstock_operator.passes import READ_EVERY_S
 from penstock_operator.simulated.controllers import Fate
 from tests.simulation.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
 from tests.simulation.sdk_world import Program, Shop
@@ -134,6 +138,51 @@ def test_what_nobody_works_is_counted_again_as_more_comes_so_that_a_bulk_job_is_
             await program.process.start(message.ack())
         await program.process.start(program.connection.close())
         await scene.until(lambda: emails(scene)["status"].get("backlog") == 25 - len(worked), 90)
+
+    play(scenario)
+
+
+NIGHTLY = "{shards: 2, bulk: [{name: nightly, mode: move, schedule: '0 2 * * *', target: other}]}"
+
+
+def run_of_nightly(scene: Scene, state: str) -> None:
+    """A SparkApplication of the job as somebody made it, and as the Spark operator says of it."""
+    name, owner = "emails-nightly-7ad4bfde-1", emails(scene)["metadata"]["uid"]
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "labels": {MANAGED_BY: MANAGER, f"{GROUP}/bulk": "nightly"},
+        "ownerReferences": [{"apiVersion": QUEUE.api_version, "kind": "Queue", "name": "emails", "uid": owner}],
+    }
+    document = {"apiVersion": SPARK_APPLICATION.api_version, "kind": SPARK_APPLICATION.kind, "metadata": metadata}
+    scene.apply({**document, "spec": {}, "status": {"applicationState": {"state": state}}})
+
+
+async def told_by_its_driver(scene: Scene, says: str, done: int) -> None:
+    """What the job writes down, after so many."""
+    driver = scene.world.process(f"driver-{done}")
+    result = BulkResult(driver.clock.wall_us(), says, keys=done)
+    id_ = job_id(emails(scene)["metadata"]["uid"], "nightly")
+    await driver.start(write_standing(SimulatedStore(scene.ring, driver), id_, result))
+
+
+def nightly(scene: Scene) -> tuple[str | None, int | None]:
+    told = (emails(scene)["status"].get("bulk") or {}).get("nightly") or {}
+    return told.get("state"), told.get("done")
+
+
+def test_the_end_of_a_bulk_job_is_told_with_what_it_did_and_what_it_tells_later_a_while_after() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.server.install(SPARK_APPLICATION)
+        scene.start_operator()
+        await ready(scene, NIGHTLY)
+        run_of_nightly(scene, "RUNNING")
+        await scene.until(lambda: nightly(scene) == ("Running", None), 10)
+        await told_by_its_driver(scene, BULK_RUNS, 40)
+        run_of_nightly(scene, "COMPLETED")
+        await scene.until(lambda: nightly(scene) == ("Succeeded", 40), 10)
+        await told_by_its_driver(scene, BULK_DONE, 90)
+        await scene.until(lambda: nightly(scene) == ("Succeeded", 90), 2 * READ_EVERY_S)
 
     play(scenario)
 

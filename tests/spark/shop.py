@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Ack, Put
 from penstock.client.queue import Queue
+from penstock.engines.summary.standing import PassStanding, read_standing_of
 from penstock.testing.cassandra.serving import Serving
 from penstock_spark.jobs.progress import Progress
 from penstock_spark.jobs.request import bulk_of, job_id, request_of
@@ -58,6 +59,13 @@ class Shop:
     def backlog(self, name: str) -> int:
         """What is to be handed out."""
         return self.here.run(self.queue(name).stats()).backlog
+
+    def standing(self, queue: str, job: str) -> PassStanding:
+        """What a job told last."""
+        store = self.here.penstock.ground.store_in(self.environment["KEYSPACE"])
+        told = self.here.run(read_standing_of(store, job_id(self.queue(queue).entry, job)))
+        assert told is not None
+        return told
 
     def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> Progress:
         """Run one here, to its end."""

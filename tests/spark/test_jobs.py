@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engines.summary.standing import read_standing_of
+from penstock.engines.summary.standing import SAYS_CHARACTERS_MAX
 from penstock.errors import PenstockError, SpecError
 from penstock.testing.cassandra.serving import Serving
 from penstock.testing.processes import wait_until
-from penstock_spark.jobs.request import job_id
 from tests.spark.shop import Shop, opened_shop, twice
 
 HANDLERS = "tests.spark.handlers"
@@ -39,13 +38,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     }
     left = shop.taken("handled")
     assert ([], {b"%d" % each for each in range(2_000) if each % 5 in (1, 2)}) == (twice(left), set(left))
-    standing = shop.here.run(
-        read_standing_of(
-            shop.here.penstock.ground.store_in(shop.environment["KEYSPACE"]),
-            job_id(shop.queue("handled").entry, "drain"),
-        )
-    )
-    assert standing is not None
+    standing = shop.standing("handled", "drain")
     assert (1_200, 800, "done") == (standing.keys, standing.problems, standing.says)
 
 
@@ -59,6 +52,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
         ({"handler": f"{HANDLERS}:breaks"}, "ValueError: can not send"),
         ({"handler": f"{HANDLERS}:all_done", "where": "no_such_column = 1"}, "no_such_column"),
         ({"handler": f"{HANDLERS}:all_done", "where": "id = = 1"}, "PARSE_SYNTAX_ERROR"),
+        ({"handler": f"{HANDLERS}:all_done", "where": "1 / (length(payload) - 1) > 0"}, "DIVIDE_BY_ZERO"),
         ({"target": "nowhere"}, "shop/nowhere"),
         ({"sink": {"format": "parquet", "path": "/proc/nowhere"}}, "/proc/nowhere"),
         ({"sink": {"format": "jdbc", "path": "jdbc:nosuch:x", "options": {"dbtable": "t"}}}, "jdbc:nosuch:x"),
@@ -72,6 +66,8 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
         shop.job("wrong", "drain", **fields)
     assert says in str(wrong.value)
     assert 1 == len(str(wrong.value).splitlines())
+    told = shop.standing("wrong", "drain")
+    assert (str(wrong.value)[:SAYS_CHARACTERS_MAX], 0) == (told.says, told.keys)
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
     assert not any(lane.is_lent for lane in lanes)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
+from pyspark.errors import PySparkRuntimeError
 
 from penstock.api.bulk import Bulk
 from penstock.store.catalogue_entry import Entry, Name, Place, State
@@ -17,7 +19,8 @@ from penstock_operator.build_pod import Owner
 from penstock_operator.build_spark import arguments
 from penstock_operator.names import Key
 from penstock_operator.observe_runs import job_id as operators_job_id
-from penstock_spark import bulk_program
+from penstock_spark import bulk_program, session, worker_connection
+from penstock_spark.jobs import progress
 from penstock_spark.jobs.request import JobRequest, SinkRequest, job_id
 
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
@@ -116,6 +119,80 @@ def test_what_is_wrong_is_one_line(
     assert (2, 1) == (left.value.code, len(told.splitlines()))
     assert says in told
     assert [] == asked
+
+
+class Connection:
+    """One to a catalogue in which a queue has one job."""
+
+    def __init__(self, _environment: dict[str, str]) -> None:
+        self.environment: dict[str, str] = {}
+
+    def queue(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(entry=entry_of(name.partition("/")[2], {"bulk": [NIGHTLY]}))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
+    """What jobs tell that were refused, and of which job."""
+    found: list[tuple[UUID, str]] = []
+
+    class Row:
+        def __init__(self, _here: object, job: UUID, _title: str) -> None:
+            self._job = job
+
+        def tell(self, says: str) -> None:
+            found.append((self._job, says))
+
+    monkeypatch.setattr(worker_connection, "WorkerConnection", Connection)
+    monkeypatch.setattr(progress, "Progress", Row)
+    return found
+
+
+def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
+    """The exit code of the program, and what it said."""
+    monkeypatch.setattr(sys, "argv", ["bulk", *line.split()])
+    with pytest.raises(SystemExit) as left:
+        bulk_program.main()
+    return left.value.code, capsys.readouterr().err.splitlines()
+
+
+def test_a_job_that_can_not_begin_says_so_where_the_operator_reads_it(
+    told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = ended("run --queue shop/emails --bulk weekly", monkeypatch, capsys)
+    assert (2, 1) == (code, len(said))
+    assert [(job_id(entry_of("emails", {}), "weekly"), said[0])] == told
+    assert "there=nightly" in said[0]
+
+
+def test_spark_that_does_not_start_is_one_line_and_told(
+    told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+
+    monkeypatch.setattr(session, "open_session", fails)
+    code, said = ended("run --queue shop/emails --bulk nightly", monkeypatch, capsys)
+    assert (1, 1) == (code, len(said))
+    assert "JAVA_GATEWAY_EXITED" in said[0]
+    assert "JAVA_HOME" in said[0]
+    assert [(job_id(entry_of("emails", {}), "nightly"), said[0].removeprefix("penstock: "))] == told
+
+
+@pytest.mark.parametrize("line", ["run --queue shop/emails --bulk nightly", "gc --counter shop/views"])
+def test_without_spark_it_is_said_what_to_install(
+    told: list[tuple[UUID, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+) -> None:
+    monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
+    code, said = ended(line, monkeypatch, capsys)
+    assert (1, ["penstock: Spark is not installed here; pip install 'penstock[spark]'"]) == (code, said)
+    assert [] == told
 
 
 @pytest.mark.parametrize(

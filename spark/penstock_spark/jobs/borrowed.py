@@ -32,7 +32,7 @@ from penstock_spark.jobs.decide_batch import (
     pause_s,
     without_dead,
 )
-from penstock_spark.jobs.frames import Frames
+from penstock_spark.jobs.frames import Frames, PredicateFailed, told_as
 from penstock_spark.jobs.plan_bytes import (
     Committed,
     decode_committed,
@@ -167,7 +167,8 @@ class BorrowingJob:
         if it.where is None or not plan.messages:
             return plan
         named = it.frames.picks(plan).where(it.where)
-        reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
+        with told_as(PredicateFailed, where=it.request.where or ""):
+            reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
         chosen = decide_outcomes(plan, module_of(it.queue).rows_by_id(plan), reported)
         kept = masked(plan, chosen.done)
         empty = [one for one, less in zip(plan.ranges, kept.ranges, strict=True) if not less.picks]

@@ -34,6 +34,10 @@ class PredicateWrong(SpecError):
     """The predicate of `where` can not be used."""
 
 
+class PredicateFailed(Surroundings):
+    """The predicate of `where` could not be worked out; its batch stays in the queue."""
+
+
 class HandlerWrong(SpecError):
     """The handler does not give what a bulk job needs."""
 
@@ -44,6 +48,14 @@ class HandlerFailed(Surroundings):
 
 class SinkFailed(Surroundings):
     """What was to be written could not be; its batch stays in the queue."""
+
+
+class SparkFailed(Surroundings):
+    """Spark failed; what was not settled stays in the queue."""
+
+
+class SparkNotStarted(Surroundings):
+    """Spark can not be started."""
 
 
 class Frames:

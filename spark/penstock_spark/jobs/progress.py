@@ -10,7 +10,7 @@ import time
 from typing import TextIO
 from uuid import UUID
 
-from penstock.engines.summary.standing import BulkResult, write_standing
+from penstock.engines.summary.standing import BULK_RUNS, BulkResult, write_standing
 from penstock.errors import PenstockError
 from penstock.telemetry.graphite import Graphite, read_graphite
 from penstock.telemetry.metrics import Registry
@@ -55,7 +55,7 @@ class Progress:
         for outcome, count in (("done", done), ("dead", dead), ("returned", returned)):
             self._messages.of(self._title, outcome).add(count)
         self._batch_s.of(self._title).observe(took_s)
-        self.tell("runs")
+        self.tell(BULK_RUNS)
         self.show()
 
     def show(self, *, last: bool = False) -> None:

@@ -22,6 +22,7 @@ from penstock.counters.decide_rollup import final_before_us, windows_of
 from penstock.counters.decide_windows import window_at
 from penstock.counters.types.contract import plain
 from penstock.counters.window_reading import WindowReader
+from penstock.engines.summary.standing import BULK_DONE
 from penstock.errors import SpecError
 from penstock_spark.jobs.history import HistoryGround, HistoryJob
 from penstock_spark.jobs.progress import Progress
@@ -97,7 +98,7 @@ def run_rollup(spark: SparkSession, here: WorkerConnection, request: RollupReque
     )
     HistoryJob(ground).run()
     progress.show(last=True)
-    progress.tell("done")
+    progress.tell(BULK_DONE)
     return progress
 
 

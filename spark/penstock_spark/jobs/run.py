@@ -12,10 +12,11 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.queue import Queue
+from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS
 from penstock.errors import PenstockError
-from penstock.store.bulk_log import BulkLog
+from penstock.store.bulk_log import BulkLog, JobTakenOver
 from penstock_spark.jobs.borrowed import BorrowingJob, Ground
-from penstock_spark.jobs.frames import Frames
+from penstock_spark.jobs.frames import Frames, SparkFailed, told_as
 from penstock_spark.jobs.history import HistoryGround, HistoryJob
 from penstock_spark.jobs.progress import Progress
 from penstock_spark.jobs.request import JobRequest, JobWrong, moment_us
@@ -36,17 +37,19 @@ def run_job(spark: SparkSession, here: WorkerConnection, request: JobRequest, jo
         spark.sparkContext.environment.update(local_environment(here.environment))
     frames = Frames(spark, Source(told_environment(here.environment), request.queue))
     progress = Progress(here, job, f"{request.mode} {request.queue}")
+    progress.tell(BULK_RUNS)  # what an earlier run told is not this one's
     try:
-        if request.borrows:
-            _borrowing(spark, here, queue, frames, progress, request, job).run()
-        else:
-            _history(spark, here, queue, frames, progress, request, job).run()
+        with told_as(SparkFailed):
+            begun = _borrowing if request.borrows else _history
+            begun(spark, here, queue, frames, progress, request, job).run()
+    except JobTakenOver:
+        raise  # the row is the other run's by now
     except PenstockError as error:
         progress.tell(str(error))
         raise
     finally:
         progress.show(last=True)
-    progress.tell("done")
+    progress.tell(BULK_DONE)
     return progress
 
 

@@ -73,6 +73,11 @@ class BulkResult:
     """Messages that it settled, or wrote where it settles none."""
 
 
+BULK_RUNS = "runs"
+BULK_DONE = "done"
+"""What a bulk job says while all is well; anything else is why it failed."""
+
+
 Result = Failure | RepairResult | CollectionResult | BulkResult
 
 
