@@ -257,11 +257,14 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> N
     here = WorkerConnection(environment_with(options))
     try:
         spark = _opened("penstock upkeep", options["master"])
+        from penstock_spark.jobs.frames import SparkFailed, told_as
+
         if str(spark.sparkContext.master).startswith("local"):
             spark.sparkContext.environment.update(local_environment(here.environment))
         try:
-            if not work(here, spark, told_environment(here.environment)):
-                sys.exit(EXIT_FAILED)
+            with told_as(SparkFailed):
+                if not work(here, spark, told_environment(here.environment)):
+                    sys.exit(EXIT_FAILED)
         finally:
             spark.stop()
     finally:

@@ -16,7 +16,21 @@ from penstock.testing.processes import wait_until
 from tests.spark.shop import Shop, opened_shop, twice
 
 HANDLERS = "tests.spark.handlers"
-NAMES = ("handled", "wrong", "sunk", "json", "jdbc", "moved", "target", "graves", "kept", "again", "exported", "live")
+NAMES = (
+    "handled",
+    "wrong",
+    "empty",
+    "sunk",
+    "json",
+    "jdbc",
+    "moved",
+    "target",
+    "graves",
+    "kept",
+    "again",
+    "exported",
+    "live",
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +85,13 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
     assert not any(lane.is_lent for lane in lanes)
+
+
+def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:
+    sink = {"format": "parquet", "path": "/proc/nowhere"}
+    for mode in ("drain", "export", "replay"):
+        with pytest.raises(PenstockError, match="/proc/nowhere"):
+            shop.job("empty", mode, sink=sink)
 
 
 def test_a_queue_that_is_not_there_is_named(shop: Shop) -> None:

@@ -65,5 +65,11 @@ def test_moments_are_told_or_counted_back() -> None:
     assert None is moment_us(None, NOW_US)
 
 
+@pytest.mark.parametrize("text", ["", "yesterday", "24", "2026-13-45T00:00:00Z"])
+def test_what_is_no_moment_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(JobWrong, match=rf"given={text}\); write 2026-11-18T09:00:00Z"):
+        moment_us(text, NOW_US)
+
+
 def test_rates_are_a_second() -> None:
     assert [500.0, 10.0, 1.0, None] == [rate_of(each) for each in ("500/s", "600/m", "3600/h", None)]

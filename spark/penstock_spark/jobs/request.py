@@ -146,7 +146,10 @@ def moment_us(text: str | None, now_us: int) -> int | None:
     age_ms = parse_duration_ms(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
     if age_ms is not None:
         return now_us - age_ms * 1000
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise JobWrong("this is no moment", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
 

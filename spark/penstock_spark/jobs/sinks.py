@@ -108,10 +108,11 @@ class FileSink:
         self._partition_by = partition_by
 
     def check(self) -> None:
-        """The folder can be made."""
+        """A file can be made there: a folder may be there and take none, and some file systems only answer no."""
         with told_as(SinkFailed, path=self._request.path):
-            fs, aside = self._file(f"{ASIDE}/{self._job}")
-            fs.mkdirs(aside)
+            fs, probe = self._file(f"{ASIDE}/{self._job}/_probe")
+            fs.create(probe, True).close()
+            fs.delete(probe, False)
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """Aside."""

@@ -7,10 +7,12 @@ by its module. It decides nothing; what a task is sent is the same at every try.
 from __future__ import annotations
 
 import base64
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -211,14 +213,18 @@ def _put(puts: Puts, row: Mapping[str, Any]) -> Put:
 
 
 def load(entry_point: str) -> Callable[..., Any]:
-    """The function that `module:function` names."""
+    """The function that `module:function` names; a module may lie where the job is started, as for workers."""
     module, _, path = entry_point.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found: Any = import_module(module)
         for name in path.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise SpecError("the handler can not be loaded", handler=entry_point, why=str(error)) from None
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SpecError("the handler can not be loaded", handler=entry_point, why=why) from None
     if not callable(found):
         raise SpecError("the handler is no function", handler=entry_point)
     return found  # type: ignore[no-any-return]

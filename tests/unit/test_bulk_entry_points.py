@@ -1,0 +1,48 @@
+"""The handler of a bulk job is found where people have it, and what is wrong with it is one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import SpecError
+from penstock_spark.jobs.tasks import load
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the job is started, which is on nobody's path; what is imported there is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    for name in ("letters", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def test_a_module_that_lies_where_the_job_is_started_is_found(folder: Path) -> None:
+    (folder / "letters.py").write_text(
+        "class Mail:\n    @staticmethod\n    def send(messages):\n        return messages\n"
+    )
+    assert "as it came" == load("letters:Mail.send")("as it came")
+
+
+@pytest.mark.parametrize(
+    ("source", "entry_point", "says"),
+    [
+        ("def send(:\n", "broken:send", "SyntaxError"),
+        ("raise ValueError('no such\\nregion')\n", "broken:send", "ValueError: no such region"),
+        ("import no_such_package\n", "broken:send", "No module named 'no_such_package'"),
+        ("send = 1\n", "broken:send", "the handler is no function"),
+        ("", "broken:send", "no attribute 'send'"),
+        ("", "not_there:send", "No module named 'not_there'"),
+    ],
+)
+def test_a_handler_that_can_not_be_loaded_is_one_line(folder: Path, source: str, entry_point: str, says: str) -> None:
+    (folder / "broken.py").write_text(source)
+    with pytest.raises(SpecError) as refused:
+        load(entry_point)
+    assert says in str(refused.value)
+    assert entry_point in str(refused.value)
+    assert 1 == len(str(refused.value).splitlines())
