@@ -270,3 +270,17 @@ def test_a_handler_that_raises_gives_all_back_at_once(monkeypatch: pytest.Monkey
         left = one.emptied("shop/emails")
         assert sorted(one.ids) == sorted(message.id for message in left)
         assert one.shop.world.now_s() - began_s < 60
+
+
+def test_a_driver_that_stood_still_waits_for_its_clock_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scene(5) as one:
+        here = driver(one.shop, "driver")
+
+        def stands_still(messages: Messages) -> list[tuple[str, str, str]]:
+            here.program.process.pause(for_s=2.0)
+            return all_done(messages)
+
+        job, counts = job_of(here, handler_work(stands_still), monkeypatch)
+        job.run()
+        assert MESSAGES == sum(done for done, _, _ in counts.batches)
+        assert [] == one.emptied("shop/emails")

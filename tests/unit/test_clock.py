@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.store.clock import (
     SET_THE_CLOCKS,
     TOO_LONG_AGO,
+    TOO_SLOWLY,
     Bounds,
     ClockState,
     Doubt,
@@ -344,6 +345,27 @@ def test_a_queue_with_a_narrower_bound_is_refused_where_others_are_served() -> N
     found = trouble(state, after(2_000), BOUNDS, 50_000)
     assert found is not None
     assert ("a", 25_000) == (found.node, found.bound_us)
+    assert ("differ too much" in found.problem, SET_THE_CLOCKS) == (True, found.remedy)
+
+
+def slowly_answered() -> ClockState:
+    """A check in which the only node took 60 ms to answer, so that its clock may be 62.5 ms off, or not at all."""
+    readings: dict[str, Reading | None] = {"a": reading("a", -32_000, round_trip_us=60_000)}
+    return conclude(begin(START), started=START, ended=after(60_000), readings=readings, given_us=0, bounds=BOUNDS)
+
+
+def test_an_answer_that_is_too_slow_for_a_narrow_bound_blames_no_clock() -> None:
+    found = trouble(slowly_answered(), after(61_000), BOUNDS, 100_000)
+    assert found is not None
+    assert (TOO_SLOWLY, "a", 62_500, 50_000) == (found.problem, found.node, found.by_us, found.bound_us)
+    assert trouble(slowly_answered(), after(61_000), BOUNDS) is None
+
+
+def test_after_an_answer_that_is_too_slow_for_somebody_here_nodes_are_asked_every_second() -> None:
+    moments = (SECOND - 1, SECOND)
+    narrow, wide = BOUNDS.serving(100_000), BOUNDS.serving(200_000)
+    assert [False, True] == [is_check_due(slowly_answered(), after(each), ["a"], narrow) for each in moments]
+    assert [False, False] == [is_check_due(slowly_answered(), after(each), ["a"], wide) for each in moments]
 
 
 @given(

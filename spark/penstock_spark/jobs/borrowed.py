@@ -23,6 +23,7 @@ from penstock.engines.borrowing import LoanNotGranted, LoanOver, RangeTaken
 from penstock.engines.contract import Settled
 from penstock.errors import PenstockError, Refused, Unavailable
 from penstock.store.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
+from penstock.store.clocks import ClockNotTrusted
 from penstock_spark.jobs.decide_batch import (
     BatchPlan,
     Decided,
@@ -55,6 +56,8 @@ RESTS = "rests"
 """Under this the row tells which lanes a killed handler may still be at, and until when."""
 REST_US = 3_000_000
 """So long a lane is left alone of which another job has a range."""
+TRUSTED_WITHIN_S = 30.0
+"""So long a run waits for its clock; then it ends with the reason."""
 SETTLE_TRIES = 20
 SETTLE_PAUSE_S = 1.0
 PACED_S = 5.0
@@ -141,8 +144,10 @@ class BorrowingJob:
         return self._chosen(BatchPlan(ranges, it.here.penstock.now_us())), left
 
     async def _next(self, lane: LentLane, budget: Budget, deadline_us: int) -> tuple[bool, RangePlan | None]:
-        """Whether the lane may have more, and what was borrowed of it. One that another job works comes later."""
-        now_us = self._it.here.penstock.now_us()
+        """Whether the lane may have more, and what was borrowed of it. One that another job works comes later, and so
+        does one that this process can not promise for now: it stood still, or its clock has to be compared anew."""
+        ground, skew_us = self._it.here.penstock.ground, self._it.queue.engine.settings.skew_us
+        now_us = await ground.clock.until_trusted(TRUSTED_WITHIN_S, skew_us)
         if self._rests.get(lane.name, 0) > now_us:
             return True, None
         before = lane.cursor
@@ -151,7 +156,7 @@ class BorrowingJob:
             if preview is None:
                 return False, None
             plan = await lane.borrow(preview, deadline_us)
-        except (RangeTaken, LoanNotGranted, LoanOver):
+        except (RangeTaken, LoanNotGranted, LoanOver, ClockNotTrusted):
             lane.cursor = before
             self._rests[lane.name] = now_us + REST_US
             return True, None
@@ -248,7 +253,7 @@ class BorrowingJob:
                 else:
                     deadline_us = now_us + round(it.request.loan_s * 1_000_000)
                     how = it.here.run(it.lending.settle_anew(plan, masks, deadline_us))
-            except (RangeTaken, LoanNotGranted, LoanOver):
+            except (RangeTaken, LoanNotGranted, LoanOver, ClockNotTrusted):
                 how = Settled.UNKNOWN
             if how is Settled.DONE:
                 return

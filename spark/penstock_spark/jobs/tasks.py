@@ -6,6 +6,7 @@ by its module. It decides nothing; what a task is sent is the same at every try.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import sys
 import time
@@ -20,7 +21,8 @@ from zlib import crc32
 import pyarrow as pa
 
 from penstock.client.outgoing import Put
-from penstock.errors import SpecError
+from penstock.client.queue import Queue
+from penstock.errors import SpecError, Unavailable
 from penstock_spark.decide_range import Wanted
 from penstock_spark.engines.contract import Request
 from penstock_spark.engines.registry import scan_of
@@ -32,7 +34,10 @@ from penstock_spark.worker_connection import WorkerConnection, connection_here
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
-PUT_AT_ONCE = 4_000
+PUT_AT_ONCE = 1_000
+"""Their keys, rows and bytes are made in one turn of the loop, which may take no second (clocks.md), also where four
+tasks share a core."""
+TRIES, PAUSE_S = 5, 2.0
 GREGORIAN_100NS = 0x01B21DD213814000
 LANE_LETTERS = 14
 """An id begins with engine, generation, shard and sub."""
@@ -196,8 +201,20 @@ def _put_some(here: WorkerConnection, puts: Puts, rows: Sequence[Mapping[str, An
         if target is not None:
             by_target.setdefault(target, []).append(_put(puts, row))
     for target, messages in by_target.items():
-        here.run(here.queue(target).put_many(messages))
+        here.run(_until_answered(here.queue(target), messages))
     return sum(map(len, by_target.values()))
+
+
+async def _until_answered(queue: Queue, messages: Sequence[Put]) -> None:
+    """Put, and again where the end is not known: each has a once key, so what is there is found."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            await queue.put_many(messages)
+            return
+        except Unavailable:
+            if attempt == TRIES:
+                raise
+        await asyncio.sleep(PAUSE_S)
 
 
 def _put(puts: Puts, row: Mapping[str, Any]) -> Put:

@@ -55,15 +55,17 @@ class Bounds:
         A second at most; less where the bound is narrow, since a machine that was stopped for half a second with both
         its clocks, and only had its wall clock mended, is half a second late without any other sign of it.
         """
-        narrowest_us = self.max_skew_us if self.narrowest_us is None else self.narrowest_us
-        return min(SECOND_US, narrowest_us // 4)
+        return min(SECOND_US, self.narrowest_skew_us // 4)
+
+    @property
+    def narrowest_skew_us(self) -> int:
+        """What the most exacting caller asks for."""
+        return self.max_skew_us if self.narrowest_us is None else self.narrowest_us
 
     def serving(self, max_skew_us: int) -> Bounds:
         """These bounds, and one more that somebody asks for by `require`."""
-        narrowest_us = self.max_skew_us if self.narrowest_us is None else self.narrowest_us
-        return replace(
-            self, max_skew_us=max(self.max_skew_us, max_skew_us), narrowest_us=min(narrowest_us, max_skew_us)
-        )
+        narrowest_us = min(self.narrowest_skew_us, max_skew_us)
+        return replace(self, max_skew_us=max(self.max_skew_us, max_skew_us), narrowest_us=narrowest_us)
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,11 @@ class Check:
         return 2 * len(self.within) > len(self.findings)
 
     @property
+    def farthest(self) -> Finding:
+        """Of the coordinators the one that is apart the most; there is one where they agree."""
+        return max(self.within, key=lambda each: each.worst_us)
+
+    @property
     def worst(self) -> Finding | None:
         """The one to be named when they do not agree: the farthest of those beyond, else one that is unclear."""
         outside = [finding for finding in self.findings if finding.standing is not Standing.WITHIN]
@@ -175,6 +182,8 @@ class Trouble:
 
 
 TOO_LONG_AGO = "it is too long ago that the clock was compared with Cassandra's"
+TOO_SLOWLY = "a node told its time too slowly to compare clocks as closely as is asked for here"
+SEE_TO_THE_NETWORK = "see whether the node is up, and the network fast enough for maxClockSkew"
 SET_THE_CLOCKS = "let NTP or chrony keep this host and the nodes in time"
 
 
@@ -207,11 +216,13 @@ def _doubted(state: ClockState, doubt: Doubt, look: Instant, by_us: int) -> Cloc
 
 
 def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bounds) -> bool:
-    """At start, at any doubt, every minute; soon while nodes do not agree, or one is up that was not asked."""
+    """At start, at any doubt, every minute; soon while nodes do not agree, or one is up that was not asked, or what
+    was found is too wide for somebody here: that may have been a slow answer."""
     if state.doubt is not None or state.check is None:
         return True
     unasked = set(up) - state.check.asked
-    pause_us = bounds.ask_every_us if state.check.agrees and not unasked else bounds.ask_again_us
+    serves_all = state.check.agrees and state.check.farthest.worst_us <= bounds.narrowest_skew_us // 2
+    pause_us = bounds.ask_every_us if serves_all and not unasked else bounds.ask_again_us
     return look.boot_us - state.check.started_boot_us >= pause_us
 
 
@@ -286,10 +297,12 @@ def trouble(state: ClockState, look: Instant, bounds: Bounds, max_skew_us: int |
         return _disagreement(state.check, bound_us)
     if not Promise(state.check.started_boot_us, bounds.trusted_for_us).still_holds(look.boot_us):
         return Trouble(TOO_LONG_AGO, by_us=look.boot_us - state.check.started_boot_us)
-    farthest = max(state.check.within, key=lambda each: each.worst_us)
-    if farthest.worst_us > bound_us:
+    farthest = state.check.farthest
+    if farthest.worst_us <= bound_us:
+        return None
+    if abs(farthest.difference_us) - farthest.uncertainty_us > bound_us:
         return _beyond(farthest, bound_us)
-    return None
+    return Trouble(TOO_SLOWLY, farthest.node, farthest.worst_us, bound_us, SEE_TO_THE_NETWORK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +337,7 @@ def _disagreement(check: Check, bound_us: int) -> Trouble:
         "too few nodes told their time soon enough to compare clocks",
         node=worst.node,
         bound_us=bound_us,
-        remedy="see whether the node is up, and the network fast enough for maxClockSkew",
+        remedy=SEE_TO_THE_NETWORK,
     )
 
 
