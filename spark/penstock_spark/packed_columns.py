@@ -194,6 +194,14 @@ class BatchBuilder:
         self._pieces.append(piece)
         self._grow(piece.num_rows, len(row.body))
 
+    def add_columns(self, columns: Sequence[pa.Array], size_bytes: int) -> None:
+        """Messages whose columns are made already, in the wanted order."""
+        if self._alone_count:
+            self._close_alone()
+        piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self._pieces.append(piece)
+        self._grow(piece.num_rows, size_bytes)
+
     def is_full(self) -> bool:
         """Whether a batch should be taken now."""
         return self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES
@@ -248,12 +256,10 @@ class BatchBuilder:
 
     def _attributes(self, name: str, row: OpenRow) -> pa.Array:
         """As a map: most rows have none, or the same for all."""
-        kind = TYPES[name]
         if ATTRIBUTES not in row.columns:
-            nothing = pa.array(np.zeros(row.count + 1, np.int32))
-            return pa.MapArray.from_arrays(nothing, pa.array([], kind.key_type), pa.array([], kind.item_type))
+            return no_attributes(name, row.count)
         told = [attributes_in(stored) for stored in row.binaries(ATTRIBUTES).to_pylist()]
-        return pa.array([each[ATTRIBUTE_COLUMNS[name]] for each in told], kind)
+        return pa.array([each[ATTRIBUTE_COLUMNS[name]] for each in told], TYPES[name])
 
     # ---- rows of one message
 
@@ -280,6 +286,13 @@ class BatchBuilder:
         for values in self._alone.values():
             values.clear()
         self._alone_count = 0
+
+
+def no_attributes(name: str, count: int) -> pa.Array:
+    """The column of attributes of messages that have none."""
+    kind = TYPES[name]
+    nothing = pa.array(np.zeros(count + 1, np.int32))
+    return pa.MapArray.from_arrays(nothing, pa.array([], kind.key_type), pa.array([], kind.item_type))
 
 
 def _indexes(wanted: int) -> list[int]:

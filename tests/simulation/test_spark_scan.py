@@ -14,6 +14,7 @@ from penstock.engines.host import Host
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.peek import peek
 from penstock.engines.timeline.settings import Generation
+from penstock_spark import alone_rows
 from penstock_spark.decide_range import Wanted
 from penstock_spark.engines import timeline as scanning
 from penstock_spark.engines.contract import Request
@@ -24,6 +25,12 @@ from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
 TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND, max_receives=100)
+
+
+@pytest.fixture(autouse=True)
+def together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may go together does, however little of it there is."""
+    monkeypatch.setattr(alone_rows, "TOGETHER_MIN", 1)
 
 
 async def scanned(

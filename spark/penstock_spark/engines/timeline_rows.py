@@ -2,7 +2,8 @@
 docs/protocols/spark.md).
 
 Most rows are plain: neither cancelled nor moved, neither copy nor twin, with nothing on record. They go from the cell
-to Arrow. The others are judged as the lane's reader judges them, one by one.
+to Arrow, and those of one message each many at a time (alone_rows.py). The others are judged as the lane's reader
+judges them, one by one.
 
 Invariants: the record of a part is read before the position that is believed for it, so that what was dropped from
 the record in between lies below the position; a message of the history is shown where it was first put, if it is
@@ -16,7 +17,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.engines.host import Host
 from penstock.engines.packed import unpack
@@ -32,6 +35,8 @@ from penstock.store.positions import last_at, moment_us_of, position_at, positio
 from penstock.store.statements import Bound, Select, Slice
 from penstock.store.table import Table
 from penstock.store.types import Value
+from penstock.store.wired import WiredRows
+from penstock_spark.alone_rows import CutRows, Mask, columns_of
 from penstock_spark.decide_splits import Stretch
 from penstock_spark.engines.contract import Request
 from penstock_spark.jobs.decide_batch import Pick
@@ -39,9 +44,12 @@ from penstock_spark.options import LIVE
 from penstock_spark.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 
 SLICE_BYTES = 2 * 1024 * 1024
-SLICE_ROWS_MIN, SLICE_ROWS_MAX = 16, 2_000
+SLICE_ROWS_MIN, SLICE_ROWS_MAX = 16, 8_000
 FIRST_ROW_BYTES = 16_384
+COLUMNS = ("due", "run", "cancelled", "moved")
+NO_ROWS = WiredRows(0, b"")
 SUFFIXES = tuple(id_suffix(index) for index in range(512))
+NO_ID = UUID(int=0)
 READY, LATER_STANDING, IN_FLIGHT = "ready", "later", "in_flight"
 KEPT, CANCELLED = "kept", "cancelled"
 
@@ -73,10 +81,12 @@ async def read_split(
     is_live = request.state == LIVE
     reader = _Live(host, settings, builder, now_us) if is_live else _History(host, settings, builder)
     for stretch in split:
-        async for rows in reader.slices(stretch):
-            for row in rows:
-                if row.run is not None and (cancelled_too or row.cancelled is None):
-                    special = reader.add(stretch, row)
+        async for cut in reader.slices(stretch):
+            for piece in cut.pieces(cut.alone & reader.are_plain(stretch, cut)):
+                if isinstance(piece, slice):
+                    reader.add_together(stretch, cut, piece)
+                elif piece.run is not None and (cancelled_too or piece.cancelled is None):
+                    special = reader.add(stretch, piece)
                     if special is not None:
                         await special
                 if builder.is_full():
@@ -92,17 +102,19 @@ async def read_picked(
     """Messages that are told by the keys of their rows and bits, whatever became of them since."""
     rows_of = _Rows(host, settings, BatchBuilder(request.columns, SUFFIXES))
     builder = rows_of.builder
-    masks: dict[tuple[int, int], dict[UUID, int]] = {}
+    masks: dict[tuple[int, int], dict[bytes, int]] = {}
     for pick in picks:
-        masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[family_of(pick.key)[0]] = pick.mask
+        masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
     for (part, sub), of_partition in masks.items():
-        orders = sorted(map(position_order, of_partition))
+        orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
         stretch = Stretch(*lane, part, sub, orders[0] - 1, orders[-1], 0.0)
-        async for rows in rows_of.slices_of(stretch, stretch.after):
-            for row in rows:
-                wanted = of_partition.get(row.due)
-                if wanted is not None and row.run is not None and row.cancelled is None:
-                    rows_of.add_picked(stretch, row, wanted)
+        async for cut in rows_of.slices_of(stretch, stretch.after):
+            wanted = np.array([of_partition.get(due, 0) & 1 != 0 for due in cut.due_keys()], np.bool_)
+            for piece in cut.pieces(cut.alone & wanted, cut.alone & ~wanted):
+                if isinstance(piece, slice):
+                    rows_of.add_together(stretch, cut, piece)
+                elif piece.run is not None and piece.cancelled is None:
+                    rows_of.add_picked(stretch, piece, of_partition.get(piece.due.bytes, 0))
                 if builder.is_full():
                     for batch in builder.take():
                         yield batch
@@ -118,34 +130,30 @@ class Slices:
         self.settings = settings
         self._row_bytes = FIRST_ROW_BYTES
 
-    async def read(self, stretch: Stretch, after: int) -> AsyncIterator[Sequence[Any]]:
+    async def read(self, stretch: Stretch, after: int) -> AsyncIterator[CutRows]:
         """Its rows above an order."""
-        reading: asyncio.Task[tuple[Sequence[Any], int]] | None = asyncio.ensure_future(self._slice(stretch, after))
+        reading: asyncio.Task[tuple[WiredRows, int]] | None = asyncio.ensure_future(self._slice(stretch, after))
+        columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
         try:
             while reading is not None:
-                rows, limit = await reading
+                wired, limit = await reading
                 reading = None
-                if len(rows) >= limit:
-                    self._learn(rows)
-                    reading = asyncio.ensure_future(self._slice(stretch, position_order(rows[-1].due)))
-                yield rows
+                cut = CutRows(wired, columns)
+                if len(cut) >= limit:
+                    self._row_bytes = max(64, len(wired.content) // len(cut))
+                    reading = asyncio.ensure_future(self._slice(stretch, position_order(cut.last_due())))
+                yield cut
         finally:
             if reading is not None:
                 reading.cancel()
 
-    async def _slice(self, stretch: Stretch, after: int) -> tuple[Sequence[Any], int]:
+    async def _slice(self, stretch: Stretch, after: int) -> tuple[WiredRows, int]:
         limit = max(SLICE_ROWS_MIN, min(SLICE_ROWS_MAX, SLICE_BYTES // self._row_bytes))
         if after >= stretch.up_to:
-            return (), limit
+            return NO_ROWS, limit
         within = Slice("due", Bound(position_at(after), False), Bound(position_at(stretch.up_to), True))
         table, key = partition_of(self.settings, stretch)
-        columns = ("due", "run", "cancelled", "moved")
-        return await self.host.store.read(Select(table, key, columns, within=within, limit=limit)), limit
-
-    def _learn(self, rows: Sequence[Any]) -> None:
-        """How large rows are here."""
-        size = sum(len(row.run) for row in rows if row.run is not None) // max(len(rows), 1)
-        self._row_bytes = max(64, size)
+        return await self.host.store.read_wired(Select(table, key, COLUMNS, within=within, limit=limit)), limit
 
 
 class _Rows:
@@ -170,6 +178,17 @@ class _Rows:
             stretch.shard,
             standing,
         )
+
+    def add_together(self, stretch: Stretch, cut: CutRows, rows: slice) -> None:
+        """Rows that are alone, and plain."""
+        place = RowPlace(stretch.generation, stretch.sub, stretch.shard, NO_ID)
+        standing = self.standing_of(cut, rows)
+        columns = columns_of(self.builder.columns, cut, rows, place, SUFFIXES[0], standing)
+        self.builder.add_columns(columns, cut.payload_bytes(rows))
+
+    def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
+        """How such rows stand: all alike, or each as told."""
+        return READY
 
     def _add_plain(self, cell: bytes, about: About) -> bool:
         """Add all messages of a row, if it is no copy and no twin."""
@@ -220,14 +239,30 @@ class _Live(_Rows):
         self._now_us = now_us
         self._now_order = position_order(last_at(self._now_us))
 
-    async def slices(self, stretch: Stretch) -> AsyncIterator[Sequence[Any]]:
+    async def slices(self, stretch: Stretch) -> AsyncIterator[CutRows]:
         """Rows above the position of the lane."""
         lane = await self._lane(stretch)
         if lane is None:
             return
         after = max(stretch.after, lane[0].position)
-        async for rows in self.slices_of(stretch, after):
-            yield rows
+        async for cut in self.slices_of(stretch, after):
+            yield cut
+
+    def are_plain(self, stretch: Stretch, cut: CutRows) -> Mask:
+        """Of those that are alone: which have nothing on record, and were not purged."""
+        plain: Mask = cut.put_us >= self._lanes[stretch.lane][0].state.purged_before_us
+        if self._facts or self._replaced:
+            sub = stretch.sub.to_bytes(2, "big")
+            special = {key[2:] for key in self._facts if key.startswith(sub)}
+            special.update(first.bytes for first in self._replaced)
+            plain &= np.array([due not in special for due in cut.due_keys()], np.bool_)
+        return plain
+
+    def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
+        """By what is due now."""
+        if "standing" not in self.builder.columns:
+            return READY
+        return pc.if_else(pa.array(cut.moments_us()[rows] > self._now_us), LATER_STANDING, READY)
 
     async def _lane(self, stretch: Stretch) -> tuple[LaneView, LaneRows] | None:
         """The lane with what is recorded of the part: first the record, then the position."""
@@ -299,10 +334,18 @@ class _History(_Rows):
         super().__init__(host, settings, builder)
         self._there: dict[RowPlace, bool] = {}
 
-    async def slices(self, stretch: Stretch) -> AsyncIterator[Sequence[Any]]:
+    async def slices(self, stretch: Stretch) -> AsyncIterator[CutRows]:
         """All its rows."""
-        async for rows in self.slices_of(stretch, stretch.after):
-            yield rows
+        async for cut in self.slices_of(stretch, stretch.after):
+            yield cut
+
+    def are_plain(self, _: Stretch, cut: CutRows) -> Mask:
+        """All that are alone: nothing else has to be asked."""
+        return np.ones(len(cut), np.bool_)
+
+    def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
+        """None of them was cancelled."""
+        return KEPT
 
     def add(self, stretch: Stretch, row: Any) -> Any:
         """Add a row; work to be awaited where it holds messages that were first put elsewhere."""

@@ -37,6 +37,8 @@ _START = struct.Struct("<BBH")
 _ALONE = struct.Struct("<IIHHIIHHIIHHIIqqii")
 """The length of the body, its directory of three columns, and all columns up to the payload itself."""
 _ALONE_BYTES = _ALONE.size - _COUNT.size
+ALONE_PAYLOAD_AT = _HEADER.size + _ALONE_BYTES
+"""Where the payload lies in a cell as `pack_alone` makes it, uncompressed."""
 _PLAIN, _LZ4 = 0, 1
 _CONSTANT, _NUMBERS, _BYTES, _ROW = 1, 2, 3, 4
 _DUE, _PUT, _ATTEMPT, _PAYLOAD, _ATTRIBUTES, _GROUP, _ID, _REPLACES = range(1, 9)

@@ -45,6 +45,7 @@ from penstock.store.statements import (
     attempt_bearers,
 )
 from penstock.store.store import AttemptAnswer, Overloaded, Row, Store
+from penstock.store.wired import WiredRows
 
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """The server's default for a mutation and for a message: a larger one would only break the connection."""
@@ -149,6 +150,18 @@ class CassandraStore(Store):
         answer = await self._send(first, request, deadline - boottime_s())
         return rows_of(first.shape.result_names, answer.rows)
 
+    async def read_wired(self, select: Select, *, within_s: float | None = None) -> WiredRows:
+        """As the server sent them: the driver leaves them alone."""
+        return await self._tried_again(lambda left_s: self._attempt_wired(select, left_s), within_s)
+
+    async def _attempt_wired(self, select: Select, within_s: float) -> WiredRows:
+        self._session.require_usable()
+        deadline = boottime_s() + within_s
+        request = await self._bind_select(select, within_s, decoded=False)
+        answer = await self._send(select, request, deadline - boottime_s())
+        wired: WiredRows = answer.rows
+        return wired
+
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
         """Keys between two tokens, page by page; a page that fails is asked for again."""
         self._session.require_usable()
@@ -249,11 +262,11 @@ class CassandraStore(Store):
         query = binding.bound(plan, encoded, binding.LEVELS[statement.consistency])
         return _Request(query, _size(encoded), plan.metrics)
 
-    async def _bind_select(self, select: Select, within_s: float) -> _Request:
+    async def _bind_select(self, select: Select, within_s: float, *, decoded: bool = True) -> _Request:
         plan = await self._plan(select.shape, Markers(), "select", within_s, select)
         level = binding.read_level(select.shape.table, select.consistency)
         encoded = binding.encode_select(plan, select)
-        return _Request(binding.bound(plan, encoded, level), _size(encoded), plan.metrics)
+        return _Request(binding.bound(plan, encoded, level, decoded=decoded), _size(encoded), plan.metrics)
 
     async def _bind_lwt(self, statement: Conditional, within_s: float) -> _Request:
         plan = await self._plan(statement.shape, binding.lwt_markers(statement, True), "lwt", within_s, statement)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from cassandra import ConsistencyLevel
-from cassandra.protocol import BatchMessage, ProtocolHandler
+from cassandra.protocol import BatchMessage, ProtocolHandler, ResultMessage
 from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
 
 from penstock.store.consistency import Consistency, SerialLevel
@@ -31,6 +31,7 @@ from penstock.store.shapes import (
 from penstock.store.statements import Conditional, Delete, InsertIfAbsent, Plain, RowsOf, Scan, Select
 from penstock.store.table import Table
 from penstock.store.types import Value
+from penstock.store.wired import WiredRows
 
 LEVELS = {
     Consistency.ONE: ConsistencyLevel.ONE,
@@ -55,6 +56,7 @@ _SHORT = struct.Struct(">H").pack
 _BATCH_HEAD = struct.Struct(">BH").pack
 _BATCH_END = struct.Struct(">Hi").pack
 _FRAME = struct.Struct(">BBhBi").pack
+_COUNT = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">iq").pack
 _TIMESTAMP_TTL = struct.Struct(">iqii").pack
 _PREPARED = b"\x01"
@@ -64,12 +66,66 @@ _SERIAL_FLAG, _KEYSPACE_FLAG, _TRACING_FLAG = 0x10, 0x80, 0x02
 Encoded = list[bytes | None]
 
 
+class _Undecoded(list[Any]):
+    """What is known of the columns of an answer whose rows are to stay as they came."""
+
+
+class _UndecodedStatement(PreparedStatement):  # type: ignore[misc]  # the driver has no types
+    """A prepared statement whose rows are not decoded. The driver asks its metadata for how to decode them, and
+    replaces it when it prepares the text again on a node that has forgotten it."""
+
+    @property
+    def result_metadata(self) -> _Undecoded:
+        return self._result_metadata
+
+    @result_metadata.setter
+    def result_metadata(self, told: Sequence[Any] | None) -> None:
+        self._result_metadata = _Undecoded(told or ())
+
+
+def _undecoded(prepared: PreparedStatement) -> _UndecodedStatement:
+    return _UndecodedStatement(
+        prepared.column_metadata,
+        prepared.query_id,
+        prepared.routing_key_indexes,
+        prepared.query_string,
+        prepared.keyspace,
+        prepared.protocol_version,
+        prepared.result_metadata,
+        prepared.result_metadata_id,
+    )
+
+
+_DecodedResult: Any = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
+
+
+class _Result(_DecodedResult):  # type: ignore[misc]  # the driver has no types
+    """An answer of the server."""
+
+    def recv_results_rows(
+        self, f: Any, protocol_version: int, user_type_map: Any, result_metadata: Any, column_encryption_policy: Any
+    ) -> None:
+        """Its rows: decoded by the driver, unless they are wanted as they came."""
+        if type(result_metadata) is not _Undecoded:
+            super().recv_results_rows(f, protocol_version, user_type_map, result_metadata, column_encryption_policy)
+            return
+        self.recv_results_metadata(f, user_type_map)
+        self.column_names = [column[2] for column in self.column_metadata or result_metadata]
+        (count,) = _COUNT.unpack(f.read(_COUNT.size))
+        self.parsed_rows = WiredRows(count, f.read())
+
+
 class Wired(list[bytes]):
     """The statements of a batch as they stand on the wire: what the driver calls the queries of a batch."""
 
 
 class PenstockProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has no types
-    """The driver's protocol, but for batches whose statements are encoded already."""
+    """The driver's protocol, but for batches whose statements are encoded already, and rows that stay encoded."""
+
+    message_types_by_opcode: ClassVar[dict[int, Any]] = {
+        **ProtocolHandler.message_types_by_opcode,
+        ResultMessage.opcode: _Result,
+    }
 
     @classmethod
     def encode_message(
@@ -105,6 +161,8 @@ class Plan:
     """A prepared shape."""
 
     prepared: PreparedStatement
+    undecoded: PreparedStatement
+    """The same, for rows that are to stay as they come."""
     query_id: bytes
     encoders: tuple[Callable[[Any], bytes], ...]
     head: int
@@ -135,7 +193,7 @@ def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) ->
     encoders = tuple(column.type.value.encode for column in shape.value_columns)
     partition = shape.table.partition_names
     lead = len(partition) if shape.value_names[: len(partition)] == partition else 0
-    return Plan(prepared, prepared.query_id, encoders, head, lead, metrics)
+    return Plan(prepared, _undecoded(prepared), prepared.query_id, encoders, head, lead, metrics)
 
 
 PLAIN = _PLAIN = Markers(timestamp=True)
@@ -215,9 +273,18 @@ def read_level(table: Table, consistency: Consistency) -> int:
     return int(SERIAL_LEVELS[table.serial] if consistency is Consistency.SERIAL else LEVELS[consistency])
 
 
-def bound(plan: Plan, encoded: Encoded, level: int, *, serial: int | None = None, page: int | None = None) -> Any:
+def bound(
+    plan: Plan,
+    encoded: Encoded,
+    level: int,
+    *,
+    serial: int | None = None,
+    page: int | None = None,
+    decoded: bool = True,
+) -> Any:
     """One statement for the driver; without a page size it is answered whole."""
-    statement = _Bound(plan.prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
+    prepared = plan.prepared if decoded else plan.undecoded
+    statement = _Bound(prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
     statement.values = encoded
     return statement
 

@@ -49,14 +49,14 @@ class Answer:
 
     __slots__ = ("names", "page", "rows")
 
-    def __init__(self, names: Names, rows: list[tuple[Any, ...]]) -> None:
+    def __init__(self, names: Names, rows: Any) -> None:
         self.names = names
         self.rows = rows
         self.page: bytes | None = None
 
 
-def _answer(names: list[str], rows: list[tuple[Any, ...]]) -> Answer:
-    """The driver's row factory: rows stay tuples, whoever asked knows their type."""
+def _answer(names: list[str], rows: Any) -> Answer:
+    """The driver's row factory: rows stay tuples, or as they came; whoever asked knows which."""
     return Answer(tuple(names), rows)
 
 

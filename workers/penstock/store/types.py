@@ -23,6 +23,7 @@ class _Facts:
     cql: str
     python: tuple[type, ...]
     encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
     order: Callable[[Any], Any]
 
 
@@ -54,17 +55,28 @@ def _itself(value: Any) -> Any:
     return value
 
 
+def _number_in(form: str) -> Callable[[bytes], Any]:
+    unpack = struct.Struct(form).unpack
+    return lambda stored: unpack(stored)[0]
+
+
+def _uuid_in(stored: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=stored)
+
+
 class Type(Enum):
     """A column's type. Collections are left out on purpose: they are many cells, and some need a read to write."""
 
-    BOOLEAN = _Facts("boolean", (bool,), lambda value: b"\x01" if value else b"\x00", _itself)
-    INT = _Facts("int", (int,), struct.Struct(">i").pack, _itself)
-    BIGINT = _Facts("bigint", (int,), struct.Struct(">q").pack, _itself)
-    DOUBLE = _Facts("double", (float,), struct.Struct(">d").pack, _itself)
-    TEXT = _Facts("text", (str,), str.encode, str.encode)
-    BLOB = _Facts("blob", (bytes,), bytes, _itself)
-    UUID = _Facts("uuid", (uuid.UUID,), attrgetter("bytes"), _uuid_order)
-    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), attrgetter("bytes"), time_order)
+    BOOLEAN = _Facts(
+        "boolean", (bool,), lambda value: b"\x01" if value else b"\x00", lambda stored: stored != b"\x00", _itself
+    )
+    INT = _Facts("int", (int,), struct.Struct(">i").pack, _number_in(">i"), _itself)
+    BIGINT = _Facts("bigint", (int,), struct.Struct(">q").pack, _number_in(">q"), _itself)
+    DOUBLE = _Facts("double", (float,), struct.Struct(">d").pack, _number_in(">d"), _itself)
+    TEXT = _Facts("text", (str,), str.encode, bytes.decode, str.encode)
+    BLOB = _Facts("blob", (bytes,), bytes, bytes, _itself)
+    UUID = _Facts("uuid", (uuid.UUID,), attrgetter("bytes"), _uuid_in, _uuid_order)
+    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), attrgetter("bytes"), _uuid_in, time_order)
 
     @property
     def cql(self) -> str:
@@ -80,6 +92,11 @@ class Type(Enum):
     def encode(self, value: Value) -> bytes:
         """The bytes as Cassandra stores them; a tie of timestamps is decided by these."""
         return self.value.encode(value)
+
+    def decode(self, stored: bytes) -> Value:
+        """The way back."""
+        decoded: Value = self.value.decode(stored)
+        return decoded
 
     def order(self, value: Value) -> Any:
         """A key that sorts as Cassandra sorts such a clustering column."""
