@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock_spark.archives import spare_archives
 from penstock_spark.counter_reader import CounterReader
 from penstock_spark.options import Subject, read_options, stream_options, write_options
 from penstock_spark.queue_reader import FilteredReader, QueueReader
@@ -31,6 +32,10 @@ from penstock_spark.writers import ArrowWriter, StreamWriter
 
 class PenstockDataSource(DataSource):
     """Queues and counters of Penstock."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        spare_archives()  # the Python worker that makes it is kept, and makes others
 
     @classmethod
     def name(cls) -> str:

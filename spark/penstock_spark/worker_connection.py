@@ -16,6 +16,7 @@ from penstock.client.background import BackgroundLoop
 from penstock.client.connection import Penstock, connect
 from penstock.client.queue import Queue
 from penstock.runtime.loop import spare_the_collector
+from penstock_spark.archives import spare_archives
 
 T = TypeVar("T")
 
@@ -117,4 +118,5 @@ def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None =
         if key not in _open:
             _open[key] = WorkerConnection({**told, **os.environ, **over})
             spare_the_collector()  # Spark has it look at everything after each task: 60 ms for what was imported
+            spare_archives()
         return _open[key]

@@ -92,6 +92,32 @@ def test_live_is_what_peek_shows(seed: int) -> None:
     simulate(scenario, seed, settings=TWO_LANES)
 
 
+def test_what_was_purged_is_live_no_more_and_what_came_after_is() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        due_us = client.process.clock.wall_us() + 60 * SECOND
+
+        async def put_some(name: bytes) -> None:
+            some = [Message(name + b"%d" % at, due_us=due_us + at) for at in range(30)]
+            await client.process.start(queue.put(client, *some))
+
+        await put_some(b"before")
+        await asyncio.sleep(1)
+        consumer = Consumer(queue, "worker", Seen())
+        engine = await consumer.process.start(consumer.open())
+        await consumer.process.start(engine.purge())
+        await asyncio.sleep(1)
+        await put_some(b"after")
+        looker = queue.client("looker")
+        rows = await looker.process.start(scanned(looker.host, queue, LIVE))
+        assert sorted(b"after%d" % at for at in range(30)) == sorted(row["payload"] for row in rows)
+        assert {"later"} == {row["standing"] for row in rows}
+        await consumer.process.start(engine.close())
+
+    simulate(scenario, settings=TWO_LANES)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
