@@ -138,7 +138,8 @@ class CutRows:
         ends = np.where(fits, self._starts + _RUN_AT + run_length, 0)
         fits &= (self._tails[ends] == 0xFF).all(axis=1)
         checked = self._checksums(self._starts + (_RUN_AT + _CHECKED_FROM), ends, fits)
-        return fits & (self._numbers(_CHECKSUM) & 0xFFFFFFFF == checked)
+        whole: Mask = self._numbers(_CHECKSUM) & 0xFFFFFFFF == checked
+        return fits & whole
 
     def _checksums(self, starts: Numbers, ends: Numbers, wanted: Mask) -> Numbers:
         """By row; zero where it is not wanted."""
