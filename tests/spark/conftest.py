@@ -21,6 +21,7 @@ from penstock.client.blocking import SyncPenstock
 from penstock.testing.cassandra.serving import Serving
 from penstock_spark.datasource import register
 from penstock_spark.session import LOCAL, open_session
+from tests.spark.java import SHORT_LIVED
 
 KEYSPACE = f"spark_{uuid.uuid4().hex[:12]}"
 Applied = Callable[[str], None]
@@ -47,7 +48,7 @@ def told(cassandra: Serving) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="session")
 def spark(told: dict[str, str]) -> Iterator[SparkSession]:
     """The session; half a minute on a busy machine."""
-    settings = {**LOCAL, "spark.driver.memory": "1g"}
+    settings = {**LOCAL, "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": SHORT_LIVED}
     session = register(open_session("penstock tests", master="local[2,3]", settings=settings))
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.spark_home import spark_home_in
+from tests.spark.java import SHORT_LIVED
 
 RUN_WITHIN_S = 240.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
-SETTINGS = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
+SETTINGS = (
+    "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
+    f" --driver-java-options '{SHORT_LIVED}' --conf 'spark.executor.extraJavaOptions={SHORT_LIVED}'"
+)
 SAID_MAX = 6_000
 
 
