@@ -92,7 +92,7 @@ def _run(document: Document, told: JobTold | None) -> BulkRun:
     metadata, status = document["metadata"], document.get("status") or {}
     application = status.get("applicationState") or {}
     state: RunState = _STATES.get(application.get("state") or "", "Pending")
-    # The job's own line says what is wrong; the Spark operator knows the driver's exit code.
+    # The job's own line says what is wrong, or what holds it up; the Spark operator knows the driver's exit code.
     why = told.says if told is not None and told.says not in (BULK_RUNS, BULK_DONE) else ""
     return BulkRun(
         bulk=_bulk(document),
@@ -104,5 +104,5 @@ def _run(document: Document, told: JobTold | None) -> BulkRun:
         ended_us=read_time_us(status.get("terminationTime")) or None,
         done=None if told is None else told.done,
         failed=None if told is None else told.left,
-        message=(why if state == "Failed" else "") or application.get("errorMessage") or "",
+        message=why or application.get("errorMessage") or "",
     )

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock_spark.jobs.executors import executors
 from penstock_spark.session import NEEDED
 
 
 def test_what_is_needed_is_set(spark: SparkSession) -> None:
     assert dict(NEEDED) == {key: spark.conf.get(key) for key in NEEDED}
+
+
+def test_on_one_machine_there_is_no_executor_but_the_driver(spark: SparkSession) -> None:
+    assert 0 == executors(spark)
 
 
 def test_workers_import_penstock_and_speak_arrow(spark: SparkSession) -> None:

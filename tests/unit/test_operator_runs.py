@@ -75,10 +75,12 @@ def test_of_several_runs_the_last_has_the_figures() -> None:
         ("FAILED", BULK_RUNS, EXITED),
         ("FAILED", BULK_DONE, EXITED),
         ("FAILED", None, EXITED),
-        ("RUNNING", "what the run before said", ""),
+        ("RUNNING", "no executor has come", "no executor has come"),
+        ("RUNNING", BULK_RUNS, ""),
+        ("COMPLETED", BULK_DONE, ""),
     ],
 )
-def test_a_run_that_failed_says_why_by_the_jobs_own_line_where_there_is_one(
+def test_a_run_says_why_it_failed_or_is_held_up_by_the_jobs_own_line_where_there_is_one(
     state: str, says: str | None, message: str
 ) -> None:
     told = None if says is None else JobTold(MADE_US + SECOND_US, 0, 0, says)

@@ -85,6 +85,12 @@ class Progress:
             facts.insert(1, f"{self.returned:,} left in the queue")
         return f"{self._title} {bar}{', '.join(facts)}"
 
+    def warn(self, says: str) -> None:
+        """What holds it up, for people and for the operator."""
+        self._stream.write(f"{self._title}: {says}\n")
+        self._stream.flush()
+        self.tell(says)
+
     def tell(self, says: str) -> None:
         """Where the operator reads it, and to Graphite if somebody wants that."""
         if self._graphite is not None:

@@ -16,6 +16,7 @@ from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS
 from penstock.errors import PenstockError
 from penstock.store.bulk_log import BulkLog, JobTakenOver
 from penstock_spark.jobs.borrowed import BorrowingJob, Ground
+from penstock_spark.jobs.executors import await_executor
 from penstock_spark.jobs.frames import Frames, SparkFailed, told_as
 from penstock_spark.jobs.history import HistoryGround, HistoryJob
 from penstock_spark.jobs.progress import Progress
@@ -40,6 +41,8 @@ def run_job(spark: SparkSession, here: WorkerConnection, request: JobRequest, jo
     progress.tell(BULK_RUNS)  # what an earlier run told is not this one's
     try:
         with told_as(SparkFailed):
+            if await_executor(spark, progress.warn):
+                progress.tell(BULK_RUNS)
             begun = _borrowing if request.borrows else _history
             begun(spark, here, queue, frames, progress, request, job).run()
     except JobTakenOver:

@@ -75,7 +75,7 @@ class BulkResult:
 
 BULK_RUNS = "runs"
 BULK_DONE = "done"
-"""What a bulk job says while all is well; anything else is why it failed."""
+"""What a bulk job says while all is well; anything else is why it failed, or what holds it up."""
 
 
 Result = Failure | RepairResult | CollectionResult | BulkResult
