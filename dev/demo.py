@@ -103,7 +103,7 @@ def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
-    takes = "Some seven minutes" if spark else "Some three minutes"
+    takes = "Some five minutes" if spark else "Some three minutes"
     say(f"{takes} once everything is cached; the first time Kubernetes and Helm are built from source, ten")
     say(
         "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"

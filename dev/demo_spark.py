@@ -76,11 +76,11 @@ class Drain:
             self._shell.penstock("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
 
     def _launch(self) -> None:
-        with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=20):
+        with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=10):
             self._shell.wait(lambda: bool(self._told().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication")
 
     def _work(self) -> None:
-        with step("the Spark operator starts a driver, the driver its executors, and they drain it", expect_s=150):
+        with step("the Spark operator starts a driver, the driver its executors, and they drain it", expect_s=75):
             self._shell.wait(self._has_ended, DRAINED_WITHIN_S, "the end of the bulk job")
         application = self._kubectl.get("sparkapplication", str(self._told()["application"]))
         state = application["status"]["applicationState"]["state"]
