@@ -95,7 +95,7 @@ def test_it_says_beforehand_that_spark_comes_and_how_long_it_takes(capsys: pytes
     tell_plan(Choice("node", "we are root"), spark=True)
     told = capsys.readouterr().out
     assert f"{MESSAGES:,} more, which Spark drains" in told
-    assert "seven minutes" in told
+    assert "five minutes" in told
 
 
 def test_a_cluster_of_somebody_else_needs_a_spark_operator_and_is_told_so_in_one_line() -> None:
