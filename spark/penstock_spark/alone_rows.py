@@ -139,7 +139,8 @@ class CutRows:
         fits &= (self._tails[ends] == 0xFF).all(axis=1)
         checked = self._checksums(self._starts + (_RUN_AT + _CHECKED_FROM), ends, fits)
         whole: Mask = self._numbers(_CHECKSUM) & 0xFFFFFFFF == checked
-        return fits & whole
+        alone: Mask = fits & whole
+        return alone
 
     def _checksums(self, starts: Numbers, ends: Numbers, wanted: Mask) -> Numbers:
         """By row; zero where it is not wanted."""

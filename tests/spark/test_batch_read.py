@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+import penstock
 from penstock import Put
 from penstock.client.blocking import SyncPenstock, SyncQueue
 from penstock_spark.failures import line_of
@@ -131,17 +132,18 @@ def test_a_shard_that_nobody_asks_for_is_not_planned(spark: SparkSession, mixed:
 
 
 def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock
+    spark: SparkSession, applied: Applied, told: dict[str, str]
 ) -> None:
-    queue = made(applied, connection, "skewed")
     start = (datetime.now(UTC) + timedelta(minutes=30)).replace(second=5, microsecond=0)
-    for first in range(0, 6000, 1000):
-        queue.put_many(
-            [
-                Put(f"{at}", deliver_at=start + timedelta(milliseconds=at), group="hot")
-                for at in range(first, first + 1000)
-            ]
-        )
+    with penstock.connect_sync(told) as producer:  # at its end it writes how much it put, else within a second
+        queue = made(applied, producer, "skewed")
+        for first in range(0, 6000, 1000):
+            queue.put_many(
+                [
+                    Put(f"{at}", deliver_at=start + timedelta(milliseconds=at), group="hot")
+                    for at in range(first, first + 1000)
+                ]
+            )
     found = frame(spark, "skewed", messagesPerSplit=1000).groupBy(F.spark_partition_id().alias("split")).count()
     sizes = sorted(row["count"] for row in found.collect())
     assert 6000 == sum(sizes)
