@@ -31,12 +31,17 @@ TARGETS = {
 }
 SHARE = {"drain": 1.0, "redrive": 0.2}
 """Of the messages."""
+SHARE_OF_PLAIN = {"drain": 1.0, "redrive": 0.25}
+"""Of those: a process that claims key by key is much slower, and Spark ends Python workers that idle for a minute."""
 
 
 def measure_job(servers: Servers, plan: Plan, part: str, deadline: float) -> Measured:
     """One of them, in turns with the plain process."""
     messages = int(MESSAGES * SHARE[part] / (20 if plan.quick else 1))
-    works = {by.value: JobWork(by, messages, WORK_WITHIN_S) for by in (JOBS[part], PLAIN[part])}
+    plain = int(messages * SHARE_OF_PLAIN[part])
+    works = {
+        by.value: JobWork(by, count, WORK_WITHIN_S) for by, count in ((JOBS[part], messages), (PLAIN[part], plain))
+    }
     clients = {
         work.by.value: servers.client(KIND, WORKING, "job" if work.by is JOBS[part] else "plain")
         for work in works.values()

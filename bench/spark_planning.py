@@ -36,12 +36,14 @@ def measure_planning(servers: Servers, plan: Plan, deadline: float) -> list[Meas
         f"planning: {sum(parts.values())} parts of history", expect_s=sum(parts.values()) * PART_S + 15
     ):
         for name, count in parts.items():
-            client.prepare(Planning(name, What.READ, count, 0.0).job(), within_s=PREPARE_WITHIN_S)
+            client.prepare(Planning(name, history_parts=count).job(), within_s=PREPARE_WITHIN_S)
+        for name in parts:  # at the same time, since what was put lately has parts behind it that may yet be filled
+            client.prepare(Planning(name).job(), within_s=PREPARE_WITHIN_S)
     measured = []
     for what in What:
 
         def take(name: str, what: What = what) -> Window:
-            job = Planning(name, what, parts[name], plan.seconds).job()
+            job = Planning(name, what, plan.seconds).job()
             return take_window(name, {client: job}, [servers.at(KIND).pid])
 
         title = f"plan a {what.value} with {parts[OLD]} parts of history"

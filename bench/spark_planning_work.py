@@ -33,10 +33,11 @@ class Planning:
     """One turn."""
 
     queue: str
-    """Its name; its history is made when it is prepared."""
-    what: What
-    history_parts: int
-    seconds: float
+    """Its name."""
+    what: What = What.READ
+    seconds: float = 0.0
+    history_parts: int = 0
+    """When it is prepared: so many parts of history are made; of none, what waits."""
 
     def job(self) -> Job:
         """As JSON carries it."""
@@ -45,4 +46,4 @@ class Planning:
 
 def planning_of(job: Job) -> Planning:
     """The way back."""
-    return Planning(job["queue"], What(job["what"]), job["history_parts"], job["seconds"])
+    return Planning(job["queue"], What(job["what"]), job["seconds"], job["history_parts"])

@@ -38,14 +38,15 @@ class PlanningContender(Contender):
         self._tally: Tally | None = None
 
     def prepare(self, job: Job) -> int:
-        """History, a part after the other, all settled; then what waits."""
+        """History, a part after the other, all settled; or what waits."""
         planning = planning_of(job)
         queue = self._queue(planning)
-        settled = self._here.run(_history(queue, planning.history_parts))
+        if planning.history_parts:
+            return self._here.run(_history(queue, planning.history_parts))
         self._here.run(queue.put_many(list(itertools.islice(itertools.cycle(PAYLOADS), WAITING))))
         time.sleep(DUE_S)
         self._here.run(_check(queue))
-        return settled
+        return WAITING
 
     def run(self, job: Job) -> Ran:
         """Plan anew until time is up; each plan is of all that waits."""
@@ -54,7 +55,7 @@ class PlanningContender(Contender):
         return self._tally.end()
 
     def tell(self) -> Told:
-        """What a plan is of was checked when its history was made."""
+        """What a plan is of was checked when they were put."""
         if self._tally is None:
             raise Bug("nothing was planned")
         return self._tally.told(self._tally.rows)
