@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,8 @@ _RUN_LENGTH_AT = 20
 """Behind the length of the due id and the id itself."""
 _RUN_AT = _RUN_LENGTH_AT + _LENGTH.size
 _NULLS = _LENGTH.pack(-1) * 2
-_BETWEEN = _NULLS + _LENGTH.pack(16)
+_DUE_BYTES = 16
+_BETWEEN = _NULLS + _LENGTH.pack(_DUE_BYTES)
 _HEAD_BYTES = _RUN_AT + ALONE_PAYLOAD_AT
 _TEMPLATE = np.frombuffer(pack_alone(b"", due_us=0, put_us=0), np.uint8)
 _START, _CHECKSUM, _BODY_LENGTH, _DIRECTORY, _BYTES_LENGTH, _DUE, _PUT, _FIRST, _PAYLOAD_LENGTH = (
@@ -134,9 +135,9 @@ class CutRows:
             & (self._numbers(_BYTES_LENGTH) == payload_length + 8)
         )
         for fixed in (_START, _DIRECTORY, _FIRST):
-            fits &= (self._cell(fixed) == _TEMPLATE[fixed]).all(axis=1)
+            fits &= _as_one(self._cell(fixed)) == _as_one(_TEMPLATE[None, fixed])
         ends = np.where(fits, self._starts + _RUN_AT + run_length, 0)
-        fits &= (self._tails[ends] == 0xFF).all(axis=1)
+        fits &= _read(self._tails[ends], "<i8") == -1
         checked = self._checksums(self._starts + (_RUN_AT + _CHECKED_FROM), ends, fits)
         whole: Mask = self._numbers(_CHECKSUM) & 0xFFFFFFFF == checked
         alone: Mask = fits & whole
@@ -144,10 +145,10 @@ class CutRows:
 
     def _checksums(self, starts: Numbers, ends: Numbers, wanted: Mask) -> Numbers:
         """By row; zero where it is not wanted."""
-        view = memoryview(self._content)
-        parts = map(view.__getitem__, map(slice, starts[wanted].tolist(), ends[wanted].tolist()))
+        content, crc32 = self._content, zlib.crc32
+        bounds = zip(starts[wanted].tolist(), ends[wanted].tolist(), strict=True)
         found = np.zeros(len(self), np.int64)
-        found[wanted] = list(map(zlib.crc32, parts, repeat(_CHECKED_BEFORE)))
+        found[wanted] = [crc32(content[start:end], _CHECKED_BEFORE) for start, end in bounds]
         return found
 
     def _cell(self, where: slice) -> Octets:
@@ -167,18 +168,28 @@ def _starts_of(wired: WiredRows) -> Numbers:
 def _starts_guessed(wired: WiredRows) -> Numbers | None:
     """The same at once, where all rows are neither cancelled nor moved: between two of them stand two nulls and the
     length of a due id. That may stand in a payload too; so each row has to end where the next one begins."""
-    lengths = np.fromiter(map(len, wired.content.split(_BETWEEN)), np.int64)
-    lengths[:-1] += len(_BETWEEN)
-    starts = np.concatenate(([-_LENGTH.size], np.cumsum(lengths) - _LENGTH.size))
-    starts[0] = 0
-    starts[-1] = len(wired.content)
-    if len(starts) != wired.count + 1 or not wired.content.endswith(_NULLS):
+    if len(wired.content) <= len(_BETWEEN) or not wired.content.endswith(_NULLS):
         return None
+    behind = np.flatnonzero(_words(wired.content, "<i8", len(_BETWEEN)) == -1) + len(_NULLS)
+    behind = behind[_words(wired.content, ">i4", _LENGTH.size)[behind] == _DUE_BYTES]
+    if len(behind) != wired.count - 1:
+        return None
+    starts = np.concatenate(([0], behind, [len(wired.content)]))
     octets = np.frombuffer(wired.content, np.uint8)
     if starts[-2] + _RUN_AT > len(octets):
         return None
     run_lengths = _read(sliding_window_view(octets, _LENGTH.size)[starts[:-1] + _RUN_LENGTH_AT], ">i4")
     return starts if (starts[:-1] + _RUN_AT + run_lengths + len(_NULLS) == starts[1:]).all() else None
+
+
+def _as_one(octets: Octets) -> NDArray[Any]:
+    """Each row's bytes as one value."""
+    return np.ascontiguousarray(octets).view(np.dtype((np.void, octets.shape[1])))[:, 0]
+
+
+def _words(content: bytes, kind: str, spare: int) -> NDArray[Any]:
+    """The number that begins at each byte but the last ones."""
+    return np.ndarray((len(content) - spare + 1,), kind, content, strides=(1,))
 
 
 def _starts_followed(wired: WiredRows) -> Numbers:
