@@ -36,7 +36,7 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
     seen: set[int] = set()
     for count in (many // 10, many):
         job = JobWork(By.DRAIN, count, WORK_WITHIN_S, executors=EXECUTORS).job()
-        with progress.step(f"large: putting {count:,} messages", expect_s=count / 100_000):
+        with progress.step(f"large: putting {count:,} messages, once Spark has begun", expect_s=30 + count / 100_000):
             client.prepare(job, within_s=PUT_WITHIN_S)
         with progress.step(f"large: working {count:,} messages", expect_s=count / 30_000):
             began_s = time.perf_counter()
