@@ -164,6 +164,8 @@ class Asked:
     name: str
     namespace: str
     code: int
+    lacks_a_right: bool = False
+    """Whether it was refused for what its user may not do: also what ends with its namespace is forbidden."""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}.{self.group} {self.namespace}/{self.name}: {self.code}"
@@ -185,5 +187,9 @@ def asked(log: Path, users: frozenset[str]) -> list[Asked]:
 def _asked(event: Mapping[str, Any]) -> Asked:
     at = event["objectRef"]
     resource = at["resource"] + (f"/{at['subresource']}" if "subresource" in at else "")
-    code = event.get("responseStatus", {}).get("code", 0)
-    return Asked(event["verb"], at.get("apiGroup", ""), resource, at.get("name", ""), at.get("namespace", ""), code)
+    status = event.get("responseStatus", {})
+    code = status.get("code", 0)
+    causes = {cause.get("reason") for cause in status.get("details", {}).get("causes", [])}
+    lacks = code in (401, 403) and "NamespaceTerminating" not in causes
+    name, namespace = at.get("name", ""), at.get("namespace", "")
+    return Asked(event["verb"], at.get("apiGroup", ""), resource, name, namespace, code, lacks)
