@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import heapq
 import importlib
 import inspect
+import statistics
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from penstock.runtime.loop import spare_the_collector
 from tests.conformance.store.worlds import SimulatedWorld
 
 SIMULATED_S = 1_000.0
-PARTS = 10
+PARTS = 40
 CPU_S_MAX = 10.0
+YARDSTICK_S = 0.165
+"""What the yardstick takes on the machine that ten seconds are meant for, with nobody beside it."""
+YARDSTICK_TURNS = 60_000
 VOLUMES = ("test_more_of_one_moment_than_a_clock_sequence_can_tell_apart_are_all_kept",)
 """Sixteen thousand rows in a quarter of a second: a case of volume, whose cost is that of its rows, not of time."""
 SUITE = Path(__file__).parents[1] / "conformance" / "store"
@@ -51,10 +60,57 @@ def _cpu_s_of(cases: list[Callable[..., Coroutine[Any, Any, None]]], simulated_s
     return (time.process_time() - began_s) * simulated_s / passed_s
 
 
-def test_a_thousand_simulated_seconds_of_the_contract_suite_take_less_than_ten() -> None:
-    """Taken in parts, and the cheapest counts: a neighbour on the machine makes a second of CPU do less."""
+class _Letter:
+    """What the yardstick passes on."""
+
+    def __init__(self, number: int, link: tuple[str, str]) -> None:
+        self.number = number
+        self.link = link
+
+
+def _yardstick_s() -> float:
+    """A fixed work of the kind that a simulation is made of: timers in a heap, small objects, dictionaries."""
+    began_s = time.process_time()
+    timers: list[tuple[int, int, _Letter]] = []
+    cells: dict[int, tuple[int, int]] = {}
+    for turn in range(YARDSTICK_TURNS):
+        heapq.heappush(timers, (turn * 7_919 % 10_007, turn, _Letter(turn, ("one", "other"))))
+        if turn % 3:
+            letter = heapq.heappop(timers)[2]
+            place = letter.number % 512
+            cells[place] = max(cells.get(place, (0, 0)), (letter.number, turn))
+    return time.process_time() - began_s
+
+
+def _costs_s(cases: list[Callable[..., Coroutine[Any, Any, None]]]) -> list[float]:
+    """Of each part, as of all. A second of CPU does less where a neighbour shares the core, at times half as much: so
+    each part is measured by the yardstick, taken before and after it."""
+    costs = []
+    before_s = _yardstick_s()
+    for part in range(PARTS):
+        cost_s = _cpu_s_of(cases, SIMULATED_S / PARTS, part * 10_000) * PARTS
+        after_s = _yardstick_s()
+        costs.append(cost_s * YARDSTICK_S / ((before_s + after_s) / 2))
+        before_s = after_s
+    return costs
+
+
+@pytest.fixture
+def spared() -> Iterator[None]:
+    """The collector leaves alone what was there before, as in every process of Penstock: else a simulated second
+    costs up to a third more, by how much the tests before it have imported."""
+    thresholds = gc.get_threshold()
+    spare_the_collector()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def test_a_thousand_simulated_seconds_of_the_contract_suite_take_less_than_ten(spared: None) -> None:
     cases = _cases()
     assert len(cases) >= 60
-    parts = [_cpu_s_of(cases, SIMULATED_S / PARTS, part * 10_000) for part in range(PARTS)]
-    print(f"{min(parts) * PARTS:.1f} to {max(parts) * PARTS:.1f} CPU seconds for {SIMULATED_S:.0f} simulated ones")  # noqa: T201 - the figure
-    assert min(parts) * PARTS < CPU_S_MAX
+    costs = _costs_s(cases)
+    cost_s = statistics.median(costs)
+    parts = f"parts from {min(costs):.1f} to {max(costs):.1f}"
+    print(f"{cost_s:.1f} CPU seconds for {SIMULATED_S:.0f} simulated ones; {parts}")  # noqa: T201 - the figure
+    assert cost_s < CPU_S_MAX
