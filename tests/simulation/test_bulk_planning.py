@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.settings import Generation
 from penstock_spark.lanes.contract import Budget
 from penstock_spark.lanes.timeline import TimelineLending
-from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_history import TWO_LANES, one_waits_behind
+from tests.simulation.timeline_puts import Client, Queue, simulate
 
-TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND, max_receives=100)
 ALL = Budget(messages_max=100_000, bytes_max=1 << 30, rows_max=100_000)
 
 
@@ -24,20 +19,7 @@ def requests_of_a_first_batch(parts: int) -> int:
     message waits."""
 
     async def scenario(queue: Queue) -> int:
-        await lanes_ready(queue)
-        client = queue.client("producer")
-        client.process.start(queue.keep_fresh(client))
-        consumer = Consumer(queue, "worker", Seen())
-        consumer.start()
-        for _ in range(parts):
-            await client.process.start(queue.put(client, Message(b"history"), Message(b"as well")))
-            await asyncio.sleep(queue.settings.part_us / SECOND)
-        await asyncio.sleep(30)
-        consumer.leave()
-        await asyncio.sleep(5)
-        await client.process.start(queue.put(client, Message(b"waits")))
-        await asyncio.sleep(3)
-        looker = queue.client("looker")
+        looker = await one_waits_behind(queue, parts)
         assert 1 == await looker.process.start(_first_batch(looker, queue))
         return len(looker.store.sent)
 

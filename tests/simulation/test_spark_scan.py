@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from penstock.engines.contract import Ack, Message, Nack
 from penstock.engines.host import Host
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.peek import peek
-from penstock.engines.timeline.settings import Generation
 from penstock_spark import alone_rows
 from penstock_spark.decide_range import Wanted
 from penstock_spark.engines import timeline as scanning
@@ -21,10 +19,9 @@ from penstock_spark.engines.contract import Request
 from penstock_spark.engines.timeline import SCAN
 from penstock_spark.options import HISTORY, LIVE
 from penstock_spark.packed_columns import TYPES
+from tests.simulation.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
-
-TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND, max_receives=100)
+from tests.simulation.timeline_workers import Consumer, Seen, lanes_ready
 
 
 @pytest.fixture(autouse=True)
@@ -202,20 +199,7 @@ def requests_of_a_live_plan(parts: int) -> int:
     """How many requests planning sends where so many parts were put and settled before, and one waits."""
 
     async def scenario(queue: Queue) -> int:
-        await lanes_ready(queue)
-        client = queue.client("producer")
-        client.process.start(queue.keep_fresh(client))
-        consumer = Consumer(queue, "worker", Seen())
-        consumer.start()
-        for _ in range(parts):
-            await client.process.start(queue.put(client, Message(b"history"), Message(b"as well")))
-            await asyncio.sleep(queue.settings.part_us / SECOND)
-        await asyncio.sleep(30)
-        consumer.leave()
-        await asyncio.sleep(5)
-        await client.process.start(queue.put(client, Message(b"waits")))
-        await asyncio.sleep(3)
-        looker = queue.client("looker")
+        looker = await one_waits_behind(queue, parts)
         opened: Any = SimpleNamespace(
             engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
         )
