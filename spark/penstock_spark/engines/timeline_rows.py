@@ -234,7 +234,7 @@ class _Live(_Rows):
         super().__init__(host, settings, builder)
         self._lanes: dict[tuple[int, int], tuple[LaneView, LaneRows]] = {}
         self._facts: Facts = {}
-        self._replaced: set[UUID] = set()
+        self._replaced: set[bytes] = set()
         self._part: tuple[int, int, int] | None = None
         self._now_us = now_us
         self._now_order = position_order(last_at(self._now_us))
@@ -252,10 +252,8 @@ class _Live(_Rows):
         """Of those that are alone: which have nothing on record, and were not purged."""
         plain: Mask = cut.put_us >= self._lanes[stretch.lane][0].state.purged_before_us
         if self._facts or self._replaced:
-            sub = stretch.sub.to_bytes(2, "big")
-            special = {key[2:] for key in self._facts if key.startswith(sub)}
-            special.update(first.bytes for first in self._replaced)
-            plain &= np.array([due not in special for due in cut.due_keys()], np.bool_)
+            sub, facts, replaced = stretch.sub.to_bytes(2, "big"), self._facts, self._replaced
+            plain &= np.array([sub + due not in facts and due not in replaced for due in cut.due_keys()], np.bool_)
         return plain
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
@@ -288,7 +286,7 @@ class _Live(_Rows):
     def _take_facts(self, facts: Facts) -> None:
         self._facts = facts
         families = (family_of(key) for key in facts)
-        self._replaced = {first for due, first in families if due != first}
+        self._replaced = {first.bytes for due, first in families if due != first}
 
     def add(self, stretch: Stretch, row: Any) -> Any:
         """Add what is live of a row; work to be awaited where it has to be looked into."""
@@ -297,7 +295,7 @@ class _Live(_Rows):
         view, rows = self._lanes[stretch.lane]
         standing = LATER_STANDING if position_order(row.due) > self._now_order else READY
         about = self._about(stretch, row.due, standing)
-        if row.moved is None and not view.state.purged_before_us and row.due not in self._replaced:
+        if row.moved is None and not view.state.purged_before_us and row.due.bytes not in self._replaced:
             facts = self._facts.get(stretch.sub.to_bytes(2, "big") + row.due.bytes) if self._facts else None
             if facts is None and self._add_plain(row.run, about):
                 return None
