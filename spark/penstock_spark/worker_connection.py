@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, wait
+from types import TracebackType
 from typing import Any, TypeVar
 
 from penstock.client.background import BackgroundLoop
@@ -58,6 +61,10 @@ class WorkerConnection:
         """The result of something async."""
         return self._background.run(work)
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same for who waits for it later."""
+        return self._background.begin(work)
+
     def queue(self, name: str) -> Queue:
         """A queue, opened once."""
         return self.run(self.penstock.queue(name))
@@ -94,6 +101,39 @@ class WorkerConnection:
             self.run(self.penstock.close())
         finally:
             self._background.stop()
+
+
+class UnderWay:
+    """Work of one task that is waited for later. Where some of it fails, the rest is waited for before that is told:
+    a task that is tried again then meets nothing of its own."""
+
+    def __init__(self, here: WorkerConnection, ahead: int) -> None:
+        self._here = here
+        self._ahead = ahead
+        self._begun: deque[Future[Any]] = deque()
+
+    def __enter__(self) -> UnderWay:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait(self._begun)
+        if error is None:
+            self._end(0)
+
+    def add(self, work: Coroutine[Any, Any, Any], *, after_all: bool = False) -> None:
+        """Begin it, once less than `ahead` are under way before it, or none; what of those has failed is raised."""
+        try:
+            self._end(0 if after_all else self._ahead - 1)
+        except BaseException:
+            work.close()
+            raise
+        self._begun.append(self._here.begin(work))
+
+    def _end(self, left: int) -> None:
+        while len(self._begun) > left:
+            self._begun.popleft().result()
 
 
 async def _take(source: AsyncIterator[T]) -> list[T]:

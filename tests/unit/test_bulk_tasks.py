@@ -1,51 +1,92 @@
-"""What tasks of bulk jobs put: again under the same keys where the end of a put is not known."""
+"""What tasks of bulk jobs put: again under the same keys where the end of a put is not known, some ahead of the rest;
+and how they tell a message's row and index by its id."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Coroutine, Sequence
-from typing import Any, cast
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pytest
 
+from penstock.client.background import BackgroundLoop
 from penstock.client.outgoing import Put
+from penstock.errors import Refused, SpecError
 from penstock.store.store import Unknown
 from penstock_spark.jobs import tasks
-from penstock_spark.jobs.tasks import TRIES, Puts, puts_messages
+from penstock_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
 from penstock_spark.worker_connection import WorkerConnection
 
+T = TypeVar("T")
 PUTS = Puts({}, "shop/heir", "job", 1, 1_000)
 
 
-class Doubtful:
-    """A queue that does not tell how the first puts ended, and its connection."""
+class Here:
+    """A connection with one queue, whose puts take a while."""
 
-    def __init__(self, fails: int) -> None:
+    def __init__(self) -> None:
+        self.background = BackgroundLoop("a test")
         self.tried: list[list[str | None]] = []
-        self._fails = fails
+        self.under_way = self.most = self.ended = 0
 
-    def queue(self, name: str) -> Doubtful:
+    def queue(self, name: str) -> Here:
         assert name == "shop/heir"
         return self
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run(work)
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return self.background.begin(work)
 
     async def put_many(self, messages: Sequence[Put]) -> list[str]:
+        number = len(self.tried)
         self.tried.append([each.once for each in messages])
-        if len(self.tried) <= self._fails:
-            raise Unknown("it may have been written, or may still be")
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0.02)
+        self.under_way -= 1
+        self.ended += 1
+        self.judge(number)
         return ["id"] * len(messages)
 
+    def judge(self, number: int) -> None:
+        """How this put ends: well."""
 
-def put_into(queue: Doubtful, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many messages each batch of a task's result tells, where three are to be put."""
-    monkeypatch.setattr(tasks, "connection_here", lambda told: cast("WorkerConnection", queue))
+
+class Doubtful(Here):
+    """It does not tell how the first puts ended."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__()
+        self._fails = fails
+
+    def judge(self, number: int) -> None:
+        if number < self._fails:
+            raise Unknown("it may have been written, or may still be")
+
+
+class Broken(Here):
+    """Its first put fails for good."""
+
+    def judge(self, number: int) -> None:
+        if number == 0:
+            raise Refused("no")
+
+
+def put_into(
+    here: Here, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
+) -> list[int]:
+    """How many messages each batch of a task's result tells."""
+    monkeypatch.setattr(tasks, "connection_here", lambda told: cast("WorkerConnection", here))
     monkeypatch.setattr(tasks, "PAUSE_S", 0.0)
-    rows = [{"id": f"m{number}", "payload": b"x", "attributes": []} for number in range(3)]
-    given = puts_messages(PUTS)([pa.RecordBatch.from_pylist(rows)])
-    return [batch.column(0).to_pylist()[0] for batch in given]
+    monkeypatch.setattr(tasks, "PUT_AT_ONCE", 3)
+    rows = [{"id": f"m{number}", "payload": b"x", "attributes": [], "group": group} for number in range(messages)]
+    try:
+        given = puts_messages(PUTS)([pa.RecordBatch.from_pylist(rows)])
+        return [batch.column(0).to_pylist()[0] for batch in given]
+    finally:
+        here.background.stop()
 
 
 def test_a_put_whose_end_is_not_known_is_made_again_under_the_same_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +101,42 @@ def test_one_whose_end_is_never_known_fails_the_task(monkeypatch: pytest.MonkeyP
     with pytest.raises(Unknown):
         put_into(queue, monkeypatch)
     assert TRIES == len(queue.tried)
+
+
+def test_some_are_put_ahead_of_the_rest_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here()
+    assert [20] == put_into(here, monkeypatch, messages=20)
+    assert (7, 7, 0) == (len(here.tried), here.ended, here.under_way)
+    assert PUTS_AHEAD == here.most
+
+
+def test_what_has_groups_waits_for_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here()
+    assert [20] == put_into(here, monkeypatch, messages=20, group="g")
+    assert (7, 1) == (here.ended, here.most)
+
+
+def test_a_task_whose_put_fails_ends_once_all_that_it_began_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Broken()
+    with pytest.raises(Refused):
+        put_into(here, monkeypatch, messages=20)
+    assert here.under_way == 0
+    assert 2 <= here.ended == len(here.tried) <= 1 + PUTS_AHEAD
+
+
+@pytest.mark.parametrize("length", [3, 10, 26, 27, 31, 40])
+def test_an_id_of_any_length_tells_its_row_and_its_index(length: int) -> None:
+    row = bytes(range(length - 2))
+    ids = [base64.b32encode(row + index.to_bytes(2, "little")).decode().rstrip("=").lower() for index in (0, 1, 299)]
+    outcomes = pa.RecordBatch.from_pydict({"id": ids, "outcome": ["done"] * 3, "reason": [None] * 3})
+    (found,) = condense([outcomes])
+    assert [(row, 1 << 299 | 0b11)] == [
+        (each["row"], int.from_bytes(each["mask"], "little")) for each in found.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("given", ["m1", "no id at all!", "é" * 44])
+def test_an_id_that_is_none_is_told(given: str) -> None:
+    outcomes = pa.RecordBatch.from_pydict({"id": [given], "outcome": ["done"], "reason": [None]})
+    with pytest.raises(SpecError, match="a handler gave an id that is none"):
+        list(condense([outcomes]))

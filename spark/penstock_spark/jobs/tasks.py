@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,19 @@ from penstock_spark.jobs.decide_batch import BatchPlan, RangePlan
 from penstock_spark.lanes.contract import HistorySplit, module_of
 from penstock_spark.options import LIVE
 from penstock_spark.schemas import OF_JOBS
-from penstock_spark.worker_connection import WorkerConnection, connection_here
+from penstock_spark.worker_connection import UnderWay, connection_here
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 PUT_AT_ONCE = 1_000
 """Their keys, rows and bytes are made in one turn of the loop, which may take no second (clocks.md), also where four
 tasks share a core."""
+PUTS_AHEAD = 2
+"""So many of those may be under way while a task makes the next: each waits for Cassandra three times."""
 TRIES, PAUSE_S = 5, 2.0
 GREGORIAN_100NS = 0x01B21DD213814000
-LANE_LETTERS = 14
-"""An id begins with engine, generation, shard and sub."""
+LANE_LETTERS, ROW_LETTERS, INDEX_LETTERS = 14, 40, 4
+"""An id begins with engine, generation, shard and sub, then comes the row's moment, at last the index in the row."""
 OTHER_SCOPES = 64
 DEATH = "penstock.dead."
 OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
@@ -131,11 +134,21 @@ def condense(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _row_and_index(text: object) -> tuple[bytes, int]:
+    """The index is the last two bytes. Where they begin a letter, the row, which many messages share, and the index,
+    of which there are few, are decoded once."""
+    given = str(text)
     try:
-        stored = base64.b32decode(str(text).upper() + "=" * (-len(str(text)) % 8))
-        return stored[:-2], int.from_bytes(stored[-2:], "little")
-    except (ValueError, IndexError):
-        raise SpecError("a handler gave an id that is none", id=str(text)[:80]) from None
+        if len(given) % 8 == INDEX_LETTERS:
+            return _decoded(given[:-INDEX_LETTERS]), int.from_bytes(_decoded(given[-INDEX_LETTERS:]), "little")
+        stored = _decoded(given)
+    except ValueError:
+        raise SpecError("a handler gave an id that is none", id=given[:80]) from None
+    return stored[:-2], int.from_bytes(stored[-2:], "little")
+
+
+@lru_cache(16_384)
+def _decoded(text: str) -> bytes:
+    return base64.b32decode(text.upper() + "=" * (-len(text) % 8))
 
 
 # ---- putting
@@ -171,11 +184,15 @@ def scope_of(message_id: str, scope_us: int) -> str:
     """Which messages claim their keys together: those that were put first into one lane within a while. An id that a
     handler made up tells neither."""
     try:
-        stored = base64.b32decode(message_id.upper() + "=" * (-len(message_id) % 8))
-        moment_us = (UUID(bytes=stored[9:25]).time - GREGORIAN_100NS) // 10
-    except (ValueError, IndexError):
+        moment_us = _moment_us_of(message_id[:ROW_LETTERS])
+    except ValueError:
         return str(crc32(message_id.encode()) % OTHER_SCOPES)
     return f"{message_id[:LANE_LETTERS]} {moment_us // scope_us}"
+
+
+@lru_cache(4_096)
+def _moment_us_of(row_text: str) -> int:
+    return (UUID(bytes=_decoded(row_text)[9:25]).time - GREGORIAN_100NS) // 10
 
 
 def puts_messages(puts: Puts) -> ArrowTask:
@@ -183,26 +200,33 @@ def puts_messages(puts: Puts) -> ArrowTask:
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = connection_here(puts.told)
+        queues: dict[str, Queue] = {}
         began_s, done = time.monotonic(), 0
-        for batch in batches:
-            for start in range(0, batch.num_rows, PUT_AT_ONCE):
-                done += _put_some(here, puts, batch.slice(start, PUT_AT_ONCE).to_pylist())
-                if puts.rate is not None:
-                    time.sleep(max(0.0, done / puts.rate - (time.monotonic() - began_s)))
+        with UnderWay(here, PUTS_AHEAD) as under_way:
+            for batch in batches:
+                for start in range(0, batch.num_rows, PUT_AT_ONCE):
+                    by_target = _by_target(puts, batch.slice(start, PUT_AT_ONCE).to_pylist())
+                    for target, messages in by_target.items():
+                        if target not in queues:
+                            queues[target] = here.queue(target)
+                        has_groups = any(message.group is not None for message in messages)
+                        under_way.add(_until_answered(queues[target], messages), after_all=has_groups)
+                        done += len(messages)
+                    if puts.rate is not None:
+                        time.sleep(max(0.0, done / puts.rate - (time.monotonic() - began_s)))
         yield pa.RecordBatch.from_arrays([pa.array([done], pa.int64())], schema=PUT_SCHEMA)
 
     return task
 
 
-def _put_some(here: WorkerConnection, puts: Puts, rows: Sequence[Mapping[str, Any]]) -> int:
+def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Put]]:
+    """What goes where. A message that tells no place where it died goes nowhere."""
     by_target: dict[str, list[Put]] = {}
     for row in rows:
         target = puts.target or dict(row["attributes"] or ()).get(f"{DEATH}queue")
         if target is not None:
             by_target.setdefault(target, []).append(_put(puts, row))
-    for target, messages in by_target.items():
-        here.run(_until_answered(here.queue(target), messages))
-    return sum(map(len, by_target.values()))
+    return by_target
 
 
 async def _until_answered(queue: Queue, messages: Sequence[Put]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from penstock.client.queue import require_process
@@ -35,6 +36,15 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result. Whoever is interrupted meanwhile takes his work back."""
+        future = self.begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same for who waits for it later."""
         try:
             require_process(self._pid)
             if threading.current_thread() is self._thread:
@@ -44,12 +54,7 @@ class BackgroundLoop:
         except BaseException:
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         """End the loop and its thread."""

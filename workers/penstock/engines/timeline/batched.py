@@ -54,7 +54,7 @@ class BatchedPuts:
             )
         if not 0 < within_us <= WITHIN_US_MAX:
             raise SpecError("`within` is the time until the batch is answered, up to a minute", within_us=within_us)
-        self._producer.check(message)
+        self._producer.check([message])
         sender = self._sender
         settings, last_expiry_s = sender.settings, sender.host.last_expiry_s
         now_us = sender.now_fresh_us()

@@ -160,8 +160,7 @@ class TimelineQueue:
 
     async def _put_mixed(self, messages: Sequence[Message]) -> list[str]:
         """Runs with and without once keys, one after the other, so that groups stay in order."""
-        for message in messages:
-            self.producer.check(message)
+        self.producer.check(messages)
         ids: list[str] = []
         for has_key, run in groupby(messages, lambda message: message.once is not None):
             put = self._once.put if has_key else self.producer.put

@@ -11,6 +11,7 @@ are at its place or name it; the note never outlives the claim.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from penstock.engines.timeline.decide_once import (
 )
 from penstock.engines.timeline.layout import SECOND_US, Place, id_text
 from penstock.engines.timeline.producer import Producer, attribute_bytes
+from penstock.engines.timeline.row_writes import id_alone
 from penstock.engines.timeline.sender import Copy
 from penstock.errors import PenstockError, SpecError, Unavailable
 from penstock.store.positions import moment_us_of
@@ -53,7 +55,9 @@ class _Wanted:
     key: bytes
     slot: bytes
     message: Message
+    place: Place
     proposal: Claim
+    """Of that place."""
     message_id: str = ""
 
 
@@ -82,21 +86,33 @@ class OncePuts:
         return [wanted[_key(message)].message_id for message in messages]
 
     def _propose(self, messages: Sequence[Message]) -> dict[tuple[bytes, bytes], _Wanted]:
-        """A place for each key, chosen before anything is claimed. A key that comes twice is one message."""
-        settings = self._sender.settings
+        """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Those that
+        are claimed together lie together, unless their groups say where: they are one write then."""
+        sender = self._sender
+        delay_us = sender.settings.delay_us
         extra_us = min(max(CLAIM_US_MIN, 2 * self._claims.p99_us()), CLAIM_US_MAX)
+        now_us = sender.now_fresh_us()
+        ends_us = now_us + self._window_s() * SECOND_US
         wanted: dict[tuple[bytes, bytes], _Wanted] = {}
+        turns: dict[tuple[bytes, int], int] = {}
+        of_slot: Counter[bytes] = Counter()
         for message in messages:
             slot, key = _key(message)
             if (slot, key) in wanted:
                 continue
-            self._producer.check(message)
-            now_us = self._sender.now_fresh_us()
-            due_us = now_us + settings.delay_us if message.due_us is None else message.due_us
-            group = None if message.group is None else message.group.encode()
-            place = self._sender.fix_place(due_us, group=group, extra_us=extra_us, size_bytes=len(message.payload))
-            proposal = Claim(place.to_bytes(), now_us, now_us + self._window_s() * SECOND_US)
-            wanted[slot, key] = _Wanted(key, slot, message, proposal)
+            together = slot, of_slot[slot] // CLAIMED_AT_ONCE_MAX
+            of_slot[slot] += 1
+            if together not in turns:
+                turns[together] = sender.next_turn()
+            place = sender.fix_place(
+                now_us + delay_us if message.due_us is None else message.due_us,
+                group=None if message.group is None else message.group.encode(),
+                extra_us=extra_us,
+                size_bytes=len(message.payload),
+                now_us=now_us,
+                turn=turns[together],
+            )
+            wanted[slot, key] = _Wanted(key, slot, message, place, Claim(place.to_bytes(), now_us, ends_us))
         return wanted
 
     def _window_s(self) -> int:
@@ -116,7 +132,7 @@ class OncePuts:
         if mine:
             await self._write([(one, one.proposal) for one in mine])
             for one in mine:
-                one.message_id = id_text(one.proposal.place)
+                one.message_id = _id_of(one.place)
         unfinished = [(one, Claim.from_bytes(found.claim)) for one, found in taken if not found.written]
         if unfinished:
             await self._finish(unfinished)
@@ -171,20 +187,21 @@ class OncePuts:
     async def _write(self, claims: Sequence[tuple[_Wanted, Claim]], *, counted: bool = True) -> None:
         """Make the messages of claims durable, each at its place or in a twin that names it; then note it. Who
         finishes for another does not count them: the other does, or has."""
-        copies = [(Place.from_bytes(claim.place), self._copy(one, claim)) for one, claim in claims]
+        copies = [self._copy(one, claim) for one, claim in claims]
         await self._sender.write_copies(copies, late_is_found=False, counted=counted)
         await self._note_written(claims)
 
-    def _copy(self, one: _Wanted, claim: Claim) -> Copy:
+    def _copy(self, one: _Wanted, claim: Claim) -> tuple[Place, Copy]:
         """All of it follows from the message and the claim: whoever writes it writes the same. It is due when it was
         claimed for, also where another put of the key, for a later moment, finishes it."""
         message = one.message
+        place = one.place if claim is one.proposal else Place.from_bytes(claim.place)
         asked_us = claim.claimed_us if message.due_us is None else message.due_us
-        return Copy(
+        return place, Copy(
             payload=message.payload,
             message_id=claim.place,
             put_us=claim.claimed_us,
-            due_us=min(asked_us, moment_us_of(Place.from_bytes(claim.place).row.due)),
+            due_us=min(asked_us, moment_us_of(place.row.due)),
             attributes=attribute_bytes(message.attributes),
             group=None if message.group is None else message.group.encode(),
         )
@@ -252,7 +269,7 @@ class OncePuts:
         if not outcome.applied:
             raise Unknown("somebody else claims a once key anew", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
-        one.message_id = id_text(one.proposal.place)
+        one.message_id = _id_of(one.place)
 
     async def _is_there(self, place: Place) -> bool:
         settings = self._sender.settings
@@ -279,6 +296,11 @@ def _key(message: Message) -> tuple[bytes, bytes]:
         raise SpecError("a message without a once key among those that have one")
     key = message.once.encode()
     return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
+
+
+def _id_of(place: Place) -> str:
+    row = place.row
+    return id_alone(row.generation, row.shard, row.sub, row.due)
 
 
 def _check_scopes(messages: Sequence[Message]) -> None:

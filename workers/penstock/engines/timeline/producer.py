@@ -139,9 +139,9 @@ class Producer:
             self.check_keepable(last_us, now_us)
         return letters
 
-    def check(self, message: Message) -> None:
+    def check(self, messages: Sequence[Message]) -> None:
         """Refuse what could not be kept, before anything is written."""
-        self._letters([message], Call(self._create_future(), 1))
+        self._letters(messages, Call(self._create_future(), len(messages)))
 
     def check_keepable(self, due_us: int, now_us: int) -> None:
         """Refuse what the store can not keep until it is due, and then as long as the queue says."""
@@ -225,4 +225,7 @@ def attribute_bytes(attributes: Attributes) -> bytes:
         name: value if isinstance(value, str) else {"binary": base64.b64encode(value).decode()}
         for name, value in attributes.items()
     }
-    return json.dumps(stored, ensure_ascii=False, separators=(",", ":")).encode()
+    return _json(stored).encode()
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -382,15 +382,29 @@ class Sender:
 
     # ---- copies
 
-    def fix_place(self, due_us: int, *, group: bytes | None = None, extra_us: int = 0, size_bytes: int = 0) -> Place:
-        """A place for a copy, before it is written. `extra_us` is what has to happen in between."""
-        now_us = self.now_fresh_us()
+    def fix_place(
+        self,
+        due_us: int,
+        *,
+        group: bytes | None = None,
+        extra_us: int = 0,
+        size_bytes: int = 0,
+        now_us: int | None = None,
+        turn: int | None = None,
+    ) -> Place:
+        """A place for a copy, before it is written. `extra_us` is what has to happen in between. Those who place many
+        look at the clock once, and may have them lie together, at one shard's `turn`."""
+        if now_us is None:
+            now_us = self.now_fresh_us()
         lag_us = self.lag.in_use_us(now_us) + extra_us
         ready_us = now_us + lag_us if group is None else self.ready_us(now_us, extra_us)
         due_us = max(due_us, ready_us)
         generation = generation_at(self.settings.generations, due_us)
         shards = generation.shards
-        shard = self.next_turn() % shards if group is None else shard_of_group(group, shards)
+        if group is not None:
+            shard = shard_of_group(group, shards)
+        else:
+            shard = (self.next_turn() if turn is None else turn) % shards
         return Place(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
 
     async def write_copy(self, place: Place, copy: Copy, *, late_is_found: bool = True) -> None:
