@@ -8,6 +8,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.engines.contract import Message
+from penstock.engines.timeline.decide_flush import shard_of_group
+from penstock.engines.timeline.layout import Place, id_bytes
+from penstock.engines.timeline.once import CLAIMED_AT_ONCE_MAX
 from penstock.engines.timeline.settings import Generation
 from penstock.errors import PenstockError
 from penstock.store.statements import Select
@@ -235,5 +238,22 @@ def test_once_messages_of_a_group_keep_its_order() -> None:
         await asyncio.sleep(15)
         ordered = sorted(reader.delivered, key=lambda each: each.order)
         assert [b"%d" % number for number in range(8)] == [each.payload for each in ordered]
+
+    simulate(scenario)
+
+
+def test_keys_that_are_claimed_together_lie_in_one_shard_and_those_of_groups_in_theirs() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("first")
+        many = [Message(b"x", once=f"key {number}", once_scope="task 7") for number in range(3 * CLAIMED_AT_ONCE_MAX)]
+        ids = await client.process.start(client.once.put(many))
+        shards = [Place.from_bytes(id_bytes(each)).row.shard for each in ids]
+        chunks = [set(shards[at : at + CLAIMED_AT_ONCE_MAX]) for at in range(0, len(ids), CLAIMED_AT_ONCE_MAX)]
+        assert [1, 1, 1] == [len(each) for each in chunks]
+        assert 3 == len(set.union(*chunks))
+        grouped = [replace(each, once=f"{each.once} g", group=f"g{at % 9}") for at, each in enumerate(many[:90])]
+        ids = await client.process.start(client.once.put(grouped))
+        shards = [Place.from_bytes(id_bytes(each)).row.shard for each in ids]
+        assert [shard_of_group(b"g%d" % (at % 9), 3) for at in range(90)] == shards
 
     simulate(scenario)
