@@ -25,7 +25,7 @@ from penstock.testing import progress
 CONSUMING = "bench.spark_beside_consuming"
 KIND = ServerKind()
 PART, TITLE = "beside", "a consumer beside a drain"
-ALONE = "the consumer alone"
+ALONE = "consumer alone"
 WINDOW_S = 15.0
 LASTS_LONGER = 1.3
 SPEED_OF = 40_000
