@@ -32,7 +32,7 @@ TARGETS = {
 SHARE = {"drain": 1.0, "redrive": 0.2}
 """Of the messages."""
 SHARE_OF_PLAIN = {"drain": 1.0, "redrive": 0.25}
-"""Of those: a process that claims key by key is much slower, and Spark ends Python workers that idle for a minute."""
+"""Of those: a process that claims key by key is much slower."""
 
 
 def measure_job(servers: Servers, plan: Plan, part: str, deadline: float) -> Measured:
