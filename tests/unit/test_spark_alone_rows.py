@@ -146,7 +146,8 @@ def test_rows_are_found_at_once_unless_a_payload_looks_like_the_space_between_tw
     assert alone_rows._starts_followed(usual).tolist() == guessed.tolist()
     odd = wire_rows(COLUMNS, [alone(b"x"), alone(BETWEEN * 3), alone(b"y")])
     assert alone_rows._starts_guessed(odd) is None
-    as_many_as_rows = wire_rows(COLUMNS, [of_another_kind("cancelled"), alone(BETWEEN)])
+    like_a_row = BETWEEN + bytes(16) + b"\x00\x00\x00\x04" + bytes(4)
+    as_many_as_rows = wire_rows(COLUMNS, [of_another_kind("cancelled"), alone(like_a_row)])
     assert alone_rows._starts_guessed(as_many_as_rows) is None
 
 
