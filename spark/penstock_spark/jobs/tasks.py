@@ -24,6 +24,7 @@ import pyarrow as pa
 from penstock.client.outgoing import Put
 from penstock.client.queue import Queue
 from penstock.errors import SpecError, Unavailable
+from penstock.store.positions import moment_us_of
 from penstock_spark.decide_range import Wanted
 from penstock_spark.engines.contract import Request
 from penstock_spark.engines.registry import scan_of
@@ -41,7 +42,6 @@ tasks share a core."""
 PUTS_AHEAD = 2
 """So many of those may be under way while a task makes the next: each waits for Cassandra three times."""
 TRIES, PAUSE_S = 5, 2.0
-GREGORIAN_100NS = 0x01B21DD213814000
 LANE_LETTERS, ROW_LETTERS, INDEX_LETTERS = 14, 40, 4
 """An id begins with engine, generation, shard and sub, then comes the row's moment, at last the index in the row."""
 OTHER_SCOPES = 64
@@ -192,7 +192,7 @@ def scope_of(message_id: str, scope_us: int) -> str:
 
 @lru_cache(4_096)
 def _moment_us_of(row_text: str) -> int:
-    return (UUID(bytes=_decoded(row_text)[9:25]).time - GREGORIAN_100NS) // 10
+    return moment_us_of(UUID(bytes=_decoded(row_text)[9:25]))
 
 
 def puts_messages(puts: Puts) -> ArrowTask:
