@@ -1,13 +1,14 @@
-"""A process counts as gone when nothing of it holds a port any more, not when its first thread has ended."""
+"""A process counts as gone, or as paused, when that is true of its last thread and not only of its first."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from penstock.testing.processes import Identity, wait_until
+from penstock.testing.processes import Identity, Server, stands_still, wait_until
 
 _EXIT_OF_A_THREAD = {"x86_64": 60, "aarch64": 93}[platform.machine()]
 _FIRST_THREAD_ENDS = f"""
@@ -15,6 +16,17 @@ import ctypes, threading
 threading.Thread(target=threading.Event().wait).start()
 ctypes.CDLL(None).syscall({_EXIT_OF_A_THREAD}, 0)
 """
+_THREADS_COUNT = """
+import hashlib, sys, threading
+block = bytes(1_000_000)
+def count(file):
+    while True:
+        hashlib.sha256(block).digest()
+        file.write(b"x")
+for n in range(4):
+    threading.Thread(target=count, args=(open(f"{sys.argv[1]}/{n}", "wb", buffering=0),)).start()
+"""
+"""Each thread leaves the interpreter's lock while it hashes: they run side by side, as a server's do."""
 
 
 def first_thread_state(pid: int) -> str:
@@ -41,3 +53,26 @@ def test_another_process_of_the_same_id_is_another() -> None:
         there = Identity.of(process.pid)
         assert there is not None
         assert (True, False) == (there.alive(), Identity(there.pid, there.started - 1).alive())
+
+
+def test_nothing_of_a_paused_process_runs_until_it_goes_on(tmp_path: Path) -> None:
+    def written() -> int:
+        return sum(file.stat().st_size for file in tmp_path.glob("[0-9]"))
+
+    def counts_on(beyond: int) -> bool:
+        return wait_until(lambda: written() > beyond, timeout_s=20)
+
+    server = Server("counting", [sys.executable, "-c", _THREADS_COUNT, str(tmp_path)], log=tmp_path / "log")
+    server.start()
+    try:
+        assert counts_on(0)
+        for _ in range(20):
+            server.pause()
+            assert stands_still(server.pid)
+            at_rest = written()
+            time.sleep(0.005)
+            assert (at_rest, True) == (written(), server.alive())
+            server.resume()
+            assert counts_on(at_rest)
+    finally:
+        server.kill()

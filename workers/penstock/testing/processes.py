@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.errors import Surroundings
 
+_STOPPED_WITHIN_S = 30.0
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
 
 
@@ -47,6 +48,22 @@ class Identity:
     def alive(self) -> bool:
         """Whether this very process still runs."""
         return Identity.of(self.pid) == self
+
+
+def stands_still(pid: int) -> bool:
+    """Whether each of its threads is stopped, or has ended."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return True
+    return all(_state(thread) in "TtZX" for thread in threads)
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 class Server:
@@ -145,8 +162,21 @@ class Server:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: alive, and silent."""
+        """SIGSTOP: alive, and silent from here on.
+
+        The kernel stops the threads one by one, each when it next has its turn: until the last has stopped, a
+        request may still be answered.
+        """
         self._signal(signal.SIGSTOP)
+        if not wait_until(
+            lambda: not self.alive() or stands_still(self.pid), timeout_s=_STOPPED_WITHIN_S, every_s=0.001
+        ):
+            raise Surroundings(
+                "a paused process goes on",
+                remedy="see what its threads wait for in /proc/<pid>/task/*/stack: a disk or a network mount hangs",
+                process=self.name,
+                pid=self.pid,
+            )
 
     def resume(self) -> None:
         """SIGCONT: it goes on as if no time had passed."""
