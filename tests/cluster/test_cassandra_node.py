@@ -233,6 +233,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_kept_node_outlives_its_command_and_another_ends_it(tmp_path: Path) -> None:
     where = ("--state-dir", str(tmp_path / "state"))
     assert 3 == command("status", *where).returncode
@@ -255,6 +256,7 @@ def test_a_kept_node_outlives_its_command_and_another_ends_it(tmp_path: Path) ->
         command("stop", *where)
 
 
+@pytest.mark.slow
 def test_no_server_outlives_tests_that_were_killed(tmp_path: Path) -> None:
     script = tmp_path / "session.py"
     script.write_text(

@@ -94,7 +94,14 @@ def _cut_off(ring: HostedRing) -> None:
     ring.cut("n3", "n2")
 
 
-@pytest.mark.parametrize("strike", [_kill, _stop, _cut_off], ids=["killed", "stopped", "cut off"])
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param(_kill, id="killed"),
+        pytest.param(_stop, id="stopped", marks=pytest.mark.slow),
+        pytest.param(_cut_off, id="cut off", marks=pytest.mark.slow),
+    ],
+)
 def test_a_node_is_lost_and_no_acknowledged_write_with_it(
     cassandra_hosts: HostedRing, strike: Callable[[HostedRing], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
