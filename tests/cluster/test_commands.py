@@ -178,6 +178,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
     emptied(run)
     run("send", "--queue", "shop/emails", "poison {n}", "--count", "3")
     run("send", "--queue", "shop/emails-dead", "of nowhere")
+    run("send", "--queue", "shop/emails-dead", "of one gone", "--attribute", "penstock.dead.queue=shop/gone")
 
     async def kill(connection: penstock.Penstock) -> None:
         queue = await connection.queue("shop/emails")
@@ -188,15 +189,18 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
             killed += len(given)
 
     run.connected(kill)
-    assert 4 == stats(run, "shop/emails-dead")["backlog"]
+    assert 5 == stats(run, "shop/emails-dead")["backlog"]
+    left = "2 left: they tell no queue, or one that is gone; give --to"
     done = run.apart("redrive", "--queue", "shop/emails-dead")
-    assert (0, ["redriven 3, 1 left: they tell no queue, give --to"]) == (done.code, done.out)
-    assert ["redriven 0, 1 left: they tell no queue, give --to"] == run("redrive", "--queue", "shop/emails-dead").out
+    assert (0, [f"redriven 3, {left}"]) == (done.code, done.out)
+    assert [f"redriven 0, {left}"] == run("redrive", "--queue", "shop/emails-dead").out
+    nowhere = run("redrive", "--queue", "shop/emails-dead", "--to", "shop/gone")
+    assert (2, True) == (nowhere.code, nowhere.err[0].startswith("There is no such queue"))
     back = run("receive", "--queue", "shop/emails", "--limit", "3", "--ack", "--json")
     told = sorted((json.loads(line) for line in back.out), key=lambda each: str(each["payload"]))
     assert ["poison 1", "poison 2", "poison 3"] == [each["payload"] for each in told]
     assert [{}] * 3 == [{name for name in each["attributes"] if "dead" in name} or {} for each in told]
-    assert ["redriven 1"] == run("redrive", "--queue", "shop/emails-dead", "--to", "shop/emails").out
+    assert ["redriven 2"] == run("redrive", "--queue", "shop/emails-dead", "--to", "shop/emails").out
     emptied(run)
 
 

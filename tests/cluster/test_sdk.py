@@ -381,8 +381,10 @@ def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_anoth
     async def work(connection: penstock.Penstock) -> None:
         queue = await connection.queue("shop/doomed")
         await queue.put("one")
+        assert "shop/doomed" in await connection.queues()
         catalogue = Catalogue(connection.ground.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/penstock")
         entry = await catalogue.set_state(queue.entry, State.DELETING)
+        assert "shop/doomed" not in await connection.queues()
         await connection.refresh()
         with pytest.raises(QueueDeleted, match="the queue is being deleted"):
             await queue.put("two")

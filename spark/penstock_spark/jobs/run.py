@@ -65,7 +65,7 @@ def _borrowing(
     request: JobRequest,
     job: UUID,
 ) -> BorrowingJob:
-    where = _predicate(request, queue)
+    where = _predicate(here, request, queue)
     frames.where(where)
     dead_name = queue.entry.spec.get("deadLetter")
     work: Work
@@ -90,12 +90,12 @@ def _borrowing(
     )
 
 
-def _predicate(request: JobRequest, queue: Queue) -> str | None:
-    """Of dead letters those are taken that tell where they died, unless a target is named."""
+def _predicate(here: WorkerConnection, request: JobRequest, queue: Queue) -> str | None:
+    """Of dead letters those are taken that tell where they died, if that is there still, unless a target is named."""
     if request.mode != "redrive" or request.target is not None:
         return request.where
-    told = f"attributes['{DEATH}queue']"
-    homed = f"{told} is not null and {told} != '{queue.name}'"
+    homes = [name for name in here.run(here.penstock.queues()) if name != queue.name]
+    homed = f"attributes['{DEATH}queue'] in ({', '.join(map(repr, homes))})" if homes else "false"
     return homed if request.where is None else f"({homed}) and ({request.where})"
 
 

@@ -19,12 +19,13 @@ from penstock.client.redriving import Redriven, redrive
 def command(to: str | None, limit: int | None, **options: Any) -> None:
     """Put the dead letters that lie in --queue back into the queue they came from, to be tried anew.
 
-    Each is put back once, also when this is interrupted and run again. What does not tell where it came from stays,
-    unless --to says where it goes.
+    Each is put back once, also when this is interrupted and run again. What does not tell where it came from,
+    or came from a queue that is gone, stays, unless --to says where it goes.
     """
 
     async def work(connection: Penstock) -> Redriven:
         return await redrive(connection, options["queue"], to=to, limit=limit)
 
     done = on_connection(options, work)
-    click.echo(f"redriven {done.moved}" + (f", {done.left} left: they tell no queue, give --to" if done.left else ""))
+    left = f", {done.left} left: they tell no queue, or one that is gone; give --to" if done.left else ""
+    click.echo(f"redriven {done.moved}{left}")

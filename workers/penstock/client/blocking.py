@@ -81,7 +81,7 @@ class SyncPenstock:
         return SyncQueue(background.run(self.connection.queue(name)), self)
 
     def queues(self, namespace: str | None = None) -> list[str]:
-        """The names of all queues, or of those in one namespace."""
+        """As `Penstock.queues`."""
         return self._running().run(self.connection.queues(namespace))
 
     def counter(self, name: str, *, memory_bytes: int | None = None) -> SyncCounter:

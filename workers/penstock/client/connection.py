@@ -169,7 +169,7 @@ class Penstock:
             return opened
 
     async def queues(self, namespace: str | None = None) -> list[str]:
-        """The names of all queues, or of those in one namespace."""
+        """The names of all queues, or of those in one namespace; without what was deleted."""
         self.require_usable()
         return await self._known().directory.names(namespace)
 

@@ -86,9 +86,14 @@ class Directory:
         return self._usable(known)
 
     async def names(self, namespace: str | None = None) -> list[str]:
-        """Every queue, or those of one namespace, as `namespace/name`."""
+        """Every queue but those that were deleted, or those of one namespace, as `namespace/name`."""
         namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
-        return [_shown(known.entry.name) for each in namespaces for known in await self._catalogue.list(each, KIND)]
+        return [
+            _shown(known.entry.name)
+            for each in namespaces
+            for known in await self._catalogue.list(each, KIND)
+            if known.entry.state not in (State.DELETING, State.RETAINED)
+        ]
 
     async def ids(self) -> dict[UUID, str]:
         """Every queue by its id, as `namespace/name`."""

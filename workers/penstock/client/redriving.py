@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.client.directory import QueueDeleted, QueueUnknown
 from penstock.client.message import Message
 from penstock.client.outgoing import Put
 from penstock.client.queue import Queue
@@ -39,7 +40,7 @@ class Redriven:
 
     moved: int = 0
     left: int = 0
-    """These tell no queue."""
+    """These tell no queue, or one that is gone."""
 
 
 async def redrive(connection: Connection, dead: str, *, to: str | None = None, limit: int | None = None) -> Redriven:
@@ -79,7 +80,13 @@ async def _move(
     settled: list[Settle] = []
     try:
         for target, messages in by_target.items():
-            await (await connection.queue(target)).put_many(_put(message) for message in messages)
+            try:
+                await (await connection.queue(target)).put_many(_put(message) for message in messages)
+            except (QueueUnknown, QueueDeleted):
+                if to is not None:
+                    raise
+                homeless |= {message.id: message for message in messages}
+                continue
             settled += [Ack(message.receipt) for message in messages]
     finally:
         if settled:
