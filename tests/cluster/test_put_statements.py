@@ -49,10 +49,10 @@ FILE = "INSERT INTO files (id, content) VALUES (?, ?)"
 ROUND = 120
 IN_FLIGHT = 20
 CALM = 60
-LOOKS = 12
 KILLED_AFTER = 100
 """Batches of one round on the ring: some at a time, then all at once, in whose midst the coordinator dies."""
 SETTLES_WITHIN_S = 420
+LOOKS = 12
 
 
 def command(told: Mapping[str, str], *words: str) -> str:

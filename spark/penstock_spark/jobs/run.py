@@ -12,6 +12,7 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.queue import Queue
+from penstock.client.redriving import DIED_IN
 from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS
 from penstock.errors import PenstockError
 from penstock.store.bulk_log import BulkLog, JobTakenOver
@@ -22,7 +23,7 @@ from penstock_spark.jobs.history import HistoryGround, HistoryJob
 from penstock_spark.jobs.progress import Progress
 from penstock_spark.jobs.request import JobRequest, JobWrong, moment_us
 from penstock_spark.jobs.sinks import QueueSink, Sink, sink_of
-from penstock_spark.jobs.tasks import DEATH, Puts, Source
+from penstock_spark.jobs.tasks import Puts, Source
 from penstock_spark.jobs.work import HandlerWork, SinkWork, Work
 from penstock_spark.lanes.contract import module_of
 from penstock_spark.worker_connection import WorkerConnection, local_environment, told_environment
@@ -95,7 +96,7 @@ def _predicate(here: WorkerConnection, request: JobRequest, queue: Queue) -> str
     if request.mode != "redrive" or request.target is not None:
         return request.where
     homes = [name for name in here.run(here.penstock.queues()) if name != queue.name]
-    homed = f"attributes['{DEATH}queue'] in ({', '.join(map(repr, homes))})" if homes else "false"
+    homed = f"attributes['{DIED_IN}'] in ({', '.join(map(repr, homes))})" if homes else "false"
     return homed if request.where is None else f"({homed}) and ({request.where})"
 
 

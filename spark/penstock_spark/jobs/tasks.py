@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from penstock.client.outgoing import Put
 from penstock.client.queue import Queue
+from penstock.client.redriving import DEATH, DIED_IN, DIED_OF
 from penstock.errors import SpecError, Unavailable
 from penstock.store.positions import moment_us_of
 from penstock_spark.decide_range import Wanted
@@ -45,7 +46,6 @@ TRIES, PAUSE_S = 5, 2.0
 LANE_LETTERS, ROW_LETTERS, INDEX_LETTERS = 14, 40, 4
 """An id begins with engine, generation, shard and sub, then comes the row's moment, at last the index in the row."""
 OTHER_SCOPES = 64
-DEATH = "penstock.dead."
 OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
 OUTCOME_SCHEMA = pa.schema(
     [("row", pa.binary()), ("outcome", pa.string()), ("mask", pa.binary()), ("reason", pa.string())]
@@ -223,7 +223,7 @@ def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
     """What goes where. A message that tells no place where it died goes nowhere."""
     by_target: dict[str, list[Put]] = {}
     for row in rows:
-        target = puts.target or dict(row["attributes"] or ()).get(f"{DEATH}queue")
+        target = puts.target or dict(row["attributes"] or ()).get(DIED_IN)
         if target is not None:
             by_target.setdefault(target, []).append(_put(puts, row))
     return by_target
@@ -248,7 +248,7 @@ def _put(puts: Puts, row: Mapping[str, Any]) -> Put:
     if not puts.keeps_death:
         attributes = {name: value for name, value in attributes.items() if not name.startswith(DEATH)}
     if puts.dead_of is not None:
-        attributes |= {f"{DEATH}queue": puts.dead_of, f"{DEATH}reason": row.get("reason") or ""}
+        attributes |= {DIED_IN: puts.dead_of, DIED_OF: row.get("reason") or ""}
         attributes[f"{DEATH}attempts"] = str(row.get("attempt") or 0)
     return Put(row["payload"], group=row.get("group"), once=once, once_scope=scope, attributes=attributes)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from penstock.errors import Surroundings
 
 _STOPPED_WITHIN_S = 30.0
+_GONE = (FileNotFoundError, ProcessLookupError)
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
 
 
@@ -38,10 +39,9 @@ class Identity:
         The threads of a killed process end one by one, and until the last has, its ports are taken.
         """
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
+            fields = _stat_fields(Path(f"/proc/{pid}"))
+        except _GONE:
             return None
-        fields = stat.rpartition(")")[2].split()
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
         return None if state in "ZX" and threads <= 1 else cls(pid, started)
 
@@ -61,9 +61,14 @@ def stands_still(pid: int) -> bool:
 
 def _state(thread: Path) -> str:
     try:
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
+        return _stat_fields(thread)[0]
+    except _GONE:
         return "X"
+
+
+def _stat_fields(of: Path) -> list[str]:
+    """What the kernel tells of a process or a thread, from its state on: the name before may hold anything."""
+    return (of / "stat").read_text().rpartition(")")[2].split()
 
 
 class Server:
