@@ -42,6 +42,7 @@ from penstock.engines.timeline.engine import TimelineQueue
 from penstock.errors import Refused
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.catalogue_entry import Entry, Name
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.client")
 
@@ -63,7 +64,8 @@ class _Open:
     overview: Overview
     counters: Counters
     home: Home
-    keeper: asyncio.Task[None]
+    keeper: SupervisedLoop
+    """Keeps what is known of the catalogue fresh: without it, puts end within a minute."""
 
 
 class Penstock:
@@ -94,8 +96,8 @@ class Penstock:
         directory = Directory(ground.catalogue(), data_center=ground.data_center, namespace=self._namespace)
         freshness = Freshness(ground, directory, self._queues.values())
         loop = asyncio.get_running_loop()
-        keeper = loop.create_task(freshness.run(), name="penstock: catalogue")
-        keeper.add_done_callback(_say_if_broken)
+        keeper = SupervisedLoop("catalogue", freshness.run, log=log)
+        keeper.start()
         overview = Overview(ground.store_in(ground.keyspace), directory.ids)
         counters = Counters(ground, namespace=self._namespace, require_usable=self.require_usable)
         return _Open(ground, directory, freshness, overview, counters, Home(loop), keeper)
@@ -107,8 +109,7 @@ class Penstock:
             return
         require_process(self._pid)
         self._closed = True
-        self._now.keeper.cancel()
-        await asyncio.gather(self._now.keeper, return_exceptions=True)
+        await self._now.keeper.stop()
         await self._now.freshness.stop()
         try:
             await asyncio.gather(self._now.counters.close(), *(each.close() for each in self._queues.values()))
@@ -127,6 +128,12 @@ class Penstock:
     def ground(self) -> Ground:
         """Stores, clock and catalogue of this process: for the worker runtime and for tools."""
         return self._known().ground
+
+    def dead_loops(self) -> list[str]:
+        """Why background work that all queues need is done no more, if so: only a new process helps."""
+        now = self._known()
+        reasons = (now.keeper.why_dead(), now.ground.clock.why_dead())
+        return [reason for reason in reasons if reason is not None]
 
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, before it was opened and after its end."""
@@ -260,9 +267,3 @@ def connect(
         return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
 
     return Penstock(ground, namespace=namespace)
-
-
-def _say_if_broken(keeper: asyncio.Task[None]) -> None:
-    """Nobody awaits it: without this, puts would end a minute later and nobody would know why."""
-    if not keeper.cancelled() and keeper.exception() is not None:
-        log.error("the catalogue is not read any more", exc_info=keeper.exception())

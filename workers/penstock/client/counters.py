@@ -22,6 +22,7 @@ from penstock.counters.types.registry import type_of
 from penstock.errors import Conflict, PenstockError, Refused, SpecError, Unavailable
 from penstock.store.catalogue import Catalogue
 from penstock.store.catalogue_entry import Entry, Known, Name, State
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.client")
 
@@ -62,7 +63,7 @@ class Counters:
         self._open: dict[Name, Counter] = {}
         self._opening = asyncio.Lock()
         self._said: dict[str, str] = {}
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper = SupervisedLoop("counters", self._keep, log=log)
 
     # ---- finding
 
@@ -130,8 +131,7 @@ class Counters:
             if standing is not None:
                 await standing.close()
             self._open[name] = opened = self._opened(known.entry, settings)
-            if self._keeper is None:
-                self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="penstock: counters")
+            self._keeper.start()
             return opened
 
     def _opened(self, entry: Entry, settings: CounterSettings) -> Counter:
@@ -185,9 +185,7 @@ class Counters:
 
     async def close(self) -> None:
         """Write what waits in all of them."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._keeper.stop()
         await asyncio.gather(*(counter.close() for counter in self._open.values()))
 
 

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from penstock.client.batching import Batches
 from penstock.counters.decide_hints import HintWindows
 from penstock.engines.host import Host
+from penstock.engines.read_budget import ReadBudget
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from penstock.store.cassandra_settings import ConnectionSettings
 from penstock.store.catalogue import Catalogue
@@ -47,6 +48,10 @@ class ReliableClock(Protocol):
         """How far it is from the nodes' clocks, for metrics."""
         ...
 
+    def why_dead(self) -> str | None:
+        """Why it is not kept any more, if so."""
+        ...
+
 
 @dataclass
 class Bound:
@@ -76,6 +81,8 @@ class Ground:
     """What is known of batches that the application makes and sends itself."""
     hints: HintWindows | None = None
     """For how long nodes keep hints: without it nothing of a counter is collected."""
+    read_budget: ReadBudget = field(default_factory=ReadBudget)
+    """Of all lanes that this process holds."""
 
     def catalogue(self) -> Catalogue:
         """For reading, and for what anybody may write."""
@@ -92,6 +99,7 @@ class Ground:
             self.chance,
             self.positions,
             self.last_expiry_s,
+            self.read_budget,
         )
 
 

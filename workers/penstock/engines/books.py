@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count as counter
 from typing import Any
 
+from penstock.engines.read_budget import ReadBudget
 from penstock.engines.rows import BookTerms, HandOut, LaneRow, Move, Why
 from penstock.engines.settled import Moved, RowFacts, Tried, bits_of, ranges_of
 
@@ -42,6 +43,8 @@ class _State:
     moving: dict[int, _Moving] = field(default_factory=dict)
     suspect: bool = False
     counted: bool = False
+    freed_bytes: int = 0
+    """Of the row's bytes, those that its settled messages held."""
 
     @property
     def full(self) -> int:
@@ -73,8 +76,11 @@ class _Moving:
 class Books:
     """The state of one tenure of a lane."""
 
-    def __init__(self, terms: BookTerms, epoch: int, *, groups_held: bool = False) -> None:
+    def __init__(
+        self, terms: BookTerms, epoch: int, *, groups_held: bool = False, budget: ReadBudget | None = None
+    ) -> None:
         self.terms = terms
+        self._budget = budget or ReadBudget()
         self.epoch = epoch
         self.groups_held = groups_held
         """Whether messages of groups are read and lined up, but not offered (attack C2)."""
@@ -110,13 +116,13 @@ class Books:
     def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
         """Take in the next row of the lane, with what records of earlier tenures tell of it."""
         facts = known or NOTHING_KNOWN
-        state = _State(row, (facts.settled | row.settled) & bits_of(0, row.count), suspect=suspect)
+        state = _State(row, 0, suspect=suspect)
         self._rows.append(state)
         self._by_key[row.key] = state
         self._horizon = row.order
-        self.bytes_held += row.size_bytes
-        self.unsettled += row.count - state.durable.bit_count()
-        self._count_hole(state)
+        self._hold(row.size_bytes)
+        self.unsettled += row.count
+        self._settle_durably(state, (facts.settled | row.settled) & state.full)
         for index, moved in facts.moved.items():
             if not state.durable >> index & 1:
                 self._resume_move(state, index, moved, now_us)
@@ -140,11 +146,29 @@ class Books:
         if self._groups_open_at is not None and order >= self._groups_open_at:
             self._open_groups()
 
-    def _count_hole(self, state: _State) -> None:
-        """A row with something settled is a fact that the record carries until the position has passed it."""
-        if state.durable and not state.counted:
+    def _settle_durably(self, state: _State, fresh: int) -> None:
+        """These are settled for good. Their content is dropped and does not count towards the read-ahead any more, or
+        one slow message would stop its lane. The row itself is a fact that the record carries until the position has
+        passed it."""
+        if not fresh:
+            return
+        state.durable |= fresh
+        self.unsettled -= fresh.bit_count()
+        freed = state.row.release(fresh)
+        state.freed_bytes += freed
+        self._hold(-freed)
+        if not state.counted:
             state.counted = True
             self.holes += 1
+
+    def _hold(self, size_bytes: int) -> None:
+        self.bytes_held += size_bytes
+        self._budget.held_bytes += size_bytes
+
+    def let_go(self) -> None:
+        """The tenure is over: other lanes may have the memory that these books held."""
+        self._hold(-self.bytes_held)
+        self._budget = ReadBudget()
 
     def _resume_move(self, state: _State, index: int, moved: Moved, now_us: int) -> None:
         """An earlier owner fixed a place for a copy; it is finished before anything else."""
@@ -504,6 +528,10 @@ class Books:
             del state.moving[index]
             self._accept(state, index)
 
+    def is_moving(self, row: LaneRow, index: int) -> bool:
+        """Whether a copy of that message is still wanted: it may have been purged meanwhile."""
+        return self._moving_in(row, index) is not None
+
     def _moving_in(self, row: LaneRow, index: int) -> _State | None:
         """The state of a row of which that message is on its way; None where it was struck meanwhile."""
         state = self._by_key.get(row.key)
@@ -514,9 +542,7 @@ class Books:
         that are under way are of no concern any more."""
         state = self._by_key[row.key]
         fresh = settled & ~state.durable & state.full
-        state.durable |= fresh
-        self.unsettled -= fresh.bit_count()
-        self._count_hole(state)
+        self._settle_durably(state, fresh)
         for index in [index for index in state.flights if fresh >> index & 1]:
             self._end_flight(state, index)
         for index in [index for index in state.moving if fresh >> index & 1]:
@@ -548,11 +574,8 @@ class Books:
         """These facts stand in the store."""
         for state, facts in news.facts.items():
             fresh = facts.settled & ~state.durable
-            if fresh:
-                state.durable |= fresh
-                state.accepted &= ~fresh
-                self.unsettled -= fresh.bit_count()
-                self._count_hole(state)
+            state.accepted &= ~fresh
+            self._settle_durably(state, fresh)
 
     # ---- the position
 
@@ -562,7 +585,7 @@ class Books:
         while self._rows and self._rows[0].durable == self._rows[0].full and not self._is_at_loan(self._rows[0]):
             state = self._rows.popleft()
             del self._by_key[state.row.key]
-            self.bytes_held -= state.row.size_bytes
+            self._hold(state.freed_bytes - state.row.size_bytes)
             self.holes -= state.counted
             done.append(state.row)
         return done
@@ -674,9 +697,7 @@ class Books:
                 unread[key] = facts
             else:
                 fresh = facts.settled & ~state.durable & ~state.accepted & state.full
-                state.durable |= fresh
-                self.unsettled -= fresh.bit_count()
-                self._count_hole(state)
+                self._settle_durably(state, fresh)
         kept_back, self._kept_back = self._kept_back, []
         for state, index in kept_back:
             if state.durable >> index & 1:

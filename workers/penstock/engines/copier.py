@@ -13,7 +13,7 @@ from penstock.engines.books import Books
 from penstock.engines.recorder import Recorder
 from penstock.engines.rows import Move
 from penstock.engines.source import LaneSource
-from penstock.errors import Unavailable
+from penstock.store.store import STORE_ERRORS
 
 COPIES_AT_ONCE = 64
 RETRY_PAUSE_S = 0.4
@@ -58,14 +58,16 @@ class Copier:
                     place = self._source.fix_place(move)
                     self._books.place_fixed(move.row, move.index, place)
                     moves[number] = move.at(place)
-        except Unavailable:
+        except STORE_ERRORS:
             return False
         return await self._recorder.flush()
 
     async def _write(self, move: Move) -> bool:
+        if not self._books.is_moving(move.row, move.index):
+            return True  # it was purged while its place was made durable
         try:
             await self._source.write_copy(move)
-        except Unavailable:
+        except STORE_ERRORS:
             self._books.move_failed(move.row, move.index)
             return False
         self._books.move_done(move.row, move.index)

@@ -9,6 +9,7 @@ any await: what it had not recorded, the next owner does again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ from penstock.engines.rows import ROWS_A_TURN, BookTerms, HandOut
 from penstock.engines.settled import Facts, merge_facts
 from penstock.engines.source import LaneSource
 from penstock.errors import Unavailable
+from penstock.store.store import STORE_ERRORS
+
+log = logging.getLogger("penstock.lanes")
 
 RETIRED = "retired"
 TURN_S = 1.0
@@ -48,6 +52,8 @@ class DispatchTerms:
     slice_bytes: int = 1024 * 1024
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
+    pause_s_max: float = 2.0
+    """Reads that fail are tried again after a pause that doubles from `poll_s_max` to this."""
     reach_messages_min: int = 500
     reach_lead_us: int = 3_000_000
 
@@ -84,7 +90,7 @@ class Dispatcher:
         self.terms = terms
         self.tenure = tenure
         self._beat = beat or Beat()
-        self.books = Books(terms.books, tenure.epoch, groups_held=groups_held)
+        self.books = Books(terms.books, tenure.epoch, groups_held=groups_held, budget=host.read_budget)
         self.progress = 0
         self.answered = 0
         """Deliveries whose answers were honoured."""
@@ -120,6 +126,7 @@ class Dispatcher:
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
         self._draining = False
+        self._logged: set[type[Exception]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---- its life
@@ -190,6 +197,11 @@ class Dispatcher:
         self._draining = True
         self._tell_change()
 
+    def resume(self) -> None:
+        """Hand out again: the lane is not given back after all."""
+        self._draining = False
+        self._tell_change()
+
     async def give_back(self) -> bool:
         """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
         self.drain()
@@ -258,6 +270,7 @@ class Dispatcher:
     def _end(self, why: str) -> None:
         if self.ended is None:
             self.ended = why
+            self.books.let_go()
             self._over.set()
             self._tell_change()
         tasks, self._tasks = self._tasks, []
@@ -299,8 +312,15 @@ class Dispatcher:
             )
             if given:
                 self.position.gave(len(given))
-                given = await self._remember(given)
-                return self.source.deliveries(given, self.tenure.epoch) if self.may_act() else []
+                try:
+                    given = await self._remember(given)
+                except asyncio.CancelledError:  # the caller will never know of them
+                    self._take_back(given)
+                    raise
+                if self.may_act():
+                    return self.source.deliveries(given, self.tenure.epoch)
+                self._take_back(given)
+                return []
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 break
@@ -310,19 +330,33 @@ class Dispatcher:
     async def _remember(self, given: list[HandOut]) -> list[HandOut]:
         """What the next owner has to know of these is durable before they are answered; else they are taken back, as
         if they had not been tried."""
-        if not any(each.told for each in given) or await self.recorder.flush():
+        if not any(each.told for each in given):
             return given
-        for each in given:
-            if each.told:
-                self._take_back(each)
-        return [each for each in given if not each.told]
+        if not await self.recorder.flush():
+            self._take_back([each for each in given if each.told])
+        # a purge, or the end of a short visibility, may have ended some of them meanwhile
+        return [each for each in given if self.books.holds(each.row.key, each.index, each.attempt)]
 
-    def _take_back(self, given: HandOut) -> None:
-        """Nobody has it, and nobody may have to wait for it, or count it, for as long as it would be hidden."""
-        with suppress(Unavailable):  # while the clock is in doubt its visibility runs on
-            now_us = self.host.now_us()
-            delivery = (given.row.key, given.index, given.attempt)
-            self.books.nack(*delivery, delay_us=0, reason="", now_us=now_us, charged=False)
+    def _take_back(self, given: Sequence[HandOut]) -> None:
+        """These reached nobody: they are ready again, and this attempt does not count."""
+        for each in given:
+            self._return(each.row.key, each.index, each.attempt)
+        self._announce_returned()
+
+    def take_back(self, told: Sequence[Told]) -> None:
+        """The same for deliveries whose receiver was cancelled before it got them."""
+        for each in told:
+            if each.epoch == self.tenure.epoch:
+                self._return(each.key, each.index, each.attempt)
+        self._announce_returned()
+
+    def _return(self, key: bytes, index: int, attempt: int) -> None:
+        """Ready since ever: that needs no clock, which may be in doubt."""
+        self.books.nack(key, index, attempt, delay_us=0, reason="", now_us=0, charged=False)
+
+    def _announce_returned(self) -> None:
+        self.recorder.wake()
+        self._tell_change()
 
     async def settle(self, told: Sequence[Told]) -> list[Settled]:
         """Each for itself: stale, or durable when this returns, or not known."""
@@ -388,20 +422,27 @@ class Dispatcher:
     async def _read_ahead(self) -> None:
         after = self.position.last
         poll_s = self.terms.poll_s_min
+        pause_s = self.terms.poll_s_max
         while True:
             self.progress += 1
-            if self.books.bytes_held >= self.terms.read_ahead_bytes:
+            bytes_max = min(self.terms.slice_bytes, self._room_bytes())
+            if bytes_max <= 0:
                 self.books.open_groups_if_allowed()
                 await asyncio.sleep(self.terms.poll_s_min)
                 continue
             purged_before_us = self.tenure.purged_before_us
+            expected_bytes = 0 if self.position.at_head else bytes_max
             try:
-                piece = await self.source.read(after, bytes_max=self.terms.slice_bytes)
+                with self.host.read_budget.reserve(expected_bytes):
+                    piece = await self.source.read(after, bytes_max=bytes_max)
                 now_us = self.host.now_us()
-            except Unavailable:
+            except STORE_ERRORS as error:
                 self.failed_reads += 1
-                await asyncio.sleep(self.terms.poll_s_max)
+                self._log_refusal("rows of a lane cannot be read", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, self.terms.pause_s_max)
                 continue
+            pause_s = self.terms.poll_s_max
             for turn, row in enumerate(piece.rows, 1):
                 if turn % ROWS_A_TURN == 0:
                     await asyncio.sleep(0)
@@ -419,6 +460,20 @@ class Dispatcher:
             if not piece.more:
                 await self._beat.next(poll_s)
                 poll_s = min(poll_s * 2, self.terms.poll_s_max)
+
+    def _room_bytes(self) -> int:
+        """How many bytes more may be read ahead now. A lane in which nothing is left to hand out always reads on, if
+        only a row at a time: other lanes cannot keep it waiting."""
+        own = self.terms.read_ahead_bytes - self.books.bytes_held
+        room = min(own, self.host.read_budget.room_bytes)
+        return room if room > 0 or self.books.unsettled else 1
+
+    def _log_refusal(self, what: str, error: Exception) -> None:
+        """Once a tenure for each kind. A store that does not answer is reported by its own metrics."""
+        if isinstance(error, Unavailable) or type(error) in self._logged:
+            return
+        self._logged.add(type(error))
+        log.error(what, extra={"lane": str(self.lane.key), "error": str(error)})
 
     # ---- the position, and the lease apart from it: a slow store must not cost the lease
 
@@ -445,8 +500,8 @@ class Dispatcher:
             for _ in range(TOUCHES_IN_A_ROW):
                 if not await self._touch_once():
                     return
-        except Unavailable:
-            return
+        except STORE_ERRORS as error:
+            self._log_refusal("the lease of a lane cannot be renewed", error)
 
     async def _touch_once(self) -> bool:
         """Whether it was refused for something that is obeyed by now."""

@@ -7,10 +7,11 @@ a machine. Sleeping is the event loop's, which is virtual there too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
+from penstock.engines.read_budget import ReadBudget
 from penstock.store.positions import Positions
 from penstock.store.store import Store
 
@@ -28,3 +29,5 @@ class Host:
     positions: Positions
     last_expiry_s: int
     """The last second at which the server can let a cell expire (layout.py)."""
+    read_budget: ReadBudget = field(default_factory=ReadBudget)
+    """Shared by all lanes of the process, whatever their queue."""

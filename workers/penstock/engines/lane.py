@@ -19,10 +19,9 @@ from penstock.engines.decide_lease import (
     may_take,
 )
 from penstock.engines.host import Host
-from penstock.errors import Unavailable
 from penstock.store.consistency import Consistency
 from penstock.store.statements import BatchIf, Condition, Select, UpdateIf, below, is_
-from penstock.store.store import Outcome, Verdict
+from penstock.store.store import STORE_ERRORS, Outcome, Verdict
 from penstock.store.table import Table
 from penstock.store.types import Value
 
@@ -172,7 +171,7 @@ class Lane:
         """None when the end is not known."""
         try:
             return await self.host.store.decide(statement, within_s=ANSWER_WITHIN_S)
-        except Unavailable:
+        except STORE_ERRORS:
             return None
 
     def _update(

@@ -19,8 +19,8 @@ from penstock.engines.lane import Lane
 from penstock.engines.recorder import Recorder
 from penstock.engines.settled import Facts, encode_flights
 from penstock.engines.source import LaneSource, Loan
-from penstock.errors import Unavailable
 from penstock.expiry import others_may_act
+from penstock.store.store import STORE_ERRORS
 
 RETRY_PAUSE_S = 0.3
 
@@ -82,7 +82,7 @@ class Loans:
             self._owed.clear()
             try:
                 await self._see_to_it()
-            except Unavailable:
+            except STORE_ERRORS:
                 self._owed.set()
             if self._owed.is_set():
                 await asyncio.sleep(RETRY_PAUSE_S)

@@ -13,7 +13,7 @@ from penstock.engines.books import Books
 from penstock.engines.record import Record
 from penstock.engines.rows import LaneRow
 from penstock.engines.source import LaneSource
-from penstock.errors import Unavailable
+from penstock.store.store import STORE_ERRORS
 
 
 class Position:
@@ -62,7 +62,7 @@ class Position:
             passing = self._to_be_passed
             try:
                 await self._source.write_passed(passing)
-            except Unavailable:
+            except STORE_ERRORS:
                 return
             self._to_be_passed = self._to_be_passed[len(passing) :]
             self._passed += passing

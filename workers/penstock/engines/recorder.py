@@ -14,7 +14,7 @@ from penstock.engines.books import Books, News
 from penstock.engines.record import Record
 from penstock.engines.settled import RowFacts
 from penstock.engines.source import LaneSource
-from penstock.errors import Unavailable
+from penstock.store.store import STORE_ERRORS
 
 RETRY_PAUSE_S = 0.1
 
@@ -58,7 +58,7 @@ class Recorder:
         news = self.books.take_news()
         try:
             await self._write(news)
-        except Unavailable:
+        except STORE_ERRORS:
             await self._not_known(news, waiting)
         except BaseException:
             self._tell(waiting, False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from uuid import UUID
@@ -22,7 +23,11 @@ from penstock.engines.host import Host
 from penstock.errors import Unavailable
 from penstock.store.catalogue_tables import MEMBERS
 from penstock.store.statements import Delete, Insert, Select
+from penstock.store.store import STORE_ERRORS
 from penstock.store.types import Value
+from penstock.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("penstock.lanes")
 
 WRITE_EVERY_S = 5.0
 READ_EVERY_S = 2.0
@@ -52,7 +57,8 @@ class Sharing:
         self._giving = GivingBack()
         self._known = asyncio.Event()
         self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
-        self._loop: asyncio.Task[None] | None = None
+        self.loop = SupervisedLoop("members", self._keep, log=log, member=host.name)
+        """Keeps this process in the list, and the list known here."""
 
     # ---- its life
 
@@ -60,24 +66,20 @@ class Sharing:
         """Be a member that holds up to so many lanes, from now on, and says which those are."""
         changed, self._room = room != self._room, room
         self._held = held
-        if self._loop is not None and changed:
-            self._loop.cancel()
-            self._loop = None
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop().create_task(self._keep())
+        if changed:
+            self.loop.cancel()
+        self.loop.start()
 
     async def leave(self) -> None:
         """Be none any more; the others learn of it at their next read."""
-        if self._loop is None:
+        if not self.loop.is_running:
             return
-        self._loop.cancel()
-        await asyncio.gather(self._loop, return_exceptions=True)
-        self._loop = None
+        await self.loop.stop()
         self.members, self.told = (), ()
         self._known.clear()
         try:
             await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
-        except Unavailable:
+        except STORE_ERRORS:
             return  # the row expires by itself
 
     async def until_known(self, within_s: float) -> None:
@@ -88,6 +90,7 @@ class Sharing:
 
     async def _keep(self) -> None:
         next_write_s = 0.0
+        refused = False
         while True:
             try:
                 now_s = asyncio.get_running_loop().time()
@@ -96,8 +99,13 @@ class Sharing:
                     next_write_s = now_s + WRITE_EVERY_S
                 await self._read()
                 self._known.set()
-            except Unavailable:
-                pass  # the last sharing stays
+                refused = False
+            except STORE_ERRORS as error:  # the last sharing stays
+                if not refused and not isinstance(error, Unavailable):
+                    log.error(
+                        "the list of members cannot be kept", extra={"member": self._host.name, "error": str(error)}
+                    )
+                    refused = True
             await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)
 
     # ---- whose is what

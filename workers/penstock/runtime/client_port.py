@@ -43,6 +43,11 @@ class ClientQueue:
         """Lanes that others had stopped here."""
         return self._queue.engine.lanes.stops
 
+    def dead_loops(self) -> Sequence[str]:
+        """Of the lanes, the list of members, the catalogue and the clock."""
+        own = [reason for loop in self._queue.engine.lanes.loops if (reason := loop.why_dead()) is not None]
+        return [*own, *self._connection.dead_loops()]
+
     @property
     def sharers(self) -> int:
         """Members with a share of the lanes."""

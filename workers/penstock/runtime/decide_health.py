@@ -1,12 +1,14 @@
 """Whether a worker lives, and whether it is ready. Pure.
 
 Liveness says that a restart would help: the receiving loop does not turn, a lane had to be taken from it (its loop
-made no turn, or it went on with what was another's), or every handler has run past its timeout and can not be
-stopped. An unavailable Cassandra is not among these: a restart would not bring it back.
+made no turn, or it went on with what was another's), a background loop that keeps lanes, members, catalogue or
+clock is dead, or every handler has run past its timeout and cannot be stopped. An unavailable Cassandra is not among
+these: a restart would not bring it back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 TURN_WITHIN_S = 30.0
@@ -24,6 +26,8 @@ class Seen:
     is_ending: bool
     stops: int = 0
     """Lanes that had to be taken from it: their loop made no turn, or they were another's."""
+    dead_loops: Sequence[str] = ()
+    """Why background loops do nothing any more."""
 
 
 def why_not_alive(seen: Seen) -> str | None:
@@ -34,6 +38,8 @@ def why_not_alive(seen: Seen) -> str | None:
         return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
     if seen.stops:
         return f"a lane had to be taken from it: its loop hung, or the lane was another's ({seen.stops} times)"
+    if seen.dead_loops:
+        return seen.dead_loops[0]
     if seen.slots and seen.stuck >= seen.slots:
         return f"all {seen.slots} handlers run past their timeout and can not be stopped"
     return None

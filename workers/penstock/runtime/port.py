@@ -41,6 +41,10 @@ class WorkerQueue(Protocol):
         """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
         ...
 
+    def dead_loops(self) -> Sequence[str]:
+        """Why background loops of this queue do nothing any more; none while all of them run."""
+        ...
+
     @property
     def sharers(self) -> int:
         """Among how many processes its lanes are shared, this one too; at least one."""

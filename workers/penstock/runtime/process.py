@@ -275,6 +275,7 @@ class WorkerProcess:
             is_receiving=worker.is_receiving,
             is_ending=worker.is_ending,
             stops=worker.queue.stops,
+            dead_loops=worker.queue.dead_loops(),
         )
 
     def _why_not_alive(self) -> str | None:

@@ -21,10 +21,10 @@ from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage
 
-from penstock.errors import Bug, PenstockError, Refused, Surroundings
+from penstock.errors import PenstockError, Refused, Surroundings
 from penstock.store.cassandra_driver import driver
 from penstock.store.statements import Batch, BatchIf, InsertIfAbsent, Scan, Select, Statement, UpdateIf, partition_of
-from penstock.store.store import NotEnoughReplicas, Overloaded, Unknown
+from penstock.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
 
 SERVER_ERROR = 0x0000
 PROTOCOL_ERROR = 0x000A
@@ -84,7 +84,7 @@ def translate(error: BaseException, statement: About) -> BaseException:
         return _of_code(error, statement)
     if isinstance(error, cassandra.RequestExecutionException):
         return Unknown("the server failed", table=table_of(statement), said=_said(error))
-    return Bug("the driver failed", table=table_of(statement), said=f"{type(error).__name__}: {error}")
+    return StatementFailed("the driver failed", table=table_of(statement), said=f"{type(error).__name__}: {error}")
 
 
 def of_prepare(error: BaseException, statement: About) -> BaseException:
@@ -127,7 +127,9 @@ def _of_no_host(error: driver.NoHostAvailable, statement: About) -> PenstockErro
         return Overloaded("all connections are full", table=table_of(statement))
     ours = next((each for each in errors if not isinstance(each, (OSError, driver.DriverException))), None)
     if ours is not None and not isinstance(ours, ConnectionException):
-        return Bug("a request could not be encoded", table=table_of(statement), said=f"{type(ours).__name__}: {ours}")
+        return StatementFailed(
+            "a request could not be encoded", table=table_of(statement), said=f"{type(ours).__name__}: {ours}"
+        )
     return NotEnoughReplicas("no node of the home data centre can be reached", table=table_of(statement))
 
 
@@ -163,7 +165,7 @@ def _of_invalid(said: str, statement: About) -> PenstockError:
             table=table_of(statement),
             said=said,
         )
-    return Bug("Cassandra takes this statement for invalid", table=table_of(statement), said=said)
+    return StatementFailed("Cassandra takes this statement for invalid", table=table_of(statement), said=said)
 
 
 def too_large(said: str, statement: About) -> TooLarge:
@@ -192,7 +194,7 @@ def _of_code(error: ErrorMessage, statement: About) -> PenstockError:
     if code == PROTOCOL_ERROR and any(sign in said.lower() for sign in _TOO_LARGE):
         return too_large(said, statement)
     if code in (PROTOCOL_ERROR, SYNTAX):
-        return Bug("Cassandra does not understand this", table=table_of(statement), said=said)
+        return StatementFailed("Cassandra does not understand this", table=table_of(statement), said=said)
     return Unknown("the server failed", table=table_of(statement), said=said, code=f"0x{code:04x}")
 
 

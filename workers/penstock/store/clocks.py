@@ -24,6 +24,8 @@ from typing import Protocol
 from penstock.errors import Unavailable
 from penstock.store import clock as decide
 from penstock.store.clock import Bounds, ClockState, Doubt, Finding, Instant, Reading, Trouble, Trust
+from penstock.store.store import STORE_ERRORS
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.clock")
 
@@ -116,22 +118,18 @@ class Clock:
         self._excluded: frozenset[str] = frozenset()
         self._checking = asyncio.Lock()
         self._concluded = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper = SupervisedLoop("clock", self._keep, log=log)
 
     async def __aenter__(self) -> Clock:
         self._turn()
         await self.check()
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="clock")
-        self._keeper.add_done_callback(_say_if_broken)
+        self._keeper.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-            self._keeper = None
+        await self._keeper.stop()
 
     def now_us(self) -> int:
         """The time, in microseconds since 1970; never less than before. It promises nothing: see `require`."""
@@ -207,6 +205,10 @@ class Clock:
             steps=self._state.steps,
         )
 
+    def why_dead(self) -> str | None:
+        """Why this clock is not kept any more, if so."""
+        return self._keeper.why_dead()
+
     def _look(self) -> Instant:
         look = self._source.look()
         self._state = decide.notice(self._state, look, self._bounds)
@@ -261,7 +263,7 @@ class Clock:
             sent = self._source.look()
             try:
                 node_us = await self._nodes.ask_time(node, ASK_WITHIN_S)
-            except Unavailable:
+            except STORE_ERRORS:
                 break
             readings.append(Reading(node, sent.boot_us, self._source.look().boot_us, node_us))
         return decide.best_reading(readings)
@@ -281,12 +283,6 @@ class Clock:
         else:
             log.warning("%s", _error(found))
         self._said = found
-
-
-def _say_if_broken(keeper: asyncio.Task[None]) -> None:
-    """Nobody awaits it: without this its end would show as a pause of this process, and nobody would know why."""
-    if not keeper.cancelled() and keeper.exception() is not None:
-        log.error("the clock is not kept any more", exc_info=keeper.exception())
 
 
 def _error(found: Trouble) -> ClockNotTrusted:

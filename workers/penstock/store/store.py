@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from penstock.errors import Bug, Unavailable
+from penstock.errors import Bug, Refused, Surroundings, Unavailable
 from penstock.store.consistency import Consistency
 from penstock.store.statements import (
     BatchIf,
@@ -54,6 +54,15 @@ class NotEnoughReplicas(Unavailable):
 
 class Overloaded(Unavailable):
     """It was turned away unread; nothing was done."""
+
+
+class StatementFailed(Bug):
+    """The driver or the server failed on a statement in a way that is not understood."""
+
+
+STORE_ERRORS = (Unavailable, Refused, Surroundings, StatementFailed)
+"""How a statement may end although this process is sound: a right that was revoked, a table that is being altered, a
+node that is down. A background loop tries again; it ends neither itself nor the work of others."""
 
 
 class Verdict(Enum):

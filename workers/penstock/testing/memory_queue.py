@@ -268,6 +268,10 @@ class MemoryQueue:
 
     # ---- as a worker sees it
 
+    def dead_loops(self) -> list[str]:
+        """There are no loops here."""
+        return []
+
     def leases(self) -> Sequence[LeaseSeen]:
         """One lane, renewed just now."""
         return [LeaseSeen("1/0", 0.0, self.epoch)]

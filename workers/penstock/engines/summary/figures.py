@@ -33,6 +33,7 @@ from penstock.engines.summary.rows import figures_statement, key_of
 from penstock.errors import PenstockError
 from penstock.store.catalogue_tables import SUMMARY
 from penstock.store.statements import Delete
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.summary")
 
@@ -66,22 +67,21 @@ class OwnersFigures:
         self._counts = False
         self._counted: Stats | None = None
         self._count_again_us = 0
-        self._loop: asyncio.Task[None] | None = None
+        self._loop = SupervisedLoop("figures", self._keep, log=log)
         self._counting: asyncio.Task[None] | None = None
         self._failed = False
 
     def begin(self) -> None:
         """Tell from now on."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop().create_task(self._keep())
+        self._loop.start()
 
     async def end(self) -> None:
         """Tell nothing more; others need not wait for the row to expire."""
-        tasks = [task for task in (self._loop, self._counting) if task is not None]
-        self._loop = self._counting = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.stop()
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
         if self._written is not None:
             self._written = None
             with suppress(PenstockError):

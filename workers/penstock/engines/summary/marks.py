@@ -17,6 +17,7 @@ from penstock.engines.host import Host
 from penstock.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
 from penstock.engines.summary.rows import SECOND_US, mark_statement
 from penstock.errors import PenstockError
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.summary")
 
@@ -32,7 +33,7 @@ class Marks:
         self._owed = Owed(part_us)
         self._retention_us = retention_us
         self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._loop = SupervisedLoop("marks", self._keep, log=log)
         self._closed = False
         self._failed = False
 
@@ -40,8 +41,8 @@ class Marks:
         """Messages due at these moments are durable. Once for each flush, not for each message."""
         self._owed.add(dues_us, sent_us=sent_us)
         self._news.set()
-        if self._task is None and not self._closed:
-            self._task = asyncio.get_running_loop().create_task(self._keep())
+        if not self._closed:
+            self._loop.start()
 
     async def tell_later(self, due_us: int) -> None:
         """The next message of the queue is due then: from who leaves it. Raises what went wrong."""
@@ -54,10 +55,9 @@ class Marks:
     async def close(self) -> None:
         """Write what is owed now."""
         self._closed = True
-        if self._task is None:
+        if not self._loop.is_running:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._loop.stop()
         with suppress(PenstockError):
             await self._write_owed(self._host.now_us())
 
@@ -79,10 +79,9 @@ class Marks:
             if self._news.is_set():
                 continue
             if next_us is None:
-                break
+                return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), max(next_us - now_us, 0) / SECOND_US)
-        self._task = None
 
     async def _write_owed(self, now_us: int) -> None:
         for mark in self._owed.marks(now_us):

@@ -41,6 +41,7 @@ from penstock.engines.timeline.source import TimelineSource, carry, copy_of
 from penstock.errors import Bug, Unavailable
 from penstock.store.positions import last_at, moment_us_of, position_at, position_order
 from penstock.store.statements import BatchIf, UpdateIf, is_
+from penstock.store.store import STORE_ERRORS
 from penstock.store.types import Value
 
 TURN_S = 1.0
@@ -107,7 +108,7 @@ class Closing:
             try:
                 if await self.turn():
                     return
-            except Unavailable:
+            except STORE_ERRORS:
                 pass
             await asyncio.sleep(TURN_S)
 
@@ -317,7 +318,7 @@ async def close_free_lane(
             try:
                 if await closing.turn():
                     return FreeLane.RETIRED
-            except Unavailable:
+            except STORE_ERRORS:
                 pass
             await asyncio.sleep(TURN_S)
     finally:

@@ -16,6 +16,7 @@ from penstock.engines.contract import (
     Cancelled,
     Delivery,
     Message,
+    Nack,
     PassEnd,
     Peeked,
     Repaired,
@@ -189,30 +190,36 @@ class TimelineQueue:
         deadline_s = loop.time() + wait_us / 1_000_000
         while True:
             self._changed.clear()
+            found: list[Delivery] = []
             try:
-                found = await self._receive_now(limit, visibility_us)
+                await self._receive_now(limit, visibility_us, found)
                 left_s = deadline_s - loop.time()
                 if found or left_s <= 0 or self._closed:
                     await asyncio.sleep(0)  # also who never waits and asks again at once leaves others their turn
                     return found
                 within_s = min(left_s, self._until_next_timer_s())
+            except asyncio.CancelledError:
+                self._take_back(found)
+                raise
             except Unavailable:
+                self._take_back(found)
                 await asyncio.sleep(DOUBT_PAUSE_S)
                 raise
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._changed.wait()
 
-    async def _receive_now(self, limit: int, visibility_us: int) -> list[Delivery]:
-        """What the lanes give, each in its turn, so that none waits behind a busy one."""
+    async def _receive_now(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
+        """Add what the lanes give, each in its turn, so that none waits behind a busy one. The caller holds the list,
+        so that it can give back what was found before an error."""
         held = list(self.lanes.held.values())
         if not held:
-            return []
-        found: list[Delivery] = []
+            return
         if any(each.books.has_suspects() or each.books.suspects_in_flight for each in held):
             if not self.suspects_apart:
-                return await self._receive_suspect(visibility_us)
-            found = await self._receive_suspects_apart(limit, visibility_us)
+                await self._receive_suspect(visibility_us, found)
+                return
+            await self._receive_suspects_apart(limit, visibility_us, found)
         order = self._turns.order(len(held))
         share = self._turns.share(limit, len(held))
         given = -1
@@ -221,32 +228,30 @@ class TimelineQueue:
             given = 0
             for place in order:
                 if asked != self._suspects_asked and not self.suspects_apart:
-                    return found  # while a lane was waited for, another who receives got a suspect, or is about to
+                    return  # while a lane was waited for, another who receives got a suspect, or is about to
                 left = limit - len(found)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
                 if got:
                     found += got
                     given += len(got)
                     self._turns.gave(len(got), last=place, now_s=asyncio.get_running_loop().time())
-        return found
 
-    async def _receive_suspect(self, visibility_us: int) -> list[Delivery]:
+    async def _receive_suspect(self, visibility_us: int, found: list[Delivery]) -> None:
         """One message that may have killed its process: while it runs, this process runs nothing else."""
-        return await self._suspects_of_lanes(self._room_for_one_alone, visibility_us)
+        await self._suspects_of_lanes(self._room_for_one_alone, visibility_us, found)
 
-    async def _receive_suspects_apart(self, limit: int, visibility_us: int) -> list[Delivery]:
+    async def _receive_suspects_apart(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
         """Those never charged up to SUSPECTS_TOGETHER at a time; one that was charged before only while there is no
         other in hand, so that who dies of it charges it alone."""
-        room = partial(self._room_together, limit)
-        found = await self._suspects_of_lanes(room, visibility_us, together=True)
-        return found or await self._suspects_of_lanes(self._room_for_one_apart, visibility_us)
+        await self._suspects_of_lanes(partial(self._room_together, limit), visibility_us, found, together=True)
+        if not found:
+            await self._suspects_of_lanes(self._room_for_one_apart, visibility_us, found)
 
     async def _suspects_of_lanes(
-        self, room: Callable[[int], int], visibility_us: int, *, together: bool = False
-    ) -> list[Delivery]:
-        """As many as there is room for beside those found. That is asked anew for each lane: while the record of one
-        lane is waited for, others receive."""
-        found: list[Delivery] = []
+        self, room: Callable[[int], int], visibility_us: int, found: list[Delivery], *, together: bool = False
+    ) -> None:
+        """Add as many as there is room for beside those found. The room is checked for each lane: while the record of
+        one lane is waited for, others receive."""
         for dispatcher in list(self.lanes.held.values()):
             if not dispatcher.books.has_suspects():
                 continue
@@ -255,7 +260,6 @@ class TimelineQueue:
                 break
             self._suspects_asked += 1
             found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
-        return found
 
     def _room_for_one_alone(self, found: int) -> int:
         in_hand = found or any(each.books.in_flight for each in self.lanes.held.values())
@@ -282,13 +286,7 @@ class TimelineQueue:
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Durable when it returns, each for itself, in order. Of a lane that is not held here any more: stale."""
-        by_lane: dict[LaneName, tuple[list[int], list[Told]]] = {}
-        read = receipts_of(self.settings.queue, self.settings.receipt_key).read
-        for place, settle in enumerate(settles):
-            row, index = read(settle.receipt)
-            places, told = by_lane.setdefault((row.generation, row.shard), ([], []))
-            places.append(place)
-            told.append(Told(row.key, index, row.attempt, row.epoch, settle))
+        by_lane = self._by_lane(settles)
         if len(by_lane) == 1:
             ((name, (_, told)),) = by_lane.items()
             return await self._settle_lane(name, told)
@@ -298,6 +296,25 @@ class TimelineQueue:
             for place, result in zip(places, of_lane, strict=True):
                 results[place] = result
         return results
+
+    def _by_lane(self, settles: Sequence[Settle]) -> dict[LaneName, tuple[list[int], list[Told]]]:
+        """The settles of each lane, and their places in the sequence."""
+        by_lane: dict[LaneName, tuple[list[int], list[Told]]] = {}
+        read = receipts_of(self.settings.queue, self.settings.receipt_key).read
+        for place, settle in enumerate(settles):
+            row, index = read(settle.receipt)
+            places, told = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places.append(place)
+            told.append(Told(row.key, index, row.attempt, row.epoch, settle))
+        return by_lane
+
+    def _take_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Nobody will get these: they are ready again, and this attempt does not count."""
+        by_lane = self._by_lane([Nack(each.receipt, charged=False) for each in deliveries])
+        for name, (_, told) in by_lane.items():
+            dispatcher = self.lanes.held.get(name)
+            if dispatcher is not None:
+                dispatcher.take_back(told)
 
     async def _settle_lane(self, name: LaneName, told: list[Told]) -> list[Settled]:
         dispatcher = self.lanes.held.get(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from penstock.engines.beat import Beat
@@ -32,13 +32,18 @@ from penstock.engines.timeline.settings import Generation, TimelineSettings
 from penstock.engines.timeline.source import TimelineSource
 from penstock.engines.timeline.watching import Watching
 from penstock.errors import PenstockError, Unavailable
+from penstock.store.store import STORE_ERRORS
+from penstock.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("penstock.lanes")
 
 LOOK_EVERY_S = 1.0
 MARK_WITHIN_S = 3.0
-STOPPED_US = 60_000_000
-"""Who was ordered to stop leaves that lane to the others for so long: his loop may hang again."""
+STOPPED_S = 60.0
+"""A process that was ordered to stop leaves that lane to the others for this long: its loop may hang again."""
+LOGGED_MAX = 1_000
+FAILED_S_MIN, FAILED_S_MAX = 1.0, 30.0
+"""A lane that cannot be taken is left alone for a pause that doubles, so that it keeps no other lane waiting."""
 
 
 class LaneKeeper:
@@ -69,12 +74,16 @@ class LaneKeeper:
         """Where figures of the lanes held here are told."""
         self._sender = sender
         self._dead_letters = dead_letters
-        self._loop: asyncio.Task[None] | None = None
+        self._loop = SupervisedLoop("lanes", self._keep, log=log, queue=settings.name)
+        self._leaving = False
         self._watching = Watching(host, settings)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, LaneName | None, str]] = set()
         self._closing: dict[LaneName, Dispatcher] = {}
-        self._left_until_us: dict[LaneName, int] = {}
+        self._left_until_s: dict[LaneName, float] = {}
+        """Lanes whose owner here was ordered to stop."""
+        self._failed: dict[LaneName, tuple[float, float]] = {}
+        """Lanes that could not be taken: the pause after the last failure, and when it ends."""
         self._beat = Beat(host.chance.random())
         self._indexes: dict[int, PartIndex] = {}
         """One for all lanes of a generation."""
@@ -82,13 +91,18 @@ class LaneKeeper:
     def want(self, lanes: int) -> None:
         """Hold up to so many from now on."""
         self.wanted = lanes
-        if self.sharing is not None and (lanes or self._loop is not None):
+        self._leaving = self._leaving and not lanes
+        if self.sharing is not None and (lanes or self._loop.is_running):
             self.sharing.join(lanes, self.claims)
         if self.summary is not None and lanes:
             self.summary.begin()
-        if self._loop is None and lanes:
-            self._loop = asyncio.get_running_loop().create_task(self._keep())
-            self._loop.add_done_callback(partial(self._say_if_broken, "lanes are not taken any more"))
+        if lanes:
+            self._loop.start()
+
+    @property
+    def loops(self) -> list[SupervisedLoop]:
+        """The background loops without which no lane is worked here."""
+        return [self._loop] if self.sharing is None else [self._loop, self.sharing.loop]
 
     def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
         """In force from the next message on, on lanes that are held too; the lease's terms from their next taking."""
@@ -106,6 +120,7 @@ class LaneKeeper:
     async def leave(self) -> None:
         """Take no more lanes, and hand each over as soon as nothing of it is in hand; `close` is the end."""
         self.wanted = 0
+        self._leaving = True
         if self.sharing is not None:
             await self.sharing.leave()
         await self._mark_what_is_next()
@@ -115,9 +130,7 @@ class LaneKeeper:
     async def close(self) -> None:
         """Give every lane back."""
         self.wanted = 0
-        if self._loop is not None:
-            self._loop.cancel()
-            self._loop = None
+        self._loop.cancel()
         for task in self._handing_over.values():
             task.cancel()
         self._handing_over = {}
@@ -132,25 +145,36 @@ class LaneKeeper:
     async def _keep(self) -> None:
         if self.sharing is not None:
             await self.sharing.until_known(LOOK_EVERY_S)
+        steps = (
+            self._begin_closings,
+            self._give_back,
+            self._end_doubles,
+            self._take_free,
+            self._open_gates,
+            self._watch,
+        )
         while True:
             self._drop_ended()
-            try:
-                self._begin_closings()
-                self._give_back()
-                await self._end_doubles()
-                await self._take_free()
-                await self._open_gates()
-                await self._watch()
-            except Unavailable:
-                pass
+            for step in steps:
+                await self._run_step(step)
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _run_step(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A step that meets a store in trouble is taken again in the next turn; the other steps are taken anyway."""
+        try:
+            await step()
+        except Unavailable:
+            return
+        except STORE_ERRORS as error:
+            self._log_once("lanes cannot be looked after", error)
 
     def _drop_ended(self) -> None:
         for name, dispatcher in list(self.held.items()):
             if dispatcher.is_over():
                 dispatcher.abandon()
                 del self.held[name]
-                self._say("the work of a lane broke, and somebody takes it up anew", dispatcher.failure)
+                if dispatcher.failure is not None:
+                    self._log_once("the work of a lane broke and is taken up again", dispatcher.failure, lane=name)
                 if dispatcher.is_retired:
                     self.retired.add(name)
                 elif dispatcher.ended == Touched.STOPPED.value:
@@ -159,7 +183,7 @@ class LaneKeeper:
 
     def _stopped(self, name: LaneName, why: str) -> None:
         self.stops += 1
-        self._left_until_us[name] = self.host.now_us() + STOPPED_US
+        self._left_until_s[name] = asyncio.get_running_loop().time() + STOPPED_S
         fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "why": why}
         log.error("a lane was taken from this process", extra=fields)
 
@@ -170,6 +194,24 @@ class LaneKeeper:
             if len(self.held) >= self.wanted:
                 break
             await self._try(name)
+
+    async def _try(self, name: LaneName) -> None:
+        """Take a lane if it is free. One that cannot be taken, for whatever reason, concerns no other."""
+        now_s = asyncio.get_running_loop().time()
+        pause_s, until_s = self._failed.get(name, (0.0, 0.0))
+        if now_s < until_s:
+            return
+        try:
+            await self._take(name)
+        except Exception as error:
+            pause_s = min(max(2 * pause_s, FAILED_S_MIN), FAILED_S_MAX)
+            if isinstance(error, STORE_ERRORS):  # over as soon as the store is well again
+                pause_s = FAILED_S_MIN
+            self._failed[name] = (pause_s, asyncio.get_running_loop().time() + pause_s)
+            if not isinstance(error, Unavailable):
+                self._log_once("a lane cannot be taken", error, lane=name)
+        else:
+            self._failed.pop(name, None)
 
     def _all_names(self) -> list[LaneName]:
         """All lanes there are, retired or not."""
@@ -192,11 +234,9 @@ class LaneKeeper:
         return free
 
     def _without_stopped(self, names: list[LaneName]) -> list[LaneName]:
-        if not self._left_until_us:
-            return names
-        now_us = self.host.now_us()
-        self._left_until_us = {name: until_us for name, until_us in self._left_until_us.items() if until_us > now_us}
-        return [name for name in names if name not in self._left_until_us]
+        now_s = asyncio.get_running_loop().time()
+        self._left_until_s = {name: until_s for name, until_s in self._left_until_s.items() if until_s > now_s}
+        return [name for name in names if name not in self._left_until_s]
 
     # ---- what the summary tells of them
 
@@ -224,8 +264,8 @@ class LaneKeeper:
 
     # ---- sharing them
 
-    def _give_back(self) -> None:
-        """Hand over what has become another's, each when nothing of it is in anybody's hands."""
+    async def _give_back(self) -> None:
+        """Hand over what has become another's, each when nothing of it is in flight."""
         if self.sharing is None:
             return
         for name in self.sharing.to_give_back(self.held, self._all_names()):
@@ -235,19 +275,42 @@ class LaneKeeper:
         if name not in self._handing_over:
             handing = asyncio.get_running_loop().create_task(self._hand_over(name, self.held[name]))
             self._handing_over[name] = handing
-            handing.add_done_callback(partial(self._handed_over, name))
+            handing.add_done_callback(partial(self._handed_over, name, self.held[name]))
 
     async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
+        """Give a lane back once nothing of it is in flight; keep it where it has become ours again meanwhile."""
         dispatcher.drain()
-        while dispatcher.books.in_flight and not dispatcher.is_over():
-            dispatcher.books.tick(self.host.now_us())
+        while not dispatcher.is_over():
+            if self._is_ours_again(name):
+                dispatcher.resume()
+                return
+            if self._is_idle(dispatcher):
+                break
             await asyncio.sleep(LOOK_EVERY_S / 4)
         await dispatcher.give_back()
         if self.held.get(name) is dispatcher:
             del self.held[name]
 
-    def _handed_over(self, name: LaneName, _: asyncio.Task[None]) -> None:
+    def _is_ours_again(self, name: LaneName) -> bool:
+        """Whether the sharing has changed back: the member that was to have the lane has gone."""
+        return not self._leaving and self.sharing is not None and name in self.sharing.mine(self._all_names())
+
+    def _is_idle(self, dispatcher: Dispatcher) -> bool:
+        """Whether nothing of it is in flight. While the clock is in doubt nobody can say so: visibilities may have
+        ended, and a lane that is given back then is not released."""
+        try:
+            dispatcher.books.tick(self.host.now_us())
+        except Unavailable:
+            return False
+        return not dispatcher.books.in_flight
+
+    def _handed_over(self, name: LaneName, dispatcher: Dispatcher, handing: asyncio.Task[None]) -> None:
+        """A hand-over that fails leaves the lane with its owner, who tries again if it is still another's."""
         self._handing_over.pop(name, None)
+        error = None if handing.cancelled() else handing.exception()
+        if error is not None:
+            self._log_once("a lane cannot be handed over", error, lane=name)
+            dispatcher.resume()
 
     async def _watch(self) -> None:
         """Look at lanes of others', and at those that nobody holds."""
@@ -278,7 +341,7 @@ class LaneKeeper:
             if self.sharing.to_watch([found.lane]):
                 await self._watching.stop_earlier(found)
 
-    async def _try(self, name: LaneName) -> None:
+    async def _take(self, name: LaneName) -> None:
         settings = self.settings
         lane = lane_of(self.host, settings, name)
         seen = await lane.look()
@@ -319,7 +382,7 @@ class LaneKeeper:
 
     # ---- leaving a generation
 
-    def _begin_closings(self) -> None:
+    async def _begin_closings(self) -> None:
         now_us = self.host.now_us()
         for name, dispatcher in self.held.items():
             generation = self._generation(name[0])
@@ -356,11 +419,12 @@ class LaneKeeper:
                 if name[0] == number:
                     dispatcher.open_groups()
 
-    def _say_if_broken(self, what: str, task: asyncio.Task[None]) -> None:
-        """Nobody awaits these tasks: a bug in one would show in nothing but work that is not done. Once each."""
-        self._say(what, None if task.cancelled() else task.exception())
-
-    def _say(self, what: str, error: BaseException | None) -> None:
-        if error is not None and (what, repr(error)) not in self._said:
-            self._said.add((what, repr(error)))
-            log.error("%s: %s", what, self.settings.name, exc_info=error)
+    def _log_once(self, what: str, error: BaseException, *, lane: LaneName | None = None) -> None:
+        """Once for each kind of trouble and each lane; a trace only of what should not happen."""
+        if (what, lane, repr(error)) in self._logged or len(self._logged) >= LOGGED_MAX:
+            return
+        self._logged.add((what, lane, repr(error)))
+        fields: dict[str, object] = {"queue": self.settings.name, "error": str(error)}
+        if lane is not None:
+            fields["lane"] = f"{lane[0]}/{lane[1]}"
+        log.error(what, extra=fields, exc_info=None if isinstance(error, PenstockError) else error)

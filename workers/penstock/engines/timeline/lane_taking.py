@@ -67,9 +67,13 @@ async def take_up(
     )
     terms = dispatch_terms(settings, dead_letters=dead_letters is not None)
     beat = None if common is None else common.beat
-    dispatcher = await Dispatcher.start(
-        lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
-    )
+    try:
+        dispatcher = await Dispatcher.start(
+            lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
+        )
+    except Exception:  # somebody else may be able to work it, and need not wait for the lease to run out
+        await lane.release(tenure, last=seen.last, reach=seen.reach, clean=tenure.clean)
+        raise
     return dispatcher, source
 
 

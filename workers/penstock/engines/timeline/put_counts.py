@@ -5,6 +5,7 @@ docs/protocols/timeline.md). Best effort: what could not be written is written w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from penstock.engines.host import Host
@@ -14,7 +15,11 @@ from penstock.engines.timeline.own_parts import Count, OwnParts
 from penstock.engines.timeline.row_writes import count_statement
 from penstock.engines.timeline.settings import TimelineSettings
 from penstock.engines.timeline.stamped import StampedRow
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import PenstockError
+from penstock.store.store import STORE_ERRORS
+from penstock.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("penstock.puts")
 
 COUNT_EVERY_S = 1.0
 COUNTS_AT_ONCE_MAX = 64
@@ -30,7 +35,7 @@ class PutCounts:
         self._marks = marks
         self._parts = parts
         self._settings = settings
-        self._writing: asyncio.Task[None] | None = None
+        self._writing = SupervisedLoop("put counts", self._write_later, log=log)
         self._closing = False
 
     def add(self, rows: Sequence[StampedRow]) -> None:
@@ -63,14 +68,13 @@ class PutCounts:
         self._write_soon()
 
     def _write_soon(self) -> None:
-        if self._writing is None and not self._closing:
-            self._writing = asyncio.get_running_loop().create_task(self._write_later())
+        if not self._closing:
+            self._writing.start()
 
     async def _write_later(self) -> None:
         while self._parts.changed and not self._closing:
             await asyncio.sleep(COUNT_EVERY_S)
             await self._write()
-        self._writing = None
 
     async def _write(self) -> None:
         taken = self._parts.take_changed(COUNTS_AT_ONCE_MAX)
@@ -86,15 +90,13 @@ class PutCounts:
         statement = count_statement(self._settings(), count, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         try:
             await self._host.store.write(statement, within_s=self._host.store.within_s)
-        except Unavailable:
+        except STORE_ERRORS:
             return False
         return True
 
     async def close(self) -> None:
         """Write what is to be counted."""
         self._closing = True
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.wait([self._writing])
+        await self._writing.stop()
         for _ in range(1 + self._parts.changed // COUNTS_AT_ONCE_MAX):
             await self._write()

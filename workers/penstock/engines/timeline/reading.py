@@ -19,7 +19,7 @@ from uuid import UUID
 from penstock.engines.host import Host
 from penstock.engines.packed import PackedRun, memory_of, unpack
 from penstock.engines.rows import ROWS_A_TURN, LaneRow
-from penstock.engines.settled import bits_of
+from penstock.engines.settled import bits_of, ranges_of
 from penstock.engines.source import Slice as LaneSlice
 from penstock.engines.timeline.families import Families
 from penstock.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace
@@ -31,9 +31,14 @@ from penstock.store.table import Table
 from penstock.store.types import Value
 
 ROWS_MIN, ROWS_MAX = 16, 1000
-FIRST_ROW_BYTES = 20_000
+LEAST_BYTES_MAX = 1024 * 1024
+"""Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
+of each would hardly bring the lane forward."""
+ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
 """What a row takes in memory beside its messages."""
+MESSAGE_FREED_BYTES = 60
+"""What a message frees beside its content, while others of its row are still held."""
 
 
 @dataclass(slots=True)
@@ -42,11 +47,29 @@ class RowContent:
 
     place: RowPlace
     run: PackedRun | None
+    """Its messages; None where there are none, or all of them are settled."""
     first: UUID
     """The due id of the place that it was stamped with first; its own unless it is a twin."""
     counted: int
     """For how many messages it stands in the put counts of its part: none where it was cancelled, or where another
     row of its family does. Of rows in two parts both stand for theirs: only the last one stamped was counted."""
+    held_bytes: int = 0
+    """About what `run` takes in memory now."""
+    _released: int = 0
+
+    def release(self, settled: int) -> int:
+        """Drop the content of messages that are settled; how many bytes that frees."""
+        run = self.run
+        if run is None:
+            return 0
+        self._released |= settled
+        if self._released == bits_of(0, len(run)):
+            self.run = None
+            freed, self.held_bytes = self.held_bytes, 0
+            return freed
+        freed = sum(_blank(run, index) for start, end in ranges_of(settled) for index in range(start, end))
+        self.held_bytes -= freed
+        return freed
 
 
 class Reading:
@@ -75,7 +98,8 @@ class Reading:
         self._families = families
         self._generation = generation
         self._shard = shard
-        self._row_bytes = FIRST_ROW_BYTES
+        self._row_bytes: int | None = None
+        """What a row takes, as the latest rows did; None before the first."""
 
     def settings_changed(self, settings: TimelineSettings) -> None:
         """What a read of the catalogue told."""
@@ -129,7 +153,7 @@ class Reading:
     async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
         upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
-        limit = max(ROWS_MIN, min(ROWS_MAX, left // self._row_bytes))
+        limit = self._rows_of_each_sub(left, subs=len(self._index.seen(part)))
         slices = await self._read_subs(part, after, upper, limit)
         cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
         reached = min(cut, default=upper)
@@ -149,6 +173,14 @@ class Reading:
             found = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
             rows.append(await self._lane_row(part, order, sub, row, run, size) if found is None else found)
         return rows, reached, bool(cut)
+
+    def _rows_of_each_sub(self, left: int, *, subs: int) -> int:
+        """As many as are expected to fit. Of the first read nothing is expected: a row may be as large as a message
+        may be, so it brings one."""
+        if self._row_bytes is None:
+            return 1
+        least = min(ROWS_MIN, min(left, LEAST_BYTES_MAX) // self._row_bytes)
+        return max(1, least, min(ROWS_MAX, left // (self._row_bytes * max(1, subs))))
 
     async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
         """A stored row as the lane has it: for who reads rows otherwise, and met one that is not like most."""
@@ -183,8 +215,9 @@ class Reading:
 
     def _noted_size(self, cell: bytes | None) -> int:
         size = memory_of(cell) if cell is not None else 0
-        if size:
-            self._row_bytes = max(200, (7 * self._row_bytes + size) // 8)
+        if size:  # a large row counts at once, and is forgotten slowly: the next may be as large
+            before = self._row_bytes or size
+            self._row_bytes = max(ROW_BYTES_MIN, size, (3 * before + size) // 4)
         return size
 
     def _plain_row(
@@ -199,7 +232,7 @@ class Reading:
             order,
             count,
             size + ROW_MEMORY_BYTES,
-            RowContent(RowPlace(self._generation, sub, self._shard, due), run, due, count),
+            RowContent(RowPlace(self._generation, sub, self._shard, due), run, due, count, size),
             part,
             groups=run.group,
             attempts=run.attempt,
@@ -228,7 +261,7 @@ class Reading:
             order=order,
             count=count,
             size_bytes=size + ROW_MEMORY_BYTES,
-            content=RowContent(place, run, first, counted),
+            content=RowContent(place, run, first, counted, size),
             where=part,
             groups=run.group if run is not None else None,
             attempts=run.attempt if run is not None else None,
@@ -257,6 +290,16 @@ class Reading:
         }
         rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
         return bool(rows) and rows[0].cancelled is not None
+
+
+def _blank(run: PackedRun, index: int) -> int:
+    """Drop what one message of a run holds; how many bytes that frees."""
+    freed = MESSAGE_FREED_BYTES
+    for column in (run.payload, run.attributes):
+        if isinstance(column, list):
+            freed += len(column[index])
+            column[index] = b""
+    return freed
 
 
 def _is_plain(row: Any, run: PackedRun | None) -> bool:

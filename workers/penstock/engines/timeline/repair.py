@@ -43,7 +43,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.store.consistency import Consistency
 from penstock.store.positions import moment_us_of
 from penstock.store.statements import Batch, Bound, Insert, Select, Slice
-from penstock.store.store import NotEnoughReplicas
+from penstock.store.store import STORE_ERRORS, NotEnoughReplicas
 from penstock.store.types import Value
 
 REPAIR_LANE = Generation(0, 1)
@@ -145,7 +145,7 @@ class Leader:
                 touched, self._tenure, _ = await self._lane.touch(
                     self._tenure, last=self._seen.last, reach=self._seen.reach, progress=self._turns
                 )
-            except Unavailable:
+            except STORE_ERRORS:
                 continue
             self._is_over = ends_tenure(touched)
 

@@ -16,7 +16,7 @@ from penstock.engines.host import Host
 from penstock.engines.timeline.lane_taking import lane_of
 from penstock.engines.timeline.looking import LaneView, first_unsettled_us, look_at_lane
 from penstock.engines.timeline.settings import TimelineSettings
-from penstock.errors import Unavailable
+from penstock.store.store import STORE_ERRORS
 
 log = logging.getLogger("penstock.lanes")
 
@@ -61,7 +61,7 @@ class Watching:
                 self.retired.add(name)
                 return
             await self._judge(name, view)
-        except Unavailable:
+        except STORE_ERRORS:
             return
 
     async def _judge(self, name: LaneName, view: LaneView) -> None:
