@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -46,12 +45,12 @@ async def put_steadily(queue: Queue, *, every_s: float = 0.1) -> asyncio.Task[No
 
 
 def refuse(
-    members: list[Member], error: PenstockError | None, *, where: Callable[[Any], bool] = lambda _: True
+    members: list[Member], error: PenstockError | None, *
 ) -> None:
     """Answer all statements of these members with an error from now on; None: run them again."""
 
     async def gate(statement: Any) -> None:
-        if error is not None and where(statement):
+        if error is not None:
             raise error
 
     for each in members:

@@ -78,6 +78,7 @@ DECIDERS = (
     "**/decide*.py",
     "workers/penstock/engines/**/rules*.py",
     "workers/penstock/engines/books.py",
+    "workers/penstock/engines/read_budget.py",
     "workers/penstock/engines/record.py",
     "workers/penstock/engines/rows.py",
     "workers/penstock/engines/settled.py",

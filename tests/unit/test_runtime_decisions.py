@@ -292,6 +292,9 @@ def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
     assert "a lane had to be taken from it: its loop hung, or the lane was another's (1 times)" == why_not_alive(
         stopped
     )
+    reasons = ("the loop of lanes has ended",)
+    dead = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, dead_loops=reasons)
+    assert "the loop of lanes has ended" == why_not_alive(dead) == why_not_ready(dead)
     ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
     assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
     early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)

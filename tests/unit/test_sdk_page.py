@@ -21,7 +21,7 @@ from penstock.client import (
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
 WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"}
-WITHIN |= {"bound", "receive_deliveries", "settings_changed"}
+WITHIN |= {"bound", "receive_deliveries", "settings_changed", "dead_loops"}
 """Public to the other files of the SDK and to the worker alone."""
 
 

@@ -12,10 +12,10 @@ from cassandra.connection import ConnectionBusy, ConnectionException, Connection
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
 
-from penstock.errors import Bug, PenstockError, Refused, Surroundings
+from penstock.errors import PenstockError, Refused, Surroundings
 from penstock.store.cassandra_errors import CAS_WRITE_UNKNOWN, NotAllowed, TooLarge, of_prepare, translate
 from penstock.store.statements import Batch, BatchIf, Insert, InsertIfAbsent, Select, Statement, UpdateIf, is_
-from penstock.store.store import NotEnoughReplicas, Overloaded, Unknown
+from penstock.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
 from penstock.store.table import Column, Table, Written
 from penstock.store.types import Type
 
@@ -117,7 +117,7 @@ def test_what_never_left_this_process_is_known_to_be_undone(statement: Statement
 
 
 def test_a_request_that_could_not_be_encoded_is_our_own_fault() -> None:
-    assert Bug is type(translate(NoHostAvailable("none", {"a": TypeError("not bytes")}), WRITE))
+    assert StatementFailed is type(translate(NoHostAvailable("none", {"a": TypeError("not bytes")}), WRITE))
 
 
 def test_a_statement_that_could_not_be_prepared_in_time_was_not_run() -> None:
@@ -162,8 +162,8 @@ def _invalid(said: str) -> BaseException:
             Refused,
             "a time to live that ends after",
         ),
-        (_invalid("something else"), Bug, "Cassandra takes this statement for invalid"),
-        (ErrorMessage(0x2000, "line 1:0 no viable alternative", None), Bug, "does not understand"),
+        (_invalid("something else"), StatementFailed, "Cassandra takes this statement for invalid"),
+        (ErrorMessage(0x2000, "line 1:0 no viable alternative", None), StatementFailed, "does not understand"),
         (cassandra.Unauthorized("User a has no MODIFY permission on <table k.log>"), NotAllowed, "MODIFY permission"),
         (
             cassandra.Unauthorized("Unable to perform authorization: Cannot achieve consistency level QUORUM"),

@@ -145,18 +145,14 @@ class LaneKeeper:
     async def _keep(self) -> None:
         if self.sharing is not None:
             await self.sharing.until_known(LOOK_EVERY_S)
-        steps = (
-            self._begin_closings,
-            self._give_back,
-            self._end_doubles,
-            self._take_free,
-            self._open_gates,
-            self._watch,
-        )
         while True:
             self._drop_ended()
-            for step in steps:
-                await self._run_step(step)
+            await self._run_step(self._begin_closings)
+            await self._run_step(self._give_back)
+            await self._run_step(self._end_doubles)
+            await self._run_step(self._take_free)
+            await self._run_step(self._open_gates)
+            await self._run_step(self._watch)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _run_step(self, step: Callable[[], Awaitable[None]]) -> None:
