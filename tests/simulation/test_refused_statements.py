@@ -44,9 +44,7 @@ async def put_steadily(queue: Queue, *, every_s: float = 0.1) -> asyncio.Task[No
     return asyncio.get_running_loop().create_task(put_all())
 
 
-def refuse(
-    members: list[Member], error: PenstockError | None, *
-) -> None:
+def refuse(members: list[Member], error: PenstockError | None) -> None:
     """Answer all statements of these members with an error from now on; None: run them again."""
 
     async def gate(statement: Any) -> None:
