@@ -25,7 +25,7 @@ from tests.cluster.test_worker import Workers, connected, livez, metrics, queue_
 
 PUTS_PER_S = 100
 PUT_FOR_S = 40
-"""Longer than any read-ahead of less than 40 MB lasts at 1 MB/s."""
+"""40 MB at this pace: more than a lane reads ahead."""
 LAG_S_MAX = 2.0
 """How long after its put a quick message may be settled on a busy machine."""
 REVOKED_S = 8.0
@@ -61,12 +61,12 @@ def apply_queue(cassandra: Serving, keyspace: str, folder: Path, name: str, spec
 def test_one_slow_message_in_a_hundred_does_not_stop_its_lane(
     cassandra: Serving, keyspace: str, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    told = apply_queue(cassandra, keyspace, tmp_path, "steady", "shards: 1")
+    environment = apply_queue(cassandra, keyspace, tmp_path, "steady", "shards: 1")
     quick = PUTS_PER_S * PUT_FOR_S * 99 // 100
-    with workers(told, tmp_path, "shop/steady", "one_in_a_hundred_slow") as fleet:
+    with workers(environment, tmp_path, "shop/steady", "one_in_a_hundred_slow") as fleet:
         fleet.start("one", "--concurrency", "100")
         port = fleet.said("one", "worker begins")["health_port"]
-        put_s = put_steadily(told, "shop/steady")
+        put_s = put_steadily(environment, "shop/steady")
         wait_until(lambda: acked(port) >= quick, timeout_s=LAG_S_MAX)
         rate = acked(port) / put_s
         slow = Counter(note.what for note in fleet.notes.all())
@@ -75,7 +75,7 @@ def test_one_slow_message_in_a_hundred_does_not_stop_its_lane(
         assert slow["begun"] - slow["ended"] >= PUT_FOR_S * 0.95, "the slow messages were not in flight"
 
 
-def put_steadily(told: dict[str, str], name: str) -> float:
+def put_steadily(environment: dict[str, str], name: str) -> float:
     """Put numbered messages of 10 kB at an even pace; how long it took."""
 
     async def work(connection: penstock.Penstock) -> float:
@@ -86,7 +86,7 @@ def put_steadily(told: dict[str, str], name: str) -> float:
             await queue.put_many([number.to_bytes(8) + os.urandom(9_992) for number in range(first, first + 10)])
         return time.monotonic() - began_s
 
-    took_s: float = connected(told, work)
+    took_s: float = connected(environment, work)
     return took_s
 
 
@@ -102,9 +102,12 @@ def test_workers_whose_rights_are_revoked_for_8_s_continue_by_themselves(
     cassandra: Serving, keyspace: str, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     granted = make_role(cassandra, keyspace)
-    told = apply_queue(cassandra, keyspace, tmp_path, "guarded", "shards: 6")
+    environment = apply_queue(cassandra, keyspace, tmp_path, "guarded", "shards: 6")
     cassandra.cql(f"CREATE TABLE {keyspace}.probe (id int PRIMARY KEY)")
-    with workers(granted, tmp_path, "shop/guarded", "at_once") as fleet, under_load(told, "shop/guarded") as ids:
+    with (
+        workers(granted, tmp_path, "shop/guarded", "at_once") as fleet,
+        under_load(environment, "shop/guarded") as ids,
+    ):
         ports = {}
         for name in ("one", "two"):
             fleet.start(name)
@@ -137,11 +140,11 @@ def test_workers_whose_rights_are_revoked_for_8_s_continue_by_themselves(
 class Load:
     """Puts 40 messages a second until it is stopped."""
 
-    def __init__(self, told: dict[str, str], name: str) -> None:
+    def __init__(self, environment: dict[str, str], name: str) -> None:
         self._ids: list[str] = []
         self._stopped = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(told, name))
+        self._thread = threading.Thread(target=self._run, args=(environment, name))
         self._thread.start()
 
     def stop(self) -> None:
@@ -156,7 +159,7 @@ class Load:
         assert not self._thread.is_alive()
         return self._ids
 
-    def _run(self, told: dict[str, str], name: str) -> None:
+    def _run(self, environment: dict[str, str], name: str) -> None:
         async def work(connection: penstock.Penstock) -> None:
             queue = await connection.queue(name)
             while not self._stopped.is_set():
@@ -164,15 +167,15 @@ class Load:
                 await asyncio.to_thread(self._stopped.wait, 0.25)
 
         try:
-            connected(told, work)
+            connected(environment, work)
         except BaseException as error:
             self._error = error
 
 
 @contextmanager
-def under_load(told: dict[str, str], name: str) -> Iterator[Load]:
+def under_load(environment: dict[str, str], name: str) -> Iterator[Load]:
     """A queue to which messages are put, until the end at the latest."""
-    load = Load(told, name)
+    load = Load(environment, name)
     try:
         yield load
     finally:
@@ -228,9 +231,9 @@ def is_allowed(probe: CqlProbe, statement: str) -> bool:
 def test_twelve_lanes_with_a_backlog_of_1_mib_messages_take_less_than_300_mb(
     cassandra: Serving, keyspace: str, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    told = apply_queue(cassandra, keyspace, tmp_path, "large", f"shards: {LANES}")
-    ids = put_backlog(told, "shop/large")
-    with workers(told, tmp_path, "shop/large", "slow") as fleet:
+    environment = apply_queue(cassandra, keyspace, tmp_path, "large", f"shards: {LANES}")
+    ids = put_backlog(environment, "shop/large")
+    with workers(environment, tmp_path, "shop/large", "slow") as fleet:
         fleet.start("one", "--concurrency", "4")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         peak_mb = peak_memory_mb(fleet.running["one"].pid)
@@ -241,7 +244,7 @@ def test_twelve_lanes_with_a_backlog_of_1_mib_messages_take_less_than_300_mb(
     assert peak_mb < WORKER_MB_MAX
 
 
-def put_backlog(told: dict[str, str], name: str) -> list[str]:
+def put_backlog(environment: dict[str, str], name: str) -> list[str]:
     """Messages of the default's largest size that do not compress, ten at a time."""
 
     async def work(connection: penstock.Penstock) -> list[str]:
@@ -251,7 +254,7 @@ def put_backlog(told: dict[str, str], name: str) -> list[str]:
             ids += await queue.put_many([os.urandom(LARGE) for _ in range(10)])
         return ids
 
-    found: list[str] = connected(told, work)
+    found: list[str] = connected(environment, work)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Handlers whose work is in an awaitable that they return: by a sync decorator, by an object, by a task."""
+"""Handlers that return an awaitable which does their work: behind a sync decorator, of an object, a task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ answering = Answering()
 
 
 async def async_and_more(payload: str) -> Awaitable[None]:
-    """Async, and what it returns is to be awaited too."""
+    """Async, and returns another awaitable."""
     return asyncio.ensure_future(Answering()(payload))
 
 

@@ -49,7 +49,7 @@ def reasons_of_dead(bench: Bench) -> dict[bytes, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_handler_returns_is_awaited_before_its_message_is_settled(kind: str) -> None:
+def test_a_returned_awaitable_is_awaited_before_its_message_is_settled(kind: str) -> None:
     async def scenario() -> None:
         performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=4, chance=Random(1))
         bench = bench_of(None, performer=performer, terms=WorkerTerms(concurrency=4))
@@ -63,7 +63,7 @@ def test_what_a_handler_returns_is_awaited_before_its_message_is_settled(kind: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_handler_returns_is_awaited_in_the_child_that_runs_suspects_too(kind: str) -> None:
+def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kind: str) -> None:
     async def scenario() -> None:
         entry_point = f"{HERE}:{kind}"
         terms = ChildTerms(entry_point, "test/queue", "text", "error", Backoff(0, 1, 0))
@@ -82,7 +82,7 @@ def test_what_a_handler_returns_is_awaited_in_the_child_that_runs_suspects_too(k
 
 
 @pytest.mark.parametrize("kind", ["one", "answering"])
-def test_sys_exit_in_what_is_awaited_fails_its_message_and_the_worker_continues(kind: str) -> None:
+def test_sys_exit_in_a_returned_awaitable_fails_its_message_and_the_worker_continues(kind: str) -> None:
     async def scenario() -> None:
         performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=2, chance=Random(1))
         bench = bench_of(None, queue=MemoryQueue(max_receives=1), performer=performer)
@@ -96,7 +96,7 @@ def test_sys_exit_in_what_is_awaited_fails_its_message_and_the_worker_continues(
     asyncio.run(scenario())
 
 
-def test_a_batch_list_that_was_awaited_has_to_fit_its_batch() -> None:
+def test_the_list_of_an_awaited_batch_has_to_fit_the_batch() -> None:
     async def scenario() -> None:
         @handler(batch=True, retries=AT_ONCE)
         @decorated
@@ -112,7 +112,7 @@ def test_a_batch_list_that_was_awaited_has_to_fit_its_batch() -> None:
     asyncio.run(scenario())
 
 
-def test_what_else_a_single_handler_returns_is_ignored() -> None:
+def test_other_values_that_a_handler_of_single_messages_returns_are_ignored() -> None:
     async def scenario() -> None:
         def store(payload: bytes) -> object:
             return [ValueError("not raised")]
@@ -145,7 +145,7 @@ def test_the_awaited_part_runs_on_the_loop_and_sees_the_context_variables_of_the
     asyncio.run(scenario())
 
 
-def test_messages_see_nothing_of_what_the_awaited_part_of_another_has_set() -> None:
+def test_context_variables_set_in_an_awaited_part_do_not_reach_the_next_message() -> None:
     async def scenario() -> None:
         seen: list[str] = []
 
@@ -169,7 +169,7 @@ def test_messages_see_nothing_of_what_the_awaited_part_of_another_has_set() -> N
 
 
 class Awaited:
-    """A handler whose awaited part waits until it is cancelled, but for later attempts."""
+    """A handler whose awaited part waits at the first attempt until it is cancelled."""
 
     def __init__(self, in_thread: Callable[[Context], None] = lambda context: None) -> None:
         self.begun = asyncio.Event()
