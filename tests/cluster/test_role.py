@@ -29,17 +29,22 @@ spec: {type: sum}
 """
 
 
-@pytest.fixture
-def granted(cassandra: Serving) -> Iterator[Commands]:
-    """Somebody with this role and no other; the page's names are the test's own."""
-    name = f"page_{uuid.uuid4().hex[:8]}"
+def make_role(cassandra: Serving, name: str) -> dict[str, str]:
+    """A role and its keyspace as the page has them, but for the name; the environment of a process with this role."""
     environment = cassandra.environment()
     (grants,) = (example for example in examples_of("security.md") if example.language == "cql")
     text = grants.text.replace("penstock", name).replace("'dc1'", f"'{environment['DATA_CENTER']}'")
     for statement in text.split(";"):
         if statement.strip():
             cassandra.cql(statement)
-    yield Commands({**environment, "KEYSPACE": name, "USERNAME": name, "PASSWORD": PASSWORD})
+    return {**environment, "KEYSPACE": name, "USERNAME": name, "PASSWORD": PASSWORD}
+
+
+@pytest.fixture
+def granted(cassandra: Serving) -> Iterator[Commands]:
+    """Somebody with this role and no other; the page's names are the test's own."""
+    name = f"page_{uuid.uuid4().hex[:8]}"
+    yield Commands(make_role(cassandra, name))
     cassandra.cql(f"DROP KEYSPACE IF EXISTS {name}")
 
 

@@ -42,6 +42,14 @@ async def blocking(payload: bytes, context: Context) -> None:
     note("ended", context)
 
 
+async def one_in_a_hundred_slow(payload: bytes, context: Context) -> None:
+    """Takes a minute for each hundredth message: the payload begins with its number."""
+    note("begun", context)
+    if int.from_bytes(payload[:8]) % 100 == 0:
+        await asyncio.sleep(60)
+    note("ended", context)
+
+
 async def fragile(payload: bytes, context: Context) -> None:
     """Kills its process by one message."""
     note("begun", context)

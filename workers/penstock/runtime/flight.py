@@ -42,6 +42,7 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         """What runs its handler now."""
         self.can_stop = False
+        """Whether cancelling the task stops its handler: not while it is in a thread."""
         self.batch: Sequence[Flight] = (self,)
         """All that one call of the handler has in hand."""
         self.context: Context | None = None

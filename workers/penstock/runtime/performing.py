@@ -1,13 +1,18 @@
 """Runs a Python handler: async ones on the event loop, others in threads. What it raises becomes a verdict.
 
-It knows neither receipts nor settling. A handler in a thread can not be stopped; it is told (`Context.lost`).
+A handler is done when everything that it returned to await is done. Behind an ordinary decorator an async function
+looks like a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
+
+It knows neither receipts nor settling. A thread cannot be stopped: its handler reads `Context.lost`. From the time
+when a handler waits on the loop, its flights can be stopped (`Flight.can_stop`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Sequence
+import inspect
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, Protocol
@@ -26,7 +31,7 @@ class Performer(Protocol):
     batch: bool
     """Whether it takes several at a time."""
     can_stop: bool
-    """Whether cancelling the task that runs it stops it."""
+    """Whether cancelling the task that runs it stops it, from its beginning."""
 
     wants_context: bool
     """Whether it looks at what a `Context` tells."""
@@ -65,9 +70,11 @@ class PythonPerformer:
         try:
             payload = handler.decode(flight.delivery)
             if self._pool is None and handler.context is None:
-                await handler.function(payload)
+                outcome = await handler.function(payload)
+                if outcome is not None:
+                    await _await_all(outcome)
             else:
-                await self._call([payload], [flight.context])
+                await self._call([payload], [flight])
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return self._judge(error, flight)
         return DONE
@@ -86,7 +93,7 @@ class PythonPerformer:
         if not places:
             return verdicts
         try:
-            outcomes = await self._call(payloads, [flights[place].context for place in places])
+            outcomes = await self._call(payloads, [flights[place] for place in places])
             failed = failures_of(outcomes, len(places))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             failed = [error] * len(places)
@@ -103,12 +110,17 @@ class PythonPerformer:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _call(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
+    async def _call(self, payloads: Sequence[Any], flights: Sequence[Flight]) -> Any:
+        """What the handler returns in the end."""
+        contexts = [flight.context for flight in flights]
         if self._pool is None:
-            return await self._handler.call(payloads, contexts)
-        context = contextvars.copy_context()
+            return await _await_all(await self._handler.call(payloads, contexts))
+        variables = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, context.run, self._in_thread, payloads, contexts)
+        outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
+        if not inspect.isawaitable(outcome):
+            return outcome
+        return await _await_after_thread(outcome, flights[0].batch, variables)
 
     def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
@@ -133,6 +145,45 @@ class PythonPerformer:
 
 class HandlerExited(Exception):
     """A handler called sys.exit."""
+
+
+async def _await_all(outcome: Any) -> Any:
+    """Await what a handler returned, and what that returns."""
+    while inspect.isawaitable(outcome):
+        outcome = await outcome
+    return outcome
+
+
+async def _await_after_thread(
+    awaitable: Awaitable[Any], batch: Sequence[Flight], variables: contextvars.Context
+) -> Any:
+    """Await on the loop what a handler returned in its thread, with the context variables that it set there.
+
+    From now on the handler can be stopped. The awaited part does not begin where all its messages were lost, overdue
+    or given back before the thread returned.
+    """
+    for flight in batch:
+        flight.can_stop = True
+    caller = asyncio.current_task()
+    if caller is not None and all(flight.is_stopped for flight in batch):
+        caller.cancel()
+    task = asyncio.get_running_loop().create_task(_await_without_exit(awaitable), context=variables)
+    try:
+        return await task
+    finally:
+        # A task that was cancelled before its first step has not begun to await it.
+        if isinstance(awaitable, asyncio.Future):
+            awaitable.cancel()
+        elif inspect.iscoroutine(awaitable):
+            awaitable.close()
+
+
+async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
+    """`sys.exit` in a task of its own would end the event loop."""
+    try:
+        return await _await_all(awaitable)
+    except SystemExit as error:
+        raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
 
 
 class BatchAnswer(TypeError):
