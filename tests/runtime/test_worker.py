@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from contextvars import ContextVar
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from penstock.engines.contract import Ack, Extend, Message, Nack, Settled, StaleReceipt
 from penstock.errors import Refused, Unavailable
 from penstock.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
+from penstock.runtime.flight import Flight
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.telemetry.tracing import current_trace
 from penstock.testing.memory_queue import MemoryQueue
@@ -583,3 +585,51 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
         assert 500 == bench.metrics.acked.value + len(bench.queue.dead)
 
     in_virtual_time(scenario)
+
+
+def flights_in_memory() -> int:
+    """How many there are, also such as nothing but the collector could find."""
+    return sum(type(each) is Flight for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("kind", ["async", "with context", "batch", "failing batch", "in a thread"])
+def test_the_memory_of_a_message_is_free_without_the_collector(kind: str) -> None:
+    """A worker's collector comes seldom, and a hundred messages may be a hundred megabytes."""
+
+    async def plain(payload: bytes) -> None:
+        await asyncio.sleep(0.001)
+
+    async def with_context(payload: bytes, context: Context) -> None:
+        context.logger.debug("handled")
+
+    async def batch(payloads: list[bytes]) -> None:
+        await asyncio.sleep(0.001)
+
+    async def failing(payloads: list[bytes], contexts: list[Context]) -> None:
+        if contexts[0].attempt == 1:
+            raise ValueError("not now")
+
+    def in_thread(payload: bytes, context: Context) -> None:
+        context.logger.debug("handled")
+
+    handlers = {"async": plain, "with context": with_context, "batch": batch, "failing batch": failing}
+    function = handlers.get(kind, in_thread)
+
+    async def scenario() -> None:
+        bench = bench_of(function, terms=WorkerTerms(concurrency=4, backoff=Backoff(first_s=0.01)))
+        gc.collect()
+        gc.disable()
+        try:
+            before = flights_in_memory()
+            for number in range(200):
+                bench.queue.put_now(b"%d" % number)
+            await worked(bench)
+            left = flights_in_memory() - before
+        finally:
+            gc.enable()
+        assert left <= 4, "a slot may still name its last"
+
+    if kind == "in a thread":
+        asyncio.run(scenario())
+    else:
+        in_virtual_time(scenario)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 
+import pytest
+
 from penstock.engines.contract import Ack, Extend
+from penstock.engines.dispatcher import Dispatcher
 from penstock.engines.timeline.engine import TimelineQueue
 from penstock.errors import PenstockError
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
@@ -95,7 +99,7 @@ def test_a_hand_over_is_taken_back_when_the_member_that_was_to_have_the_lane_lea
     simulate(scenario, settings=HELD)
 
 
-def test_a_hand_over_survives_a_clock_in_doubt() -> None:
+def test_a_hand_over_survives_a_clock_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(queue: Queue) -> None:
         old, new = await handing_over(queue)
         real = old.host.now_us
@@ -104,6 +108,26 @@ def test_a_hand_over_survives_a_clock_in_doubt() -> None:
         object.__setattr__(old.host, "now_us", real)
         await holding([old, new], [3, 3], within_s=150)
         assert 0 == draining(old)
+
+    with caplog.at_level(logging.ERROR, logger="penstock.lanes"):
+        simulate(scenario, settings=HELD)
+    assert [] == [record.getMessage() for record in caplog.records]
+
+
+def test_a_hand_over_that_fails_leaves_the_lane_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(lane: Dispatcher) -> bool:
+        raise KeyError("nobody thought of this")
+
+    async def scenario(queue: Queue) -> None:
+        old, new = await handing_over(queue)
+        monkeypatch.setattr(Dispatcher, "give_back", broken)
+        before = set(old.last_given_s)
+        await asyncio.sleep(125)
+        assert old.engine is not None
+        assert 6 == len(old.engine.lanes.held)
+        await new.process.start(new.leave())
+        await all_lanes_hand_out(old, within_s=20)
+        assert before == set(old.last_given_s)
 
     simulate(scenario, settings=HELD)
 

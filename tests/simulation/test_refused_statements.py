@@ -16,7 +16,7 @@ from penstock.engines.timeline.engine import TimelineQueue
 from penstock.engines.timeline.lane_keeper import LaneKeeper
 from penstock.engines.timeline.layout import Place, id_bytes
 from penstock.errors import PenstockError, Refused, Surroundings
-from penstock.store.statements import Insert
+from penstock.store.statements import Insert, Select
 from penstock.store.store import StatementFailed
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
@@ -89,6 +89,37 @@ def test_two_workers_whose_rights_are_gone_for_eight_seconds_work_within_five_of
         assert set() == set(queue.acknowledged) - {each.message_id for _, each in seen.deliveries}
 
     simulate(scenario, seed, settings=replace(SHARED, part_us=60 * SECOND))
+
+
+def test_a_read_that_is_refused_ends_no_tenure() -> None:
+    async def scenario(queue: Queue) -> None:
+        seen = Seen()
+        (member,) = await begin(queue, seen, 1)
+        await holding([member], [6], within_s=30)
+        putting = await put_steadily(queue)
+        await asyncio.sleep(5)
+        before = epochs_of(member)
+
+        async def gate(statement: Any) -> None:
+            if isinstance(statement, Select) and statement.shape.table.name in ("timeline_work", "timeline_parts"):
+                raise Refused("too many tombstones")
+
+        member.store.gate = gate
+        await asyncio.sleep(4)
+        member.store.gate = None
+        assert await handled_by(queue, seen, member, within_s=3)
+        assert before == epochs_of(member)
+        putting.cancel()
+        await until_all_settled(queue, seen, within_s=120)
+        check_seen(queue, seen)
+
+    simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
+
+
+def epochs_of(member: Member) -> dict[tuple[int, int], int]:
+    """The tenure of each lane that a member holds."""
+    assert member.engine is not None
+    return {name: lane.tenure.epoch for name, lane in member.engine.lanes.held.items()}
 
 
 def loops_of(member: Member) -> list[Any]:

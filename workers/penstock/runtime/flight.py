@@ -43,10 +43,16 @@ class Flight:
         """What runs its handler now."""
         self.can_stop = False
         """Whether cancelling the task stops its handler: not while it is in a thread."""
-        self.batch: Sequence[Flight] = (self,)
-        """All that one call of the handler has in hand."""
+        self.batch: Sequence[Flight] = ()
+        """All that one call of the handler has, this one too, while it runs."""
         self.context: Context | None = None
         self.trace: TraceContext | None = None
+
+    def end(self) -> None:
+        """Its handler has returned. What leads back to this flight is let go, so that the message's memory is free at
+        once: the collector comes seldom here, and a message may be large."""
+        self.task = self.context = None
+        self.batch = ()
 
     @property
     def is_stopped(self) -> bool:

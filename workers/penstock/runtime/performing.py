@@ -92,15 +92,19 @@ class PythonPerformer:
                 verdicts[place] = self._judge(invalid, flight)
         if not places:
             return verdicts
-        try:
-            outcomes = await self._call(payloads, [flights[place] for place in places])
-            failed = failures_of(outcomes, len(places))
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            failed = [error] * len(places)
+        failed = await self._failures(payloads, [flights[place] for place in places])
         for place, failure in zip(places, failed, strict=True):
             if failure is not None:
                 verdicts[place] = self._judge(failure, flights[place])
         return verdicts
+
+    async def _failures(self, payloads: Sequence[Any], flights: Sequence[Flight]) -> Sequence[BaseException | None]:
+        """Call the handler of a batch; the failure of each message, if any. An error refers to the frame that caught
+        it, so that frame keeps no error: the batch would stay in memory until the collector comes."""
+        try:
+            return failures_of(await self._call(payloads, flights), len(payloads))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return [error] * len(payloads)
 
     def drain(self) -> None:
         """What runs goes on."""
@@ -120,7 +124,7 @@ class PythonPerformer:
         outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
         if not inspect.isawaitable(outcome):
             return outcome
-        return await _await_after_thread(outcome, flights[0].batch, variables)
+        return await _await_after_thread(outcome, flights[0].batch or flights, variables)
 
     def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """`sys.exit` in a handler fails its message, and ends no thread of the pool."""

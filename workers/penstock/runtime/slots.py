@@ -150,6 +150,7 @@ class Slots:
                 flights = self._still_ours(flights)
             if flights:
                 await self._handle(flights, task, loop)
+            flights = []  # a slot that waits for its next message holds none
         # The handler left a context variable behind, which the next message must not see.
         self._begin()
 
@@ -186,7 +187,7 @@ class Slots:
             del self._running[task]
             self._metrics.handled.observe(loop.time() - begun_s)
             for flight, verdict in zip(flights, verdicts, strict=True):
-                flight.task = None
+                flight.end()
                 self._conclude(flight, verdict)
 
     def _take_up(self, flight: Flight, batch: Sequence[Flight], task: asyncio.Task[None], begun_s: float) -> None:
