@@ -9,10 +9,13 @@ import pytest
 
 from penstock.engines.contract import Cancelled, Message
 from penstock.engines.timeline.layout import Place, id_bytes
+from penstock.engines.timeline.looking import first_unsettled_us, look_at_lane
 from penstock.engines.timeline.sender import Copy
+from penstock.engines.timeline.settings import Generation
 from penstock.errors import SpecError
 from penstock.store.statements import UpdateIf, is_
 from tests.simulation.timeline_puts import QUEUE, SECOND, SETTINGS, Client, Queue, Reader, simulate
+from tests.simulation.timeline_workers import lanes_ready
 
 
 async def scheduled(client: Client, in_us: int, payload: bytes = b"reminder") -> str:
@@ -195,3 +198,24 @@ def test_what_is_due_beyond_the_retention_lies_in_its_own_table_and_can_be_cance
         assert [kept] == [each.message_id for each in reader.delivered]
 
     simulate(scenario, settings=replace(SETTINGS, retention_us=30 * SECOND))
+
+
+def test_work_that_lies_behind_cancelled_messages_is_seen() -> None:
+    """Another process looks at a lane that nobody holds: cancelled rows at its head hide nothing."""
+
+    async def scenario(queue: Queue) -> tuple[int | None, int]:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        now_us = client.process.clock.wall_us()
+        due_us = now_us + 5 * SECOND
+        ids = [await scheduled(client, 5 * SECOND + number * 1_000) for number in range(6)]
+        for each in ids[:5]:
+            assert Cancelled.CANCELLED is await client.process.start(client.cancels.cancel(each))
+        await asyncio.sleep(8)
+        view = await client.process.start(look_at_lane(client.host, queue.settings, {}, 1, 0))
+        assert view is not None
+        return await client.process.start(first_unsettled_us(client.host, queue.settings, view)), due_us
+
+    found_us, due_us = simulate(scenario, settings=replace(SETTINGS, generations=(Generation(1, 1),)))
+    assert found_us is not None
+    assert found_us >= due_us

@@ -30,6 +30,9 @@ LaneName = tuple[int, int]
 Held = Mapping[LaneName, Dispatcher]
 BEFORE_ALL = position_order(first_at(0))
 ONE_ROW_BYTES = 1
+SETTLED_ROWS_MAX = 16
+"""Beyond so many cancelled rows at the head of a lane a look gives up; its owner passes them, and the next look finds
+what follows."""
 """A read that is as small as it can be."""
 
 
@@ -155,8 +158,13 @@ class LaneRows:
 async def first_unsettled_us(host: Host, settings: TimelineSettings, view: LaneView) -> int | None:
     """The due moment of the first row above the position that is due by now and not settled as it lies there."""
     rows = LaneRows(host, settings, view, PartIndex(host, settings, view.generation))
-    piece = await rows.reading.read(view.position, bytes_max=ONE_ROW_BYTES)
-    for row in piece.rows:
-        if row.settled != bits_of(0, row.count):
-            return moment_us_of(position_at(row.order))
+    after = view.position
+    for _ in range(SETTLED_ROWS_MAX):
+        piece = await rows.reading.read(after, bytes_max=ONE_ROW_BYTES)
+        for row in piece.rows:
+            if row.settled != bits_of(0, row.count):
+                return moment_us_of(position_at(row.order))
+        if not piece.more:
+            break
+        after = piece.reached
     return None
