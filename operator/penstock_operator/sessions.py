@@ -1,5 +1,9 @@
 """Sessions with Cassandra: one for each connection that is told by a Secret's contents, at most `SESSIONS_MAX`.
 
+Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant who
+writes a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this process has
+written into a folder of its own.
+
 It knows contents by their digest, so that the copies of one Secret share a session. A session that could not be
 opened is not tried again for a few seconds, however many ask: a thousand queues are one attempt. One that nobody
 used for long makes room for another.
@@ -18,6 +22,7 @@ from penstock.client.ground import Ground
 from penstock.errors import PenstockError, Refused, Unavailable
 from penstock.store.cassandra_settings import ConnectionSettings, read_settings
 from penstock.store.schema import SchemaPort
+from penstock_operator.build_pod import CONNECTION_KEYS
 
 SESSIONS_MAX: Final = 8
 AGAIN_S: Final = 5.0
@@ -150,8 +155,8 @@ class Sessions:
             await oldest.reached.ground.close()
 
     def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
-        """Certificates become files, which nobody else may read."""
-        environment = {name: value for name, value in values.items() if name not in FILES.values()}
+        """The keys of a connection; certificates become files, which nobody else may read."""
+        environment = {name: values[name] for name in CONNECTION_KEYS if name in values}
         for name, key in FILES.items():
             if values.get(key) and self._folder is not None:
                 environment[name] = str(_written(self._folder / digest, key, values[key]))
