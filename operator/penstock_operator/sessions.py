@@ -156,7 +156,7 @@ class Sessions:
 
     def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
         """The keys of a connection; certificates become files, which nobody else may read."""
-        environment = {name: values[name] for name in CONNECTION_KEYS if name in values}
+        environment: dict[str, str] = {name: values[name] for name in CONNECTION_KEYS if name in values}
         for name, key in FILES.items():
             if values.get(key) and self._folder is not None:
                 environment[name] = str(_written(self._folder / digest, key, values[key]))

@@ -160,7 +160,9 @@ def test_a_secret_cannot_make_the_operator_open_a_file_of_its_own_pod(name: str,
 
 def test_every_value_of_a_secret_that_is_read_counts_in_its_digest() -> None:
     without = digest_of(VALUES)
-    assert [] == [name for name in (*CONNECTION_KEYS, *CONNECTION_FILES) if without == digest_of({**VALUES, name: "x"})]
+    assert [] == [
+        name for name in (*CONNECTION_KEYS, *CONNECTION_FILES) if without == digest_of({**VALUES, name: "x"})
+    ]
     assert without == digest_of({**VALUES, "SSL_CA": "/proc/self/fd/1", "SSL_DIRECTORY": "/etc"})
 
 
