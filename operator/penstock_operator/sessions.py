@@ -35,6 +35,10 @@ class TooManyConnections(Refused):
     """The operator keeps no more connections to different Cassandras than this."""
 
 
+class ConnectionNotOpen(Unavailable):
+    """The operator has no session with this Cassandra, as no resource uses it, and a plan opens none."""
+
+
 class SchemaOfCluster(SchemaPort, Protocol):
     """Reads and changes the schema, and tells cheaply whether somebody else did."""
 
@@ -109,6 +113,11 @@ class Sessions:
         """Every session that is open, without using it."""
         return [held.reached for held in self._held.values() if held.reached is not None]
 
+    def held(self, digest: str) -> Reached | PenstockError | None:
+        """The session of a connection, or why there is none, without using it; None: it was never opened."""
+        held = self._held.get(digest)
+        return None if held is None else held.reached or held.error
+
     async def close(self) -> None:
         """End them all."""
         held, self._held = list(self._held.values()), {}
@@ -161,6 +170,47 @@ class Sessions:
             if values.get(key) and self._folder is not None:
                 environment[name] = str(_written(self._folder / digest, key, values[key]))
         return environment
+
+
+class SessionReader:
+    """Those sessions of a process that are open: it opens none, and none counts as used."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """As `Sessions.reach`, where that would open nothing."""
+        held = self._sessions.held(digest)
+        if held is None:
+            raise ConnectionNotOpen(remedy="apply a resource that uses it, then ask again")
+        if isinstance(held, PenstockError):
+            raise held
+        return held
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that is open."""
+        held = self._sessions.held(digest)
+        return held if isinstance(held, Reached) else None
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        return self._sessions.all()
+
+
+class SessionPool(Protocol):
+    """Where sessions come from: `Sessions`, or a reader of them."""
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        ...
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that was reached before."""
+        ...
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        ...
 
 
 def _written(folder: Path, name: str, text: str) -> Path:
