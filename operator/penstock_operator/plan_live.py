@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock.api.parse import check_resource
+from penstock.api.status import Reason
 from penstock_operator.names import Key, namespace_key
 from penstock_operator.observe import Looked, Observer
 from penstock_operator.plan_ahead import Ahead
-from penstock_operator.plan_telling import tell
+from penstock_operator.plan_telling import tell, tell_unknown
 from penstock_operator.reconciling import Reconciler
-from penstock_operator.world import NamespaceWorld, Nothing, World
+from penstock_operator.world import NamespaceWorld, Nothing, Trouble, World
 
 NOT_TOLD_APART: Final = "of a former creation, or was made just now: ask again"
 
@@ -35,6 +36,9 @@ async def plan_live(
         found, _ = await reconciler.plan(each, document if each == key else None, observer)
         ahead.memories[each] = reconciler.memory_of(each)
         if isinstance(found, World):
+            away = found.connection
+            if document is not None and isinstance(away, Trouble) and away.reason is Reason.CASSANDRA_UNAVAILABLE:
+                return {**tell_unknown(key, away.says), "key": key.path, "trail": [away.says]}
             ahead.add(each, found)
         elif isinstance(found, NamespaceWorld):
             ahead.namespaces[each.namespace] = found if document is None else _without(found, observer, key)
