@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
+from penstock.errors import SpecError
 from penstock_operator.kinds import EVENT, LEASE, Address, Kind, address_of
 from penstock_operator.port import (
     CALL_WITHIN_S,
@@ -89,9 +90,9 @@ class Request:
 
 
 def escape_step(step: str) -> str:
-    """One step of a path, so that no name leads elsewhere. ValueError where a server would go up by it."""
+    """One step of a path, so that no name leads elsewhere. SpecError where a server would go up by it."""
     if step in (".", ".."):
-        raise ValueError(f"{step!r} is no name")
+        raise SpecError("this is no name of an object", given=step)
     return quote(step, safe="")
 
 

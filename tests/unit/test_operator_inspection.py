@@ -192,5 +192,5 @@ def test_no_name_leads_to_another_path_of_the_api_server() -> None:
         Request("get", QUEUE, "shop", "emails.dead", "status").path
     )
     for step in (".", ".."):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(SpecError, match="this is no name of an object"):
             escape_step(step)

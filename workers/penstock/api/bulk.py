@@ -39,14 +39,14 @@ class Spark(Model):
         None,
         max_length=64,
         description="A patch of the SparkApplication's `spec.driver`: cores, memory, env, template. "
-        "At most 16 KiB of JSON, and 200 items a list.",
+        "At most 16 KiB of JSON, and 200 items per list.",
         json_schema_extra=SPARK_POD,
     )
     executor: dict[str, Any] | None = Field(
         None,
         max_length=64,
         description="A patch of the SparkApplication's `spec.executor`: instances, cores, memory, env, template. "
-        "At most 16 KiB of JSON, and 200 items a list.",
+        "At most 16 KiB of JSON, and 200 items per list.",
         json_schema_extra=SPARK_POD,
     )
     conf: dict[Annotated[str, StringConstraints(max_length=256)], Text] | None = Field(

@@ -66,7 +66,7 @@ class PodTemplate(Model):
         max_length=64,
         description="A strategic-merge patch of the pod's spec: resources, env, volumes, nodeSelector, tolerations, "
         "further containers. The container that handles messages is named `worker` (with http: `handler`). At most "
-        "16 KiB of JSON, and 200 items a list.",
+        "16 KiB of JSON, and 200 items per list.",
         json_schema_extra=POD_SPEC,
     )
 
