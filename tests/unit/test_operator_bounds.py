@@ -17,6 +17,7 @@ from penstock.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from penstock.api.parse import check_resource, parse_stored
 from penstock.api.passed_on import ITEMS_MAX
 from penstock.api.queues import Queue
+from penstock.expiry import SECOND_US
 from penstock_operator.decide import decide
 from penstock_operator.differing import differences, quantity
 from penstock_operator.merging import merge
@@ -139,7 +140,12 @@ def test_a_decision_on_the_largest_queue_takes_less_than_20_ms() -> None:
         document["spec"]["bulk"].append(job(f"b{len(document['spec']['bulk'])}"))
     document["spec"]["bulk"].pop()
     assert bytes_of(document["spec"]) > SPEC_BYTES_MAX * 0.7
-    assert decision_s(document) < DECIDED_WITHIN_S
+    tiny = TinyWorld(document)
+    assert decision_s(document, tiny) < DECIDED_WITHIN_S
+    tiny.now_us += 61 * SECOND_US  # its jobs are due
+    assert slowest_decision_s(tiny) < DECIDED_WITHIN_S
+    runs = [child for child in tiny.live if child.kind == "SparkApplication"]
+    assert len(runs) == len(document["spec"]["bulk"])
 
 
 def job(name: str) -> dict[str, Any]:
@@ -151,11 +157,17 @@ def job(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def decision_s(document: dict[str, Any]) -> float:
+def decision_s(document: dict[str, Any], tiny: TinyWorld | None = None) -> float:
     """The slowest decision from the first to the last one, with the parse that a new generation begins with."""
-    tiny = TinyWorld(document)
+    tiny = tiny or TinyWorld(document)
     assert says(document) == []
-    parse_s = cpu_s(lambda: check_resource(document))
+    slowest_s = slowest_decision_s(tiny)
+    assert {"Deployment"} <= {child.kind for child in tiny.live}, "it was made, and compared afterwards"
+    return cpu_s(lambda: check_resource(document)) + slowest_s
+
+
+def slowest_decision_s(tiny: TinyWorld) -> float:
+    """Of all until nothing is left to do."""
     slowest = 0.0
     for _ in range(ROUNDS_MAX):
         slowest = max(slowest, time_of_decision(tiny))
@@ -163,8 +175,7 @@ def decision_s(document: dict[str, Any]) -> float:
         if plan.is_settled:
             break
         tiny.perform(plan)
-    assert {"Deployment"} <= {child.kind for child in tiny.live}, "it was made, and compared afterwards"
-    return parse_s + slowest
+    return slowest
 
 
 def time_of_decision(tiny: TinyWorld) -> float:
@@ -185,8 +196,8 @@ def test_a_queue_with_too_many_variables_is_refused_at_once(count: int) -> None:
 
 
 def test_a_document_of_unknown_fields_is_refused_at_once() -> None:
-    document = resource_document("Queue", {f"a{number}": 0 for number in range(5_000)})
-    assert says(document)[-1] == "spec: has 4950 further faults; fix these first"
+    document = resource_document("Queue", {f"a{number}": 0 for number in range(3_000)})
+    assert says(document)[-1] == "spec: has 2950 further faults; fix these first"
     assert cpu_s(lambda: check_resource(document)) < REFUSED_WITHIN_S
 
 
@@ -212,7 +223,7 @@ def test_a_queue_that_is_too_large_is_invalid_and_what_it_had_stays() -> None:
         (queue(containers({"name": "a", "args": ["x"] * 201})), "containers[0].args: must have at most 200 items"),
         (queue({"spec": {"x": "y" * PASSED_ON_BYTES_MAX}}), "spec.consumers[0].template: must be at most 16 KiB of"),
         (queue({"spec": json.loads('{"a":' * 60 + "0" + "}" * 60)}), f"must nest at most {DEPTH_MAX} maps and lists"),
-        (queue({}, deadLetter="x" * SPEC_BYTES_MAX), "spec: must be at most 48 KiB of JSON; move files, scripts and"),
+        (queue({}, deadLetter="x" * SPEC_BYTES_MAX), "spec: must be at most 32 KiB of JSON; move files, scripts and"),
     ],
 )  # fmt: skip
 def test_each_bound_is_told_with_what_to_do(document: dict[str, Any], fault: str | None) -> None:

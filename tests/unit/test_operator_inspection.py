@@ -145,10 +145,10 @@ def test_names_that_resources_have_are_taken() -> None:
     [
         (b"{", 400, "Expecting property name"),
         (b"[]", 400, "this is no Queue and no Counter"),
-        (b"[" * 50_000, 400, "the document is nested too deep for a resource"),
+        (b"[" * 40_000, 400, "the document is nested too deep for a resource"),
         (b'{"kind": "Pod", "metadata": {"name": "a"}}', 400, "this is no Queue and no Counter"),
         (json.dumps(queue(name="away")).encode(), 503, "Cassandra does not answer"),
-        (b" " * (BODY_MAX + 1), 413, "the document is larger than 64 KiB, and so than any valid resource"),
+        (b" " * (BODY_MAX + 1), 413, "the document is larger than 48 KiB, and so than any valid resource"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_is_one_line(body: bytes, status: int, says: str) -> None:

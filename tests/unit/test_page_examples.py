@@ -112,7 +112,7 @@ def test_the_page_of_engines_says_which_are_carried() -> None:
         ("1,000 (`maxReceives`)", lambda: f"{spec_of('queues')['maxReceives']['maximum']:,} (`maxReceives`)"),
         ("| 32 each", lambda: f"| {spec_of('queues')['consumers']['maxItems']} each"),
         ("| 32 each", lambda: f"| {spec_of('queues')['bulk']['maxItems']} each"),
-        ("| a spec | 48 KiB of JSON |", lambda: f"| a spec | {SPEC_BYTES_MAX // 1024} KiB of JSON |"),
+        ("| a spec | 32 KiB of JSON |", lambda: f"| a spec | {SPEC_BYTES_MAX // 1024} KiB of JSON |"),
         (
             "16 KiB of JSON, 200 items per list, 32 levels",
             lambda: f"{PASSED_ON_BYTES_MAX // 1024} KiB of JSON, {ITEMS_MAX} items per list, {DEPTH_MAX} levels",

@@ -17,7 +17,7 @@ from typing import Any, Final
 from penstock.api.passed_on import ITEMS_MAX, PASSED_ON, says_too_long
 from penstock.api.rules import Fault
 
-SPEC_BYTES_MAX: Final = 48 * 1024
+SPEC_BYTES_MAX: Final = 32 * 1024
 """Of a whole spec, as JSON without spaces."""
 PASSED_ON_BYTES_MAX: Final = 16 * 1024
 """The same of each template, driver and executor."""
