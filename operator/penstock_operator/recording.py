@@ -16,7 +16,7 @@ from penstock_operator.intake import Intake
 from penstock_operator.names import Key
 from penstock_operator.observe import followed_entry
 from penstock_operator.store_side import StoreSide
-from penstock_operator.world import Connection, Document, StoreView, World
+from penstock_operator.world import UNKNOWN, Connection, Document, StoreView, World
 
 
 class Recorder:
@@ -49,7 +49,7 @@ class Recorder:
         reached = self._store.reached(world.connection)
         if entry is None or reached is None:
             self._board.forget(key)
-            return world
+            return replace(world, figures=UNKNOWN)
         await self._board.follow(key, reached, entry)
         return replace(world, figures=self._board.of(key, self._now_us()))
 
