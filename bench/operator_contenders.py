@@ -82,7 +82,7 @@ class Ours(Contender):
         self._port = _free_port()
         arguments = [
             "penstock_operator.process", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
-            f"--health=127.0.0.1:{self._port}",
+            f"--health=127.0.0.1:{self._port}", "--inspection=off",
         ]  # fmt: skip
         super().__init__(arguments, {}, log)
 

@@ -26,8 +26,8 @@ KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
 POD_FIXTURES = {"penstock_image", "python_image", "spark_image"}
 POD_FILES = {"test_ending.py", "test_image.py", "test_image_spark.py"}
 OPERATOR_FILES = {
-    "test_gitops.py", "test_kubectl_plugin.py", "test_operator.py", "test_operator_ownership.py",
-    "test_operator_rights.py", "test_operator_standby.py",
+    "test_gitops.py", "test_kubectl_plugin.py", "test_operator.py", "test_operator_large.py",
+    "test_operator_ownership.py", "test_operator_rights.py", "test_operator_standby.py",
 }  # fmt: skip
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
 SPARK = HERE / "spark"

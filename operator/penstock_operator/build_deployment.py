@@ -184,14 +184,17 @@ def _patch_of(template: PodTemplate, *, with_handler: bool) -> Part:
     spec = dict(template.spec or {})
     containers = spec.get("containers")
     if with_handler and isinstance(containers, list):
-        meant = [item for item in containers if isinstance(item, dict) and item.get("name") == HANDLER]
-        rest = [item for item in containers if item not in meant]
+        meant = [item for item in containers if _is_handler(item)]
         inits = spec.get("initContainers", [])
         if not isinstance(inits, list):
             raise PatchInvalid("spec.initContainers: is not a list")
         spec["initContainers"] = [*meant, *inits]
-        spec["containers"] = rest
+        spec["containers"] = [item for item in containers if not _is_handler(item)]
     return {"metadata": template.metadata or {}, "spec": spec}
+
+
+def _is_handler(container: object) -> bool:
+    return isinstance(container, dict) and container.get("name") == HANDLER
 
 
 def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client, config
 from kubernetes.aio.config.config_exception import ConfigException
+from yarl import URL
 
 from penstock.errors import Surroundings
 from penstock_operator.access import Access
@@ -123,7 +124,11 @@ class Cluster(Client):
             auth_settings=["BearerToken"],
         )
         answered = await self._api.call_api(
-            method, url, headers, None if request.body is None else dict(request.body), _request_timeout=limits
+            method,
+            URL(url, encoded=True),  # it is escaped, and is sent as it stands
+            headers,
+            None if request.body is None else dict(request.body),
+            _request_timeout=limits,
         )
         response: aiohttp.ClientResponse = answered.response
         return response

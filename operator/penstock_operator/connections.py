@@ -1,8 +1,8 @@
 """By which Secret each resource reaches Cassandra, and whether it can: `Connection`, or a Trouble with the reason.
 
 A resource that names no Secret takes its namespace's own `penstock-connection`, where somebody has made one there;
-else the chart's, at once, wherever its copy is by then: so the store need not wait for the namespace. What a
-resource used last is remembered, since one that is gone can not say it any more.
+else the chart's, at once, wherever its copy is by then: so the store need not wait for the namespace. The reconcile
+notes what a resource used last, since one that is gone can not say it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock_operator.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
 from penstock_operator.port import Denied
 from penstock_operator.secrets_read import SecretRead, Secrets
-from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.sessions import Reached, SessionPool
 from penstock_operator.troubles import trouble_of
 from penstock_operator.world import UNKNOWN, Connection, Document, Settings, Trouble, Unread
 
@@ -28,7 +28,7 @@ class Connections:
     """The ways to Cassandra of all resources."""
 
     def __init__(
-        self, secrets: Secrets, sessions: Sessions, settings: Settings, *, now_us: Callable[[], int]
+        self, secrets: Secrets, sessions: SessionPool, settings: Settings, *, now_us: Callable[[], int]
     ) -> None:
         self._secrets = secrets
         self._sessions = sessions
@@ -52,10 +52,18 @@ class Connections:
                 if own is UNKNOWN:
                     return UNKNOWN
                 place, named = ((key.namespace, CONNECTION_COPY), True) if own else (self._default(), False)
-        found = await self._reach(place, named=named)
-        if isinstance(found, Connection):
-            self._last[key] = (place, found)
-        return found
+        return await self._reach(place, named=named)
+
+    def note(self, key: Key, connection: Connection) -> None:
+        """A resource uses it: where the resource is gone one day, it is found by this one."""
+        place = self._default() if connection.is_copy else (key.namespace, connection.secret)
+        self._last[key] = (place, connection)
+
+    def fork(self, secrets: Secrets, sessions: SessionPool) -> Connections:
+        """With what is known so far, and from here on apart."""
+        made = Connections(secrets, sessions, self._settings, now_us=self._now_us)
+        made._last, made._trouble = dict(self._last), dict(self._trouble)
+        return made
 
     async def has_own(self, namespace: str) -> bool | Unread:
         """Whether somebody has made a Secret there under the name that our copy would have."""

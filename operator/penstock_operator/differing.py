@@ -28,6 +28,10 @@ Document = Mapping[str, Any]
 STAMP_PATH: Final = f"metadata.annotations[{APPLIED}]"
 _AMOUNTS: Final = frozenset(("requests", "limits", "capacity", "hard"))
 _AMOUNT: Final = frozenset(("sizeLimit", "divisor", "storage"))
+QUANTITY_LENGTH_MAX: Final = 64
+"""A longer text is no amount: the expression would try each way to divide its digits."""
+CANDIDATES_MAX: Final = 8
+"""Items of one key that are compared with an item."""
 _MAPS_BY_KEY: Final = frozenset(("annotations", "labels", "matchLabels", "nodeSelector", "data", *_AMOUNTS))
 """Maps whose keys are not fields: they may hold dots."""
 _QUANTITY: Final = re.compile(r"([+-]?[0-9]*[.]?[0-9]+)(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?")
@@ -72,7 +76,8 @@ def quantity(value: object) -> Decimal | None:
     """What a written amount means, or None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    found = _QUANTITY.fullmatch(str(value))
+    written = str(value)
+    found = _QUANTITY.fullmatch(written) if len(written) <= QUANTITY_LENGTH_MAX else None
     if found is None:
         return None
     number, suffix = found[1], found[2] or ""
@@ -123,10 +128,13 @@ def _compare_lists(applied: Sequence[Any], live: Sequence[Any], where: _Where, f
         there: dict[Hashable, list[Any]] = {}
         for other in live:
             there.setdefault(_key(where.name, other), []).append(other)
+        met: dict[Hashable, int] = {}
         for item, key in zip(applied, keys, strict=True):
             same = there.get(key)
             if same:
-                _compare_best(item, same, where.item(key[0]), found)
+                first = met.get(key, 0)
+                met[key] = first + 1
+                _compare_best(item, same, where.item(key[0]), found, first)
             else:
                 found[where.item(key[0]).path] = None
     elif len(applied) != len(live):
@@ -150,17 +158,19 @@ def _key(name: str, item: Any) -> tuple[Any, ...] | None:
     return key if key is not None and all(isinstance(part, str | int) for part in key) else None
 
 
-def _compare_best(item: Any, candidates: Sequence[Any], where: _Where, found: dict[str, Any]) -> None:
-    """With the one that differs least: of some lists the server tells items apart by more than we do."""
-    if len(candidates) == 1:
-        _compare(item, candidates[0], where, found)
-        return
-    told: list[dict[str, Any]] = []
-    for candidate in candidates:
-        told.append({})
-        _compare(item, candidate, where, told[-1])
-    closest: dict[str, Any] = min(told, key=len)
-    found.update(closest)
+def _compare_best(item: Any, candidates: Sequence[Any], where: _Where, found: dict[str, Any], first: int) -> None:
+    """With the one that differs least: of some lists the server tells items apart by more than we do. The server
+    keeps their order, so the search begins in the same place (`first`). It ends after `CANDIDATES_MAX`, else a list
+    of one key a thousand times would be a million comparisons."""
+    closest: dict[str, Any] | None = None
+    for step in range(min(len(candidates), CANDIDATES_MAX)):
+        differences: dict[str, Any] = {}
+        _compare(item, candidates[(first + step) % len(candidates)], where, differences)
+        if closest is None or len(differences) < len(closest):
+            closest = differences
+        if not closest:
+            return
+    found.update(closest or {})
 
 
 def _same(applied: Any, live: Any, where: _Where) -> bool:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ _MAY_NOT: Final = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+_FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 _NO_KIND: Final = re.compile(r"the server doesn't have a resource type|no matches for kind|no matches for (\S+)/")
 _NO_SERVER: Final = re.compile(r"(Unable to connect to the server|The connection to the server .* was refused).*")
 
@@ -88,6 +92,30 @@ class Kubectl:
             raise KubectlFailed("kubectl did not answer with JSON", said=repr(text[:100]))
         return found
 
+    @contextmanager
+    def forward(self, pod: str, port: int, within_s: float = WITHIN_S) -> Iterator[str]:
+        """The URL on this machine that leads to a pod's port, while it lasts: also to one of the pod's loopback."""
+        words = self.words("port-forward", f"pod/{pod}", f":{port}", "--address=127.0.0.1")
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        except FileNotFoundError:
+            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+        late = threading.Timer(within_s, process.kill)
+        late.start()
+        try:
+            assert process.stdout is not None  # noqa: S101 - as it was asked for
+            told = _FORWARDING.match(process.stdout.readline())
+            late.cancel()
+            if told is None:
+                raise _not_forwarded(process, within_s)
+            yield f"http://127.0.0.1:{told[1]}"
+        finally:
+            late.cancel()
+            process.kill()
+            process.communicate()
+
     def show(self, *words: str) -> None:
         """Let it write to our own standard output, for as long as it takes."""
         try:
@@ -100,11 +128,21 @@ class Kubectl:
             raise refusal(done.stderr)
 
 
+def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> PenstockError:
+    """Why it ended before it led anywhere."""
+    _, said = process.communicate()
+    if process.returncode < 0:
+        return ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`")
+    return refusal(said)
+
+
 def refusal(said: str) -> PenstockError:
     """Why kubectl has refused, from its words."""
     found = _SERVER.search(said)
     if found is not None:
         return _refused_by_server(found[1], found[2])
+    if _MAY_NOT.search(said):
+        return _refused_by_server("Forbidden", said)
     if _NO_KIND.search(said):
         return NotInstalled(remedy="install the chart, or another --context is meant")
     no_server = _NO_SERVER.search(said)

@@ -1,7 +1,7 @@
-"""The operator's leader, found by its Lease and asked through the API server's proxy to its pod: for the commands of
+"""The operator's leader, found by its Lease and asked by `kubectl port-forward` to its pod: for the commands of
 people, by their own kubectl.
 
-An operator that runs elsewhere than in a pod, or that is reached by `kubectl port-forward`, is asked at an address.
+An operator that runs elsewhere than in a pod is asked at an address.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import click
 
 from penstock.errors import PenstockError, SpecError, Surroundings, Unavailable
 from penstock_operator.kubectl import Kubectl, NotThere, ServerAway
-from penstock_operator.names import LEASE_NAME
+from penstock_operator.names import INSPECTION_PORT, LEASE_NAME
 
 NAMESPACE: Final = "penstock-system"
-PORT: Final = 9091
 LATE: Final = timedelta(seconds=60)
 """Beyond its length a Lease is believed for so long: clocks differ."""
 WITHIN_S: Final = 30.0
@@ -43,24 +42,16 @@ class Leader:
 
     kubectl: Kubectl
     namespace: str = NAMESPACE
-    port: int = PORT
+    port: int = INSPECTION_PORT
     address: str | None = None
 
     def ask(self, path: str) -> dict[str, Any]:
         """Its answer to a GET."""
-        if self.address is not None:
-            return _read_url(self.address, path, None)
-        pod, kubectl = self.pod(), self._kubectl()
-        return self._answered(pod, lambda: kubectl.read("get", "--raw", self._url(pod, path)))
+        return self._read(path, None)
 
     def tell(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Its answer to a POST."""
-        text = json.dumps(body)
-        if self.address is not None:
-            return _read_url(self.address, path, text)
-        pod, kubectl = self.pod(), self._kubectl()
-        words = ("create", "--raw", self._url(pod, path), "-f", "-")
-        return self._answered(pod, lambda: kubectl.read(*words, stdin=text))
+        return self._read(path, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
 
     def pod(self) -> str:
         """The pod of whoever holds the Lease."""
@@ -85,13 +76,14 @@ class Leader:
     def _kubectl(self) -> Kubectl:
         return replace(self.kubectl, namespace=self.namespace)
 
-    def _url(self, pod: str, path: str) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{self.port}/proxy{path}"
-
-    def _answered(self, pod: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _read(self, path: str, body: str | None) -> dict[str, Any]:
+        if self.address is not None:
+            return _read_url(self.address, path, body)
+        pod = self.pod()
         try:
-            return _without_error(ask())
-        except (NotThere, ServerAway) as error:
+            with self._kubectl().forward(pod, self.port) as address:
+                return _read_url(address, path, body)
+        except (NotThere, ServerAway, LeaderSilent) as error:
             remedy = "if it runs outside of the cluster, say where with --operator-address"
             raise LeaderSilent(pod=pod, said=error.facts.get("said"), remedy=remedy) from None
 
@@ -110,8 +102,7 @@ def leader_options(command: Command) -> Command:
         click.option(
             "--operator-address",
             metavar="URL",
-            help="Ask the operator here, and not through the cluster: http://127.0.0.1:9091 after `kubectl "
-            "port-forward`.",
+            help=f"Address of an operator outside of the cluster, such as http://127.0.0.1:{INSPECTION_PORT}.",
         ),
     )
     for option in reversed(options):
@@ -121,7 +112,7 @@ def leader_options(command: Command) -> Command:
 
 def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
     if not address.startswith(("http://", "https://")):
-        raise SpecError("--operator-address is a URL such as http://127.0.0.1:9091", given=address)
+        raise SpecError(f"--operator-address is a URL such as http://127.0.0.1:{INSPECTION_PORT}", given=address)
     data = None if body is None else body.encode()
     request = urllib.request.Request(address.rstrip("/") + path, data=data)  # noqa: S310  http, as checked
     try:

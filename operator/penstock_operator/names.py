@@ -29,6 +29,8 @@ WORKER_ACCOUNT: Final = "penstock-worker"
 SPARK_ACCOUNT: Final = "penstock-spark"
 CONNECTION_COPY: Final = "penstock-connection"
 """The copy of the chart's Secret in a namespace that has resources."""
+INSPECTION_PORT: Final = 9092
+"""Where a pod of the operator answers /why and /plan, on its own loopback."""
 LEASE_NAME: Final = "penstock-operator"
 """In the operator's own namespace: who leads."""
 

@@ -2,6 +2,9 @@
 
 What could not be read is UNKNOWN or a Trouble, never empty. It asks the API server for nothing but Secrets, pods of
 consumers that are short of workers, and places that a plan wants to know free.
+
+Reading changes nothing but what was read lately. What follows from it for others is recorded by the reconcile
+(recording.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from uuid import UUID
 from penstock.api.parse import Resource, check_resource
 from penstock.api.queues import Queue
 from penstock.api.rules import Fault
+from penstock.store.catalogue_entry import Entry
 from penstock_operator import grouping
 from penstock_operator.asking import read_time_us
 from penstock_operator.bulk_rows import BulkRows
 from penstock_operator.connections import Connections
 from penstock_operator.figures import FigureBoard
 from penstock_operator.health import Health
-from penstock_operator.intake import Intake
 from penstock_operator.kinds import (
     CRD,
     CRON_JOB,
@@ -41,6 +44,7 @@ from penstock_operator.passes import PassBoard
 from penstock_operator.port import ClusterPort, Denial, Denied
 from penstock_operator.secrets_read import Secrets
 from penstock_operator.seen import SPARK_CRD, Seen, terminates
+from penstock_operator.sessions import SessionReader, Sessions
 from penstock_operator.store_side import StoreSide
 from penstock_operator.world import (
     UNKNOWN,
@@ -48,6 +52,7 @@ from penstock_operator.world import (
     ChildName,
     Connection,
     Document,
+    Figures,
     JobGroup,
     Meta,
     NamespaceStand,
@@ -56,6 +61,8 @@ from penstock_operator.world import (
     Settings,
     Sibling,
     StoreView,
+    Trouble,
+    Unread,
     World,
 )
 
@@ -71,6 +78,8 @@ class Looked:
 
     checked: set[ChildName] = field(default_factory=set)
     foreign: dict[ChildName, str] = field(default_factory=dict)
+    found: list[Document] = field(default_factory=list)
+    """Children of the resource's own that no watch has told of yet."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class Sources:
 
     port: ClusterPort
     seen: Seen
-    intake: Intake
+    sessions: Sessions
     secrets: Secrets
     connections: Connections
     store: StoreSide
@@ -101,6 +110,19 @@ class Sources:
     passes: PassBoard
     bulk_rows: BulkRows
     pods: PodLooks
+
+    def fork(self) -> Sources:
+        """The same, where nothing that is read by it is remembered."""
+        sessions, secrets = SessionReader(self.sessions), self.secrets.fork()
+        store = self.store.fork(sessions)
+        return replace(
+            self,
+            secrets=secrets,
+            connections=self.connections.fork(secrets, sessions),
+            store=store,
+            bulk_rows=BulkRows(store),
+            pods=self.pods.fork(),
+        )
 
 
 class Observer:
@@ -114,6 +136,12 @@ class Observer:
         self._now_us = now_us
         self._needs: OrderedDict[str, tuple[str, _Needs | None]] = OrderedDict()
         self._parsed: OrderedDict[tuple[str, int], Resource | tuple[Fault, ...]] = OrderedDict()
+
+    def fork(self) -> Observer:
+        """One that knows what this one knows, and remembers what it reads apart from it."""
+        made = Observer(self._from.fork(), self.settings, now_us=self._now_us)
+        made.stands, made._needs, made._parsed = dict(self.stands), self._needs.copy(), self._parsed.copy()
+        return made
 
     # ---- a resource
 
@@ -144,7 +172,7 @@ class Observer:
             siblings=self._siblings(key),
             connection=connection,
             store=store,
-            figures=self._from.board.of(key, now_us),
+            figures=self._figures(key, present, connection, store, now_us),
             lanes=self._from.health.of(key, now_us),
             passes=UNKNOWN if entry is None else self._from.passes.of(entry.id, self._failed_runs(key)),
             runs=runs_of(children, told),
@@ -190,21 +218,22 @@ class Observer:
                 self._parsed.popitem(last=False)
         return known
 
-    async def _store(self, key: Key, present: Present | None, connection: object) -> Any:
+    async def _store(self, key: Key, present: Present | None, connection: object) -> StoreView | Trouble | Unread:
         if not isinstance(connection, Connection):
-            self._from.board.forget(key)
             return UNKNOWN
         uid = None if present is None else present.meta.uid
         resource = None if present is None else _valid(present)
-        view = await self._from.store.view(key, connection, uid=uid, resource=resource)
-        if isinstance(view, StoreView):
-            reached = self._from.store.reached(connection)
-            ours = view.entry is not None and view.entry.owner == self._from.store.owner(uid or "")
-            if ours and view.entry is not None and reached is not None and _is_queue_of_timeline(resource):
-                await self._from.board.follow(key, reached, view.entry)
-            else:
-                self._from.board.forget(key)
-        return view
+        return await self._from.store.view(key, connection, uid=uid, resource=resource)
+
+    def _figures(
+        self, key: Key, present: Present | None, connection: object, store: object, now_us: int
+    ) -> Figures | Unread:
+        """As they were read last; of a queue that cannot be followed there are none."""
+        if not isinstance(connection, Connection):
+            return UNKNOWN
+        if isinstance(store, StoreView) and followed_entry(present, store, self._from.store) is None:
+            return UNKNOWN
+        return self._from.board.of(key, now_us)
 
     def _stand(self, namespace: str) -> NamespaceStand:
         document = self._from.seen.get(NAMESPACE.kind, "", namespace)
@@ -263,7 +292,7 @@ class Observer:
             self._from.secrets.note(document)
         if self._is_ours(key, document):
             if child.kind != SECRET.kind:
-                self._from.intake.wrote(document)
+                looked.found.append(document)
         elif not any(owner.get("kind") == key.kind and owner.get("name") == key.name for owner in owners):
             looked.foreign[child] = _whose(owners)  # a child of a former creation is about to be collected
 
@@ -372,6 +401,14 @@ class Observer:
             if self._is_ours(key, copy.document):
                 live[ChildName(SECRET.kind, CONNECTION_COPY)] = copy.document
         return live
+
+
+def followed_entry(present: Present | None, view: StoreView, store: StoreSide) -> Entry | None:
+    """The entry by which a queue's figures are read; None: they are nobody's, or not this resource's."""
+    entry = view.entry
+    if present is None or entry is None or entry.owner != store.owner(present.meta.uid):
+        return None
+    return entry if _is_queue_of_timeline(_valid(present)) else None
 
 
 def child_name(document: Document) -> ChildName:

@@ -30,6 +30,12 @@ class PodLooks:
         self._now_s = now_s
         self._known: dict[Key, tuple[float, tuple[PodSeen, ...]]] = {}
 
+    def fork(self) -> PodLooks:
+        """With the looks so far, and from here on apart."""
+        made = PodLooks(self._port, now_s=self._now_s)
+        made._known = dict(self._known)
+        return made
+
     async def of(self, key: Key, deployments: Iterable[Document]) -> tuple[PodSeen, ...]:
         """Pods that do not become ready, where there should be more of them."""
         if not any(_is_short(each) for each in deployments):

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Final
 from uuid import UUID
 
+from penstock.errors import Unavailable
 from penstock.store.catalogue import RECEIPT_KEY_BYTES
 from penstock.telemetry.metrics import Registry
 from penstock_operator.beside import keep_going
@@ -49,7 +50,8 @@ from penstock_operator.passes import PassBoard
 from penstock_operator.perform import Hands, Performer
 from penstock_operator.plan_live import plan_live
 from penstock_operator.port import ClusterPort
-from penstock_operator.reconciling import Deciders, Reconciler
+from penstock_operator.reconciling import Deciders, Reading, Reconciler
+from penstock_operator.recording import Recorder
 from penstock_operator.ring import Ring
 from penstock_operator.secrets_read import Secrets
 from penstock_operator.seen import Seen
@@ -67,6 +69,8 @@ SCHEMA_LOOK_S: Final = 10.0
 SECRETS_S: Final = 20.0
 SECRETS_AT_A_TIME: Final = 20
 FINISH_S: Final = 10.0
+PLAN_WITHIN_S: Final = 25.0
+"""Less than those who ask wait for an answer."""
 SETTLE_S: Final = 0.3
 SETTLE_S_MAX: Final = 30.0
 OURS: Final = "app.kubernetes.io/managed-by=penstock"
@@ -126,7 +130,7 @@ class Operator:
         self.sweep = Sweep(ports.port, self.seen, self.store, self.connections, may_act=ports.may_act)
         pods = PodLooks(ports.port, now_s=now_s)
         sources = Sources(
-            ports.port, self.seen, self.intake, self.secrets, self.connections, self.store, self.board, self.health,
+            ports.port, self.seen, self.sessions, self.secrets, self.connections, self.store, self.board, self.health,
             self.passes, self.bulk_rows, pods,
         )  # fmt: skip
         self.observer = Observer(sources, settings, now_us=ports.now_us)
@@ -135,9 +139,10 @@ class Operator:
             ports.instance,
         )  # fmt: skip
         self.performer = Performer(hands)
+        recorder = Recorder(self.connections, self.store, self.board, self.intake, now_us=ports.now_us)
         self.reconciler = Reconciler(
             self.queue,
-            self.observer,
+            Reading(self.observer, recorder),
             self.performer,
             self.ring,
             Deciders(_resource, _namespace),
@@ -145,6 +150,7 @@ class Operator:
             forget=self._forget,
             keys_in=self._keys_in,
         )
+        self._planning = asyncio.Lock()
         self.watches: list[Watch] = []
         self.listed = asyncio.Event()
         """Set once every kind was listed, and keys are worked."""
@@ -185,8 +191,13 @@ class Operator:
             await self.board.stop()
 
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """What would be done now, or if this document were applied; nothing is."""
-        return await plan_live(self.reconciler, self.observer, key, document, self._ports.now_us())
+        """What would be done now, or if this document were applied; nothing is. One plan at a time."""
+        try:
+            async with asyncio.timeout(PLAN_WITHIN_S), self._planning:
+                await self.connections.reach_default()  # the operator's own, which its sweep opens too
+                return await plan_live(self.reconciler, self.observer, key, document, self._ports.now_us())
+        except TimeoutError:
+            raise Unavailable("the plan takes too long", within_s=PLAN_WITHIN_S, remedy="ask again later") from None
 
     async def finish(self, within_s: float = FINISH_S) -> None:
         """Wait until no key is worked, where nothing new may begin."""

@@ -60,6 +60,12 @@ def _path(key: Key) -> str:
     return f"namespace {key.name}" if key.kind == "Namespace" else f"{key.kind.lower()} {key.namespace}/{key.name}"
 
 
+def tell_unknown(key: Key, says: str) -> dict[str, Any]:
+    """Of a resource that nothing can be decided about."""
+    end = {"of": _path(key), "ready": False, "says": f"not known: {says}", "stalled": False, "open": []}
+    return {"effects": [], "ends": [end], "unknown": []}
+
+
 def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
     """As it is applied, but for what a Secret holds, and a digest of what is not known."""
     shown = dict(document)

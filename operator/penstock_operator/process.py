@@ -39,9 +39,11 @@ from penstock_operator.cluster import Cluster
 from penstock_operator.collector import collect_at_rest, let_changes_pass
 from penstock_operator.handlers import Doors as KopfDoors
 from penstock_operator.http import Answers, Doors
+from penstock_operator.inspection import Explanations, InspectionServer
 from penstock_operator.kinds import CRD, NAMESPACE, QUEUE, Address
 from penstock_operator.leading import Leading
 from penstock_operator.measures import measure
+from penstock_operator.names import INSPECTION_PORT
 from penstock_operator.operating import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
 from penstock_operator.port import Applied, ClusterPort, Denial
 from penstock_operator.reconciling import RECONCILERS
@@ -77,6 +79,7 @@ class Given:
     image: str
     spark_image: str | None
     address: tuple[str, int] | None
+    inspection: tuple[str, int] | None
     identity: str
     qps: float
     pull_secrets: tuple[str, ...] = ()
@@ -97,6 +100,13 @@ class Given:
 @click.option("--spark-image", envvar="PENSTOCK_SPARK_IMAGE", help="Of bulk jobs without an image of their own.")
 @click.option(
     "--health", envvar="PENSTOCK_HEALTH", default="0.0.0.0:9091", show_default=True, help="Where probes are answered."
+)
+@click.option(
+    "--inspection",
+    envvar="PENSTOCK_INSPECTION",
+    default=f"127.0.0.1:{INSPECTION_PORT}",
+    show_default=True,
+    help="Address of /why and /plan, or off.",
 )
 @click.option(
     "--pull-secret", "pull_secrets", multiple=True, help="A Secret by which workers' images are pulled; repeatable."
@@ -139,6 +149,7 @@ def given_by(options: dict[str, Any]) -> Given:
         image=options["image"] or f"penstock:{_version()}",
         spark_image=options["spark_image"],
         address=read_address(options["health"]),
+        inspection=read_address(options["inspection"], option="--inspection", host="127.0.0.1"),
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
         qps=options["qps"],
         pull_secrets=tuple(options["pull_secrets"]),
@@ -200,6 +211,7 @@ class _Process:
     async def run(self) -> None:
         """The whole life."""
         doors = await self._open_doors()
+        inspection = await self._open_inspection()
         self._on_signals()
         keeping = asyncio.create_task(self._leading.keep(), name="lease")
         working = asyncio.create_task(self._lead(), name="leading")
@@ -219,8 +231,9 @@ class _Process:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
-            if doors is not None:
-                await doors.close()
+            for server in (inspection, doors):
+                if server is not None:
+                    await server.close()
 
     async def _lead(self) -> None:
         """Stand by until the Lease is ours; then watch and work."""
@@ -243,19 +256,24 @@ class _Process:
     async def _open_doors(self) -> Doors | None:
         if self._given.address is None:
             return None
-        operator = self._operator
         answers = Answers(
             registry=self._registry,
             why_not_alive=self._alive.why_not_alive,
             why_not_ready=self._why_not_ready,
-            why=operator.ring.of,
-            plan=operator.plan,
-            leader=self._leading.holder,
         )
         doors = Doors(answers)
         await doors.open(*self._given.address)
         log.info("probes and metrics", extra={"port": doors.port})
         return doors
+
+    async def _open_inspection(self) -> InspectionServer | None:
+        if self._given.inspection is None:
+            return None
+        operator = self._operator
+        server = InspectionServer(Explanations(operator.ring.of, operator.plan, self._leading.holder))
+        await server.open(*self._given.inspection)
+        log.info("inspection opened", extra={"inspection_port": server.port})
+        return server
 
     def _why_not_ready(self) -> str | None:
         if self._leading.may_act():

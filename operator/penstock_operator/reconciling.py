@@ -24,6 +24,7 @@ from penstock_operator.effects import Emit, PatchStatus, Plan
 from penstock_operator.names import Key, namespace_key
 from penstock_operator.observe import Looked, Observer
 from penstock_operator.perform import Failed, Kept, NotLeading, Performer
+from penstock_operator.recording import Recorder
 from penstock_operator.ring import Ring
 from penstock_operator.work_queue import Class, WorkQueue
 from penstock_operator.world import (
@@ -66,6 +67,14 @@ class Deciders:
     namespace: DecideNamespace
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How the world of a key is read, and how what follows from it is recorded."""
+
+    observer: Observer
+    recorder: Recorder
+
+
 @dataclass
 class _Round:
     """How far one reconcile has come."""
@@ -84,7 +93,7 @@ class Reconciler:
     def __init__(
         self,
         queue: WorkQueue,
-        observer: Observer,
+        reading: Reading,
         performer: Performer,
         ring: Ring,
         deciders: Deciders,
@@ -94,7 +103,8 @@ class Reconciler:
         keys_in: Callable[[str], list[Key]],
     ) -> None:
         self._queue = queue
-        self._observer = observer
+        self._observer = reading.observer
+        self._recorder = reading.recorder
         self._performer = performer
         self._ring = ring
         self._deciders = deciders
@@ -167,13 +177,19 @@ class Reconciler:
         self._after(key, at)
         return at.plan
 
-    async def plan(self, key: Key, document: Mapping[str, Any] | None = None) -> tuple[World | NamespaceWorld, Plan]:
-        """What would be done now, or if this document were applied; nothing is, and nothing is remembered."""
+    async def plan(
+        self, key: Key, document: Mapping[str, Any] | None = None, observer: Observer | None = None
+    ) -> tuple[World | NamespaceWorld, Plan]:
+        """What would be done now, or if this document were applied. Nothing is done, and nothing is remembered but by
+        the observer that is given, which is a fork of the reconcile's."""
+        observer = observer or self._observer.fork()
         looked, kept = Looked(), self._kept.get(key, Kept())
-        world, plan = await self._decide(key, looked, kept, document)
+        world = await _read_world(observer, key, looked, kept, document)
+        plan = await self._decide(key, world)
         if plan.ask:
-            await self._observer.ask(key, plan.ask, looked)
-            world, plan = await self._decide(key, looked, kept, document)
+            await observer.ask(key, plan.ask, looked)
+            world = await _read_world(observer, key, looked, kept, document)
+            plan = await self._decide(key, world)
         return world, plan
 
     def memory_of(self, key: Key) -> Memory:
@@ -183,7 +199,8 @@ class Reconciler:
     # ---- rounds
 
     async def _take_round(self, key: Key, at: _Round, kept: Kept) -> None:
-        world, plan = await self._decide(key, at.looked, kept)
+        world = await self._look(key, at.looked, kept)
+        plan = await self._decide(key, world)
         decided_us = self._now_us()
         self.rounds += 1
         self._memories[key] = plan.memory
@@ -197,19 +214,20 @@ class Reconciler:
             at.waits_for_place = not plan.effects and plan.ask <= at.asked
             at.asked |= plan.ask
             await self._observer.ask(key, plan.ask, at.looked)
+            self._recorder.record_children(at.looked.found)
+            at.looked.found.clear()
 
-    async def _decide(
-        self, key: Key, looked: Looked, kept: Kept, document: Mapping[str, Any] | None = None
-    ) -> tuple[World | NamespaceWorld, Plan]:
+    async def _look(self, key: Key, looked: Looked, kept: Kept) -> World | NamespaceWorld:
+        """The world of a key, and what follows from it for others."""
+        world = await _read_world(self._observer, key, looked, kept)
+        return await self._recorder.record(key, world) if isinstance(world, World) else world
+
+    async def _decide(self, key: Key, world: World | NamespaceWorld) -> Plan:
         memory = self._memories.get(key, Memory())
-        if key.kind == "Namespace":
-            namespace = await self._observer.namespace(key, looked, kept.answers)
-            await self._give_way(key)
-            return namespace, self._deciders.namespace(namespace, memory, self._now_us())
-        world = await self._observer.resource(key, looked, kept.answers, document)
-        world = replace(world, step_trouble=kept.step_trouble)
         await self._give_way(key)
-        return world, self._deciders.resource(world, memory, self._now_us())
+        if isinstance(world, NamespaceWorld):
+            return self._deciders.namespace(world, memory, self._now_us())
+        return self._deciders.resource(world, memory, self._now_us())
 
     async def _give_way(self, key: Key) -> None:
         """Of what nobody waits for, one thing is decided in a turn of the loop: a fresh change passes in between."""
@@ -220,7 +238,8 @@ class Reconciler:
     async def _tell(self, key: Key, at: _Round, kept: Kept) -> None:
         """What failed is known to the next decision: of that only the telling is done now."""
         assert at.failed is not None  # noqa: S101 - called for nothing else
-        world, plan = await self._decide(key, at.looked, kept)
+        world = await self._look(key, at.looked, kept)
+        plan = await self._decide(key, world)
         self._memories[key] = plan.memory
         self._take_notes(key, world, plan)
         telling = [effect for effect in plan.effects if isinstance(effect, PatchStatus | Emit)]
@@ -294,6 +313,15 @@ class Reconciler:
         if key.kind == "Namespace":
             return not self._keys_in(key.namespace)
         return self._observer.present(key) is None
+
+
+async def _read_world(
+    observer: Observer, key: Key, looked: Looked, kept: Kept, document: Mapping[str, Any] | None = None
+) -> World | NamespaceWorld:
+    if key.kind == "Namespace":
+        return await observer.namespace(key, looked, kept.answers)
+    world = await observer.resource(key, looked, kept.answers, document)
+    return replace(world, step_trouble=kept.step_trouble)
 
 
 def _is_active(store: StoreView) -> bool:

@@ -59,6 +59,12 @@ class Secrets:
         self._read: dict[Place, tuple[float, SecretRead]] = {}
         self._reading: dict[Place, asyncio.Task[SecretRead | Denied]] = {}
 
+    def fork(self) -> Secrets:
+        """With what was read so far, and from here on apart: what the other one reads changes nothing here."""
+        made = Secrets(self._port, now_s=self._now_s)
+        made._read = dict(self._read)
+        return made
+
     async def look(self, namespace: str, name: str) -> SecretRead | Denied:
         """The Secret as it was lately, without waiting where that is known; read anew beside, where that is due."""
         place = (namespace, name)

@@ -1,5 +1,9 @@
 """Sessions with Cassandra: one for each connection that is told by a Secret's contents, at most `SESSIONS_MAX`.
 
+Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant who
+writes a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this process has
+written into a folder of its own.
+
 It knows contents by their digest, so that the copies of one Secret share a session. A session that could not be
 opened is not tried again for a few seconds, however many ask: a thousand queues are one attempt. One that nobody
 used for long makes room for another.
@@ -18,6 +22,7 @@ from penstock.client.ground import Ground
 from penstock.errors import PenstockError, Refused, Unavailable
 from penstock.store.cassandra_settings import ConnectionSettings, read_settings
 from penstock.store.schema import SchemaPort
+from penstock_operator.build_pod import CONNECTION_KEYS
 
 SESSIONS_MAX: Final = 8
 AGAIN_S: Final = 5.0
@@ -28,6 +33,10 @@ FILES: Final = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 
 class TooManyConnections(Refused):
     """The operator keeps no more connections to different Cassandras than this."""
+
+
+class ConnectionNotOpen(Unavailable):
+    """The operator has no session with this Cassandra, as no resource uses it, and a plan opens none."""
 
 
 class SchemaOfCluster(SchemaPort, Protocol):
@@ -104,6 +113,11 @@ class Sessions:
         """Every session that is open, without using it."""
         return [held.reached for held in self._held.values() if held.reached is not None]
 
+    def held(self, digest: str) -> Reached | PenstockError | None:
+        """The session of a connection, or why there is none, without using it; None: it was never opened."""
+        held = self._held.get(digest)
+        return None if held is None else held.reached or held.error
+
     async def close(self) -> None:
         """End them all."""
         held, self._held = list(self._held.values()), {}
@@ -150,12 +164,53 @@ class Sessions:
             await oldest.reached.ground.close()
 
     def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
-        """Certificates become files, which nobody else may read."""
-        environment = {name: value for name, value in values.items() if name not in FILES.values()}
+        """The keys of a connection; certificates become files, which nobody else may read."""
+        environment: dict[str, str] = {name: values[name] for name in CONNECTION_KEYS if name in values}
         for name, key in FILES.items():
             if values.get(key) and self._folder is not None:
                 environment[name] = str(_written(self._folder / digest, key, values[key]))
         return environment
+
+
+class SessionReader:
+    """Those sessions of a process that are open: it opens none, and none counts as used."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """As `Sessions.reach`, where that would open nothing."""
+        held = self._sessions.held(digest)
+        if held is None:
+            raise ConnectionNotOpen(remedy="apply a resource that uses it, then ask again")
+        if isinstance(held, PenstockError):
+            raise held
+        return held
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that is open."""
+        held = self._sessions.held(digest)
+        return held if isinstance(held, Reached) else None
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        return self._sessions.all()
+
+
+class SessionPool(Protocol):
+    """Where sessions come from: `Sessions`, or a reader of them."""
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        ...
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that was reached before."""
+        ...
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        ...
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

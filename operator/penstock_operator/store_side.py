@@ -39,7 +39,7 @@ from penstock.store.consistency import Consistency
 from penstock.store.drift import Drift, FoundTable, compare
 from penstock_operator.names import Key, owner_of, owner_parts
 from penstock_operator.schema_views import SchemaViews
-from penstock_operator.sessions import Reached, Sessions
+from penstock_operator.sessions import Reached, SessionPool
 from penstock_operator.troubles import trouble_of
 from penstock_operator.world import UNKNOWN, Connection, StoreView, Trouble, Unread
 
@@ -70,8 +70,9 @@ class _Silent:
 
 @dataclass(frozen=True)
 class _Read:
-    """An entry as it was read, and for which generation's sake."""
+    """An entry as it was read by a connection, and for whose sake."""
 
+    digest: str
     entry: Entry | None
     at_s: float
     uid: str
@@ -85,7 +86,7 @@ class StoreSide:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: SessionPool,
         *,
         cluster: str,
         lives: Lives,
@@ -104,6 +105,20 @@ class StoreSide:
         self._entries: dict[Key, _Read] = {}
         self._by_id: dict[UUID, Key] = {}
         self._catalogued: set[str] = set()
+
+    def fork(self, sessions: SessionPool) -> StoreSide:
+        """With the entries that are known so far, and from here on apart; schemas are read anew."""
+        made = StoreSide(
+            sessions,
+            cluster=self._cluster,
+            lives=self._lives,
+            now_us=self._now_us,
+            now_s=self._now_s,
+            new_key=self._new_key,
+        )
+        made._silent = {digest: replace(silent) for digest, silent in self._silent.items()}
+        made._entries, made._by_id = dict(self._entries), dict(self._by_id)
+        return made
 
     # ---- reading
 
@@ -168,7 +183,7 @@ class StoreSide:
         if not all(table.name in there for table in CATALOGUE_TABLES):
             return StoreView(None, catalogue_there=False, keyspace_there=False)
         self._catalogued.add(connection.digest)
-        entry = await self._entry(key, uid, views.catalogue)
+        entry = await self._entry(key, uid, connection.digest, views.catalogue)
         keyspace = entry.place.keyspace if entry is not None else connection.keyspace
         if entry is None and resource is not None:
             keyspace = wanted_of(resource, _surroundings(connection)).place.keyspace
@@ -184,14 +199,14 @@ class StoreSide:
             keyspace_there=found_keyspace is not None,
         )
 
-    async def _entry(self, key: Key, uid: str, catalogue: Catalogue) -> Entry | None:
+    async def _entry(self, key: Key, uid: str, digest: str, catalogue: Catalogue) -> Entry | None:
         known = self._entries.get(key)
-        if known is not None and known.uid == uid and self._is_believed(known, uid):
+        if known is not None and (known.uid, known.digest) == (uid, digest) and self._is_believed(known, uid):
             return known.entry
         name = Name(key.kind, key.namespace, key.name)
         found: Known | None = await catalogue.find(name, consistency=Consistency.SERIAL)
         entry = None if found is None else found.entry
-        self._entries[key] = _Read(entry, self._now_s(), uid, frozenset())
+        self._entries[key] = _Read(digest, entry, self._now_s(), uid, frozenset())
         if entry is not None:
             self._by_id[entry.id] = key
         return entry

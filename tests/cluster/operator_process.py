@@ -40,13 +40,17 @@ class OperatorProcess:
 
     process: subprocess.Popen[str]
     port: int
+    """Of probes and metrics."""
+    inspection_port: int
+    """Of /why and /plan."""
     keyspace: str
     log: Path
 
     def ask(self, path: str, body: Any = None) -> tuple[int, str]:
-        """Its HTTP port."""
+        """Its HTTP ports."""
+        port = self.inspection_port if path.startswith(("/why", "/plan")) else self.port
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data)
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=data)
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - our own address
                 return answer.status, answer.read().decode()
@@ -83,13 +87,19 @@ class Home:
         """A process, as soon as its port is open."""
         log = self.folder / f"{secrets.token_hex(3)}.log"
         command = [sys.executable, "-m", program, "--kubeconfig", str(self.kubeconfig)]
-        command += ["--namespace", self.namespace, "--health", "127.0.0.1:0", *options]
+        command += ["--namespace", self.namespace, "--health", "127.0.0.1:0", "--inspection", "127.0.0.1:0", *options]
         with log.open("w") as file:
             process = subprocess.Popen(command, stdout=file, stderr=file, text=True, env=dict(os.environ), cwd=ROOT)
-        assert wait_until(lambda: '"port":' in log.read_text() or process.poll() is not None, timeout_s=60)
+        assert wait_until(lambda: '"inspection_port":' in log.read_text() or process.poll() is not None, timeout_s=60)
         assert process.poll() is None, log.read_text()
-        line = next(line for line in log.read_text().splitlines() if '"port":' in line)
-        return OperatorProcess(process, int(json.loads(line)["port"]), self.keyspace, log)
+        ports = [port_in(name, log.read_text()) for name in ("port", "inspection_port")]
+        return OperatorProcess(process, ports[0], ports[1], self.keyspace, log)
+
+
+def port_in(name: str, log: str) -> int:
+    """Where it listens, as the line of its log says that has this field."""
+    line = next(line for line in log.splitlines() if f'"{name}":' in line)
+    return int(json.loads(line)[name])
 
 
 @contextmanager

@@ -5,22 +5,27 @@ as any user, and ends so that nothing is left but what was asked to stay.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm, HelmRefused
-from dev.cluster.kubectl import Kubectl, has_condition
+from dev.cluster.kubectl import Kubectl, KubectlRefused, has_condition
 from penstock.testing.cassandra import Cassandra
 from penstock.testing.processes import wait_until
 from penstock_operator.decide_crds import NAMES, VERSION, definitions
+from penstock_operator.kubectl import Kubectl as PeoplesKubectl
+from penstock_operator.leader import Leader
 from penstock_operator.names import FINALIZER
 from penstock_operator.process import _version
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
+from tests.cluster.people import Calling
 
 ANY_USER = 1_000_650_000
 GONE_WITHIN_S = 90.0
@@ -84,6 +89,25 @@ def test_two_processes_are_ready_and_one_leads(release: Release) -> None:
     leader = release.until_led()
     assert 2 == len([pod for pod in release.pods() if has_condition("Ready")(pod)])
     assert "ok" in release.ask(leader, "/livez")
+
+
+def test_why_and_plan_are_reached_by_port_forward_and_not_at_the_pod_s_address(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Calling(release.kubectl, tmp_path)  # puts this cluster's kubectl where people have theirs
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}{os.pathsep}{os.environ['PATH']}")
+    pod = release.until_led()
+    people = PeoplesKubectl(release.kubectl.context, release.kubectl.kubeconfig)
+    leader = Leader(people, release.namespace)
+    why = leader.ask("/why/queue/default/none")
+    assert ([], True) == (why["decisions"], why["leader"].startswith(pod))
+    planned = leader.tell("/plan", {**queue("planned"), "spec": {"shards": 1}})
+    assert "queue default/planned" in [end["of"] for end in planned["ends"]]
+    assert [True] == [end["ready"] for end in planned["ends"]], planned["ends"]
+    for port in (9091, 9092):
+        path = f"/api/v1/namespaces/{release.namespace}/pods/{pod}:{port}/proxy/why/queue/default/none"
+        with pytest.raises(KubectlRefused):
+            release.kubectl.run("get", "--raw", path)
 
 
 def test_helm_test_sends_messages_through_a_queue_and_counts_each_once(release: Release) -> None:

@@ -23,6 +23,7 @@ from penstock.api import cron
 from penstock.api.crd import PLURALS
 from penstock.api.model import GROUP, VERSION
 from penstock.api.parse import check_resource
+from penstock.api.passed_on import ITEMS_MAX, says_too_long
 from tests.unit.api_cases import (
     ACCEPTED,
     CHANGES,
@@ -135,6 +136,26 @@ def test_what_lies_on_the_right_side_of_every_edge_is_accepted(
     server: Server, kind: str, spec: dict[str, Any]
 ) -> None:
     assert server.faults_of(document(kind, spec)) == []
+
+
+def test_a_template_is_stored_as_it_was_written_also_where_null_takes_a_list_away(server: Server) -> None:
+    container = {"name": "worker", "env": None, "ports": [{"containerPort": 1, "later": {"field": []}}], "x": None}
+    template = {"spec": {"containers": [container], "volumes": None, "tolerations": [], "affinity": None}}
+    consumer = {"name": "a", "handler": "a:b", "template": template}
+    made = server.create(document("Queue", {"consumers": [consumer]}), dry=True)
+    assert template == made["spec"]["consumers"][0]["template"]
+
+
+@pytest.mark.parametrize("field", ["env", "envFrom", "ports", "volumeMounts"])
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_a_list_of_a_template_that_is_too_long_is_refused_in_the_words_of_validate(
+    server: Server, where: str, field: str
+) -> None:
+    template = {"spec": {where: [{"name": "worker", field: [{}] * (ITEMS_MAX + 1)}]}}
+    made = document("Queue", {"consumers": [{"name": "a", "handler": "a:b", "template": template}]})
+    seen = server.faults_of(made)
+    assert seen == python_faults_of(made)
+    assert [f"spec.consumers[0].template.spec.{where}[0].{field}: {says_too_long(field)}"] == seen
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), CHANGES)

@@ -30,14 +30,10 @@ class Leader(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.tell({"leader": "stub", "decisions": [{"at_us": 1, "trail": ["asked for " + self.path]}]})
     def do_POST(self):
-        document = json.loads(b"".join(self.chunks()))
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = document["kind"] + " " + document["metadata"]["name"]
         end = {"of": name, "ready": True, "says": "Ready", "stalled": False, "open": []}
         self.tell({"effects": [{"of": name, "says": self.path}], "ends": [end], "unknown": []})
-    def chunks(self):
-        while length := int(self.rfile.readline(), 16):
-            yield self.rfile.read(length)
-            self.rfile.readline()
     def tell(self, answer):
         body = json.dumps(answer).encode()
         self.send_response(200)
@@ -46,7 +42,7 @@ class Leader(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-http.server.ThreadingHTTPServer(("", 9091), Leader).serve_forever()
+http.server.ThreadingHTTPServer(("127.0.0.1", 9092), Leader).serve_forever()
 """
 
 
@@ -78,7 +74,8 @@ def leading(kubernetes: KubernetesUnderTest, python_image: str) -> Iterator[str]
     there = kubernetes.kubectl.in_namespace(name)
     there.wait_for("serviceaccount", "default", lambda _: True, what="is there")
     container = {"name": "operator", "image": python_image, "command": ["python3", "-c", LEADER]}
-    container["readinessProbe"] = {"httpGet": {"path": "/", "port": 9091}, "periodSeconds": 1}  # type: ignore[assignment]
+    answers = ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9092/', timeout=5)"]
+    container["readinessProbe"] = {"exec": {"command": answers}, "periodSeconds": 1, "timeoutSeconds": 10}  # type: ignore[assignment]
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -147,15 +144,17 @@ def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_n
     here: Kubectl, calling: Calling, leading: str, tmp_path: Path
 ) -> None:
     namespace = namespace_of(here)
-    there = [("coordination.k8s.io", "leases", "get"), ("", "pods/proxy", "get")]
+    there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
     who = person(here, tmp_path, {namespace: [(*QUEUES, "get")], leading: there})
     code, out, err = calling.plugin(who, "why", "queue/emails", "--operator-namespace", leading)
     assert (0, "") == (code, err)
     assert f"asked for /why/queue/{namespace}/emails" in out
-    code, _, err = calling.plan(who, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
-    says = f"ask for the right to create pods/proxy in namespace {leading}\n"
-    assert (1, [True]) == (code, [err.endswith(says)])
-    planner = person(here, tmp_path, {namespace: [], leading: [there[0], ("", "pods/proxy", "create")]})
+    for rights, lacks in ((there[:1], "get pods"), (there[:2], "create pods/portforward")):
+        stranger = person(here, tmp_path, {namespace: [], leading: rights})
+        code, _, err = calling.plan(stranger, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
+        says = f"ask for the right to {lacks} in namespace {leading}\n"
+        assert (1, [True]) == (code, [err.endswith(says)]), err
+    planner = person(here, tmp_path, {namespace: [], leading: there})
     code, out, err = calling.plan(planner, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
     assert 0 == code, err
     assert "Queue emails\n   1. /plan\n" in out
@@ -164,7 +163,7 @@ def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_n
 def test_a_leader_whose_pod_is_gone_is_one_line(
     here: Kubectl, calling: Calling, leading: str, tmp_path: Path, definitions: Kubectl
 ) -> None:
-    there = [("coordination.k8s.io", "leases", "get"), ("", "pods/proxy", "get")]
+    there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
     who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")], leading: there})
     lease = definitions.in_namespace(leading)
     lease.run("patch", "lease", "penstock-operator", "--type=merge", "-p", '{"spec": {"holderIdentity": "gone_1"}}')
@@ -197,7 +196,7 @@ def test_the_operator_tells_why_and_what_it_would_do(
 ) -> None:
     becomes(here, "emails", "Reconciled")
     who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")]})
-    address = ("--operator-address", f"http://127.0.0.1:{operator.port}")
+    address = ("--operator-address", f"http://127.0.0.1:{operator.inspection_port}")
     code, out, err = calling.plugin(who, "why", "queue/emails", *address, "--last", "20")
     assert (0, "") == (code, err)
     assert "Ready is True, Reconciled" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import yaml
 
 from penstock.testing.world import World
 from penstock_operator.differing import differences
-from penstock_operator.kinds import COUNTER, QUEUE, kind_of
+from penstock_operator.kinds import COUNTER, QUEUE, SECRET, kind_of
 from penstock_operator.names import Key, consumer_name
+from penstock_operator.operating import Operator
 from penstock_operator.simulated.log import Entry
 from tests.simulation.operator_scene import Running, Scene, condition, scene_of
 
@@ -132,3 +134,70 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         assert ["delete", "make"] == [each.split()[0] for each in jobs]
 
     in_world(8, scenario)
+
+
+def memory_of(operator: Operator) -> dict[str, Any]:
+    """All that the operator remembers of resources, Secrets and Cassandras; times aside."""
+    store, connections, board = operator.store, operator.connections, operator.board
+    return {
+        "connections": dict(connections._last),
+        "troubles": dict(connections._trouble),
+        "secrets": {place: read.digest for place, (_, read) in operator.secrets._read.items()},
+        "sessions": {digest: (held.reached, held.error) for digest, held in operator.sessions._held.items()},
+        "entries": {key: replace(read, at_s=0.0) for key, read in store._entries.items()},
+        "ids": dict(store._by_id),
+        "silent": dict(store._silent),
+        "schemas": {digest: {*held[1]._known} for digest, held in store._views.items()},
+        "catalogues": set(store._catalogued),
+        "followed": {each.key: (each.digest, each.entry) for each in board.all()},
+        "figures": {each.key: each.figures is None for each in board.all()},
+        "lanes": {*operator.health._known},
+        "bulk": (dict(operator.bulk_rows._known), dict(operator.bulk_rows._whose)),
+        "parsed": [*operator.observer._parsed],
+        "needs": [*operator.observer._needs],
+        "stands": dict(operator.observer.stands),
+        "objects": sorted(operator.seen.keys()),
+        "memories": {*operator.reconciler._memories},
+        "rounds": operator.reconciler.rounds,
+    }
+
+
+def imagined(number: int = 0, **metadata: str) -> dict[str, Any]:
+    document = copy.deepcopy(DOCUMENTS[number])
+    document["metadata"] |= metadata
+    return document
+
+
+def with_secret(document: dict[str, Any], name: str) -> dict[str, Any]:
+    document["spec"]["storage"] = {"connectionSecret": name}
+    return document
+
+
+def test_a_plan_of_an_imagined_document_leaves_all_that_the_operator_remembers_as_it_was() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = await started(scene)
+        for document in DOCUMENTS:
+            scene.apply(document)
+        await scene.until(lambda: settled(scene))
+        operator = running.operator
+        assert operator is not None
+        scene.make_connection("shop", "another")
+        scene.patch(SECRET, "shop", "another", {"stringData": {"CONTACT_POINTS": "10.9.9.9"}})
+        await scene.until(lambda: len([*operator.board.all()]) == 2)
+        too_large = imagined()
+        too_large["spec"]["consumers"][0]["template"] = {"metadata": {"labels": {str(n): "" for n in range(5_000)}}}
+        for says, document in {
+            "The operator has no session with this Cassandra": with_secret(imagined(), "another"),
+            "Secret nowhere is not in namespace shop": with_secret(imagined(), "nowhere"),
+            "not Ready, SpecInvalid: spec.consumers[0].template: must be at most 16 KiB": too_large,
+            "Ready": imagined(name="letters", namespace="shop"),
+        }.items():
+            before = memory_of(operator)
+            told = await plan(running, document)
+            after = memory_of(operator)
+            assert {part: before[part] for part in before} == {part: after[part] for part in after}, says
+            assert says in told["ends"][0]["says"]
+        told = await plan(running, imagined(name="letters", namespace="elsewhere"))
+        assert {part: before[part] for part in before} == memory_of(operator)
+
+    in_world(11, scenario)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from penstock.api.counters import CounterSpec
 from penstock.api.defaults import model_of
 from penstock.api.model import API_VERSION
+from penstock.api.passed_on import ITEMS_MAX
 from penstock.api.queues import QueueSpec
 from penstock.api.shapes import Shape
 
@@ -113,8 +114,31 @@ def _own_shapes(annotation: Any, metadata: list[Any]) -> Iterator[Shape]:
             yield from _own_shapes(argument, [])
 
 
+_PATCH: dict[str, Any] = {
+    "containers": [
+        {"$patch": "replace"},
+        {
+            "name": "worker",
+            "env": [{"name": f"V{number}", "value": ""} for number in range(ITEMS_MAX)],
+            "ports": None,
+            "volumeMounts": [],
+            "resources": {"limits": {"memory": "1Gi"}},
+        },
+    ],
+    "initContainers": None,
+    "volumes": None,
+    "tolerations": [{"operator": "Exists"}] * ITEMS_MAX,
+    "topologySpreadConstraints": [{"$patch": "replace"}],
+    "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
+    "nodeSelector": {"a": "b"},
+}
+"""A patch of a pod with every sort of list, as long as they may be, and null, which takes a list of ours away."""
+
 ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Queue", {}),
+    ("Queue", {"consumers": [{**_CONSUMER, "template": {"spec": _PATCH}}]}),
+    ("Queue", {"bulk": [{**_BULK, "spark": {"driver": {"env": None, "template": {"spec": _PATCH}}}}]}),
+    ("Queue", {"bulk": [{**_BULK, "spark": {"executor": {"template": None, "cores": 2, "memory": "2g"}}}]}),
     ("Queue", {"shards": 1024, "retention": "3650d", "delay": "3650d", "maxReceives": 1000, "maxMessageSize": "8Mi"}),
     ("Queue", {"retention": "1d", "visibilityTimeout": "24h"}),
     ("Queue", {"retention": "1d12h", "visibilityTimeout": "36h"}),

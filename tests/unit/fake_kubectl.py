@@ -46,6 +46,12 @@ if row["waits"]:
     import time
     time.sleep(row["waits"])
 sys.stdout.write(row["out"])
+sys.stdout.flush()
+if row["holds"]:
+    import os, signal
+    with open(folder + "/held", "a") as held:
+        held.write(str(os.getpid()) + "\\n")
+    signal.pause()
 sys.stderr.write(row["err"])
 sys.exit(row["code"])
 """
@@ -78,10 +84,13 @@ class FakeKubectl:
         err: str = "",
         times: int = 99,
         waits_s: float = 0.0,
+        holds: bool = False,
     ) -> None:
-        """To a call with these words, in this order; a word may end with a star."""
+        """To a call with these words, in this order; a word may end with a star. If it holds, it stays until somebody
+        ends it."""
         text = json.dumps(out) if isinstance(out, dict) else out
-        row = {"words": words, "out": text, "err": err, "code": 1 if err else 0, "left": times, "waits": waits_s}
+        code = 1 if err else 0
+        row = {"words": words, "out": text, "err": err, "code": code, "left": times, "waits": waits_s, "holds": holds}
         self.rows.append(row)
         (self.folder / "rows").write_text(json.dumps(self.rows))
 
@@ -108,6 +117,12 @@ class FakeKubectl:
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [Call(*json.loads(line)) for line in lines]
+
+    def still_held(self) -> list[int]:
+        """Processes of calls that were to stay, and that nobody has ended."""
+        path = self.folder / "held"
+        held = [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [pid for pid in held if Path(f"/proc/{pid}").exists()]
 
     def called(self, *words: str) -> list[Call]:
         """Those with these words, in this order."""

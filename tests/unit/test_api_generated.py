@@ -21,13 +21,32 @@ SCHEMAS = {model.__name__: build_structural_schema(model) for model in KINDS}
 NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "allOf", "oneOf", "not", "title", "const", "nullable", "exclusiveMinimum"}
 
 
+PRESERVES = "x-kubernetes-preserve-unknown-fields"
+
+
 def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every node of our own; what is inside of somebody else's piece has tests of its own below."""
     yield path, node
+    if PRESERVES not in node:
+        yield from children(node, path, nodes)
+
+
+def inside_pieces(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every node that is declared inside of somebody else's piece."""
+    yield from children(node, path, every_node if PRESERVES in node else inside_pieces)
+
+
+def every_node(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    yield from children(node, path, every_node)
+
+
+def children(node: dict[str, Any], path: str, of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, child in node.get("properties", {}).items():
-        yield from nodes(child, f"{path}.{name}")
+        yield from of(child, f"{path}.{name}")
     for key in ("items", "additionalProperties"):
         if isinstance(node.get(key), dict):
-            yield from nodes(node[key], f"{path}[]")
+            yield from of(node[key], f"{path}[]")
 
 
 NODES = [found for kind, schema in SCHEMAS.items() for found in nodes(schema, kind)]
@@ -101,6 +120,24 @@ def test_a_node_without_bound_or_words_would_be_found() -> None:
     assert [is_bounded({"type": kind}) for kind in ("string", "array", "integer", "object", "number")] == [False] * 5
     assert not tells_something("spec.x", {"description": "Size"})
     assert not tells_its_default({"default": "1s", "description": "How long."})
+
+
+def bound_of(node: dict[str, Any]) -> Any:
+    """How a list inside of somebody else's piece is bounded."""
+    return node.get("maxItems") or [rule["rule"] for rule in node.get("x-kubernetes-validations", ())]
+
+
+def test_inside_of_somebody_else_s_piece_lists_are_bounded_and_nothing_else_is_said() -> None:
+    pieces = [found for kind, schema in SCHEMAS.items() for found in inside_pieces(schema, kind)]
+    lists = [(path, node) for path, node in pieces if node["type"] == "array"]
+    places = {path.partition("[].")[2] for path, _ in lists}
+    assert {"template.spec.containers[].env", "spark.driver.env", "spark.executor.template.spec.volumes"} <= places
+    assert [path for path, node in lists if bound_of(node) not in (200, ["self.size() <= 200"])] == []
+    assert [path for path, node in lists if node["nullable"] is not True] == [], "null takes a list of ours away"
+    others = [node for _, node in pieces if node["type"] != "array"]
+    assert [node for node in others if (node["type"], node[PRESERVES]) != ("object", True)] == []
+    said = {key for _, node in pieces for key in node}
+    assert said == {"type", "nullable", "items", "properties", "maxItems", "x-kubernetes-validations", PRESERVES}
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

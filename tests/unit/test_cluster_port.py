@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from penstock.errors import SpecError
 from penstock.testing.world import World
 from penstock_operator import cluster as client
 from penstock_operator.cluster import Cluster, NoCluster
@@ -155,6 +156,19 @@ def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
     assert (headers["content-type"], headers["user-agent"]) == ("application/apply-patch+yaml", "penstock-operator")
     assert (headers["authorization"], json.loads(body)) == ("Bearer secret-token", EMAILS)
     assert (answer.uid, answer.version) == ("u", "7")
+
+
+def test_a_name_is_one_step_of_the_path_on_the_wire_whatever_is_in_it(tmp_path: Path) -> None:
+    async def ask() -> list[str]:
+        async with before(answers("404 Not Found", b"{}"), tmp_path) as (port, server):
+            await port.get(Address(QUEUE, "../../../apis/apps/v1/deployments?limit=5&x=", "a%2fb#c"))
+            with pytest.raises(SpecError):
+                await port.get(Address(QUEUE, "..", "emails"))
+            return [first for first, _, _ in server.asked]
+
+    asked = run(ask())
+    namespace = "..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D5%26x%3D"
+    assert [f"GET /apis/penstock.io/v1beta1/namespaces/{namespace}/queues/a%252fb%23c HTTP/1.1"] == asked
 
 
 def test_a_server_that_is_not_there_is_no_answer(tmp_path: Path) -> None:

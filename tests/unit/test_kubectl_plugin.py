@@ -30,7 +30,7 @@ __all__ = ["kubectl"]
 
 IMAGE = "registry.example/penstock:0.1.0"
 LEADER = "penstock-operator-7c9d-x2x"
-PROXY = f"/api/v1/namespaces/penstock-system/pods/{LEADER}:9091/proxy"
+FORWARD = ("port-forward", f"pod/{LEADER}", ":9092", "--address=127.0.0.1")
 WHY = {
     "key": "queue/shop/emails",
     "leader": f"{LEADER}_1",
@@ -114,13 +114,82 @@ def with_job(kubectl: FakeKubectl, *, code: int = 0, log: str = "lane  standing\
     kubectl.answers("delete", "job", out="deleted\n")
 
 
+class Operator(HTTPServer):
+    """The leader's port: what it answers, and which documents it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Operator)
+        self.whys: dict[str, Any] = {"/why/queue/shop/emails": WHY}
+        self.plans: list[dict[str, Any]] = []
+        self.posted: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def leads(self, kubectl: FakeKubectl) -> None:
+        """It is the leader of the cluster, and `kubectl port-forward` leads to it."""
+        kubectl.answers("--namespace=penstock-system", "get", "lease", "penstock-operator", out=lease())
+        kubectl.answers(*FORWARD, out=f"Forwarding from 127.0.0.1:{self.server_port} -> 9092\n", holds=True)
+
+    def plan_of(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The next plan, while there are some; the last of them from then on."""
+        if self.plans:
+            return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
+        end = {"of": "queue shop/emails", "ready": True, "says": "Ready", "stalled": False, "open": []}
+        effect = {"of": "queue shop/emails", "says": f"look at {document['kind']}"}
+        return {"effects": [effect], "ends": [end], "unknown": []}
+
+
+class _Operator(BaseHTTPRequestHandler):
+    server: Operator
+
+    def do_GET(self) -> None:
+        known = self.server.whys.get(self.path)
+        self._answer(200 if known is not None else 404, known or {"error": "nobody knows that"})
+
+    def do_POST(self) -> None:
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.posted.append(document)
+        self._answer(200, self.server.plan_of(document))
+
+    def _answer(self, status: int, told: Any) -> None:
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  as it is called there
+        """Nothing is to be told."""
+
+
+@pytest.fixture
+def operator() -> Iterator[Operator]:
+    """An operator's port on this machine."""
+    server = Operator()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def leader(kubectl: FakeKubectl, operator: Operator) -> Iterator[Operator]:
+    """The same, as the leader of the cluster; no forwarding outlives its command."""
+    operator.leads(kubectl)
+    yield operator
+    assert kubectl.called("port-forward")
+    assert kubectl.still_held() == []
+
+
 # ---- why
 
 
-def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKubectl) -> None:
+def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
-    kubectl.answers("--namespace=penstock-system", "get", "lease", "penstock-operator", out=lease())
-    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out=WHY)
     code, out, err = run("why", "queue/emails")
     assert (0, "") == (code, err)
     assert out == (
@@ -146,28 +215,23 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
     )
 
 
-def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl) -> None:
+def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
-    kubectl.answers("get", "lease", out=lease())
-    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out=WHY)
     assert "mailer: 3" not in run("why", "emails", "--last", "1")[1]
     assert "    figures:\n      backlog: 2800\n" in run("why", "emails", "--inputs")[1]
     assert WHY == json.loads(run("why", "emails", "--json")[1])
 
 
-def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl) -> None:
+def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl, generation=4)
-    kubectl.answers("get", "lease", out=lease())
-    kubectl.answers("get", "--raw", f"{PROXY}/why/queue/shop/emails", out={"decisions": []})
+    leader.whys["/why/queue/shop/emails"] = {"decisions": []}
     out = run("why", "queue/emails")[1]
     assert "the spec was changed (generation 4)" in out
     assert out.endswith("no decision that the leader remembers\n")
 
 
-def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl) -> None:
+def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
-    kubectl.answers("get", "lease", out=lease())
-    kubectl.answers("get", "--raw", out=WHY)
     given = ("-n", "shop", "--context", "prod", "--kubeconfig", "k.yaml")
     assert 0 == run("why", "queue/emails", *given, "--operator-namespace", "penstock-system")[0]
     ways = [call.words[:3] for call in kubectl.calls]
@@ -179,51 +243,17 @@ def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl) -> None:
     ("asked", "plural"),
     [("counter/views", "counters"), ("psc/views", "counters"), ("queues.penstock.io/views", "queues")],
 )
-def test_a_resource_is_named_as_kubectl_names_it(kubectl: FakeKubectl, asked: str, plural: str) -> None:
+def test_a_resource_is_named_as_kubectl_names_it(
+    kubectl: FakeKubectl, leader: Operator, asked: str, plural: str
+) -> None:
     kubectl.answers("get", f"{plural}.penstock.io", "views", out=queue())
-    kubectl.answers("get", "lease", out=lease())
-    kubectl.answers("get", "--raw", out=WHY)
+    leader.whys[f"/why/{plural.removesuffix('s')}/shop/emails"] = WHY
     assert 0 == run("why", asked)[0]
 
 
-class _Operator(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        known = self.path == "/why/queue/shop/emails"
-        body = json.dumps(WHY if known else {"error": "nobody knows that"}).encode()
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        text = self.rfile.read(int(self.headers["Content-Length"]))
-        told = {"effects": [{"of": "queue shop/emails", "says": f"look at {json.loads(text)['kind']}"}]}
-        end = {"of": "queue shop/emails", "ready": True, "says": "Ready", "stalled": False, "open": []}
-        body = json.dumps(told | {"ends": [end], "unknown": []}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  as it is called there
-        """Nothing is to be told."""
-
-
-@pytest.fixture
-def operator() -> Iterator[str]:
-    """The URL of an operator that runs outside of the cluster."""
-    server = HTTPServer(("127.0.0.1", 0), _Operator)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKubectl, operator: str) -> None:
+def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKubectl, operator: Operator) -> None:
     with_queue(kubectl)
-    assert "2 decisions" in run("why", "queue/emails", "--operator-address", operator)[1]
+    assert "2 decisions" in run("why", "queue/emails", "--operator-address", operator.url)[1]
     assert [] == kubectl.called("lease")
 
 
@@ -231,7 +261,7 @@ def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKu
     ("address", "says"),
     [
         ("http://127.0.0.1:1", "The operator that leads could not be asked (address=http://127.0.0.1:1, said="),
-        ("127.0.0.1:9091", "--operator-address is a URL such as http://127.0.0.1:9091 (given=127.0.0.1:9091)"),
+        ("127.0.0.1:9092", "--operator-address is a URL such as http://127.0.0.1:9092 (given=127.0.0.1:9092)"),
     ],
 )
 def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl, address: str, says: str) -> None:
@@ -334,8 +364,14 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
     ("said", "says"),
     [
         (
-            forbidden("get", "pods/proxy", "", "penstock-system"),
-            "You lack a right in this cluster; ask for the right to get pods/proxy in namespace penstock-system\n",
+            forbidden("get", "pods", "", "penstock-system"),
+            "You lack a right in this cluster; ask for the right to get pods in namespace penstock-system\n",
+        ),
+        (
+            f'error: error upgrading connection: pods "{LEADER}" is forbidden: User "jane" cannot create resource '
+            '"pods/portforward" in API group "" in the namespace "penstock-system"\n',
+            "You lack a right in this cluster; ask for the right to create pods/portforward in namespace "
+            "penstock-system\n",
         ),
         (
             f'Error from server (NotFound): pods "{LEADER}" not found\n',
@@ -343,8 +379,8 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
             "outside of the cluster, say where with --operator-address\n",
         ),
         (
-            "Error from server (ServiceUnavailable): dial tcp 10.1.0.7:9091: connect: connection refused\n",
-            f"The operator that leads could not be asked (pod={LEADER}, said=dial tcp 10.1.0.7:9091: connect: "
+            "Error from server (ServiceUnavailable): dial tcp 10.1.0.7:10250: connect: connection refused\n",
+            f"The operator that leads could not be asked (pod={LEADER}, said=dial tcp 10.1.0.7:10250: connect: "
             "connection refused); if it runs outside of the cluster, say where with --operator-address\n",
         ),
     ],
@@ -352,9 +388,19 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
 def test_a_leader_that_can_not_be_asked_is_one_line(kubectl: FakeKubectl, said: str, says: str) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "lease", out=lease())
-    kubectl.refuses("get", "--raw", says=said)
+    kubectl.refuses("port-forward", says=said)
     code, _, err = run("why", "queue/emails")
     assert (1, says) == (code, err)
+
+
+def test_a_pod_that_listens_at_no_such_port_is_one_line(kubectl: FakeKubectl) -> None:
+    with_queue(kubectl)
+    kubectl.answers("get", "lease", out=lease())
+    kubectl.answers(*FORWARD, out="Forwarding from 127.0.0.1:1 -> 9092\n", holds=True)
+    code, _, err = run("why", "queue/emails")
+    assert (1, 1) == (code, err.count("\n"))
+    assert err.startswith(f"The operator that leads could not be asked (pod={LEADER}, said=")
+    assert kubectl.still_held() == []
 
 
 # ---- jobs
@@ -582,32 +628,28 @@ def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
 # ---- penstock plan against a cluster
 
 
-def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl) -> None:
-    kubectl.answers("get", "lease", out=lease())
+def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: Operator) -> None:
     end = {"of": "queue shop/emails", "ready": False, "says": "no", "stalled": True, "open": []}
     told = {"effects": [{"of": "queue shop/emails", "says": "make it"}], "ends": [end], "unknown": []}
-    kubectl.answers("create", "--raw", f"{PROXY}/plan", "-f", "-", out=told)
+    leader.plans = [told]
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
     result = CliRunner().invoke(penstock, arguments)
     assert 2 == result.exit_code
     assert 1 == result.stdout.count("make it")
-    posted = [call.document for call in kubectl.called("create", "--raw")]
-    assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in posted]
+    assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in leader.posted]
     assert {"--context=prod"} == {call.words[0] for call in kubectl.calls}
 
 
-def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(kubectl: FakeKubectl) -> None:
-    kubectl.answers("get", "lease", out=lease())
+def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(leader: Operator) -> None:
     end = {"of": "queue shop/emails", "ready": False, "stalled": False, "open": []}
     told = {"effects": [], "ends": [end | {"says": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
-    kubectl.answers("create", "--raw", out=told, times=1)
-    kubectl.answers("create", "--raw", out={"effects": [], "ends": []})
+    leader.plans = [told, {"effects": [], "ends": []}]
     result = CliRunner().invoke(penstock, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
     assert "queue shop/emails: Ready, once the dead letter queue of these files is there\n" in result.stdout
 
 
-def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: str) -> None:
-    arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator]
+def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: Operator) -> None:
+    arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator.url]
     result = CliRunner().invoke(penstock, arguments)
     assert 0 == result.exit_code
     assert "look at Queue" in result.stdout

@@ -27,7 +27,7 @@ def fields(node: dict[str, Any], path: str = "") -> Iterator[str]:
     """All that a spec may say."""
     if node.get("type") == "array" and "properties" in node["items"]:
         yield from fields(node["items"], f"{path}[]")
-    elif "properties" in node:
+    elif "properties" in node and "x-kubernetes-preserve-unknown-fields" not in node:
         for name, child in node["properties"].items():
             yield from fields(child, f"{path}.{name}" if path else name)
     else:

@@ -22,7 +22,7 @@ from penstock_operator.intake import Intake
 from penstock_operator.kinds import QUEUE
 from penstock_operator.names import Key
 from penstock_operator.observe import Observer, Sources
-from penstock_operator.reconciling import BUG_PAUSE_S, Deciders, Reconciler
+from penstock_operator.reconciling import BUG_PAUSE_S, Deciders, Reading, Reconciler
 from penstock_operator.seen import Seen
 from penstock_operator.timeline_looks import Lane
 from penstock_operator.work_queue import RETRY_S, Class, WorkQueue
@@ -56,7 +56,7 @@ class Observing:
     async def play(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         reconciler = Reconciler(
             self.queue,
-            cast(Any, self),
+            Reading(cast(Any, self), cast(Any, None)),
             cast(Any, None),
             cast(Any, None),
             Deciders(cast(Any, None), cast(Any, None)),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,7 @@ from penstock.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
 from penstock.store.clocks import ClockNotTrusted
 from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from penstock.testing.world import World
+from penstock_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
 from penstock_operator.port import Applied, Denial, Denied
 from penstock_operator.secrets_read import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
 from penstock_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
@@ -113,6 +117,53 @@ def test_certificates_become_files_that_nobody_else_may_read(tmp_path: Path) -> 
         assert (pem, 0o600) == (written.read_text(), stat.S_IMODE(written.stat().st_mode))
 
     run(work())
+
+
+HOSTILE_SECRET = """
+import asyncio, sys
+from pathlib import Path
+from types import SimpleNamespace
+from penstock_operator.sessions import Sessions
+
+async def reach(name, pipe, folder):
+    async def nodes_in(_):
+        return 3
+
+    async def open_(settings):
+        print(settings.tls)
+        return SimpleNamespace(data_center="dc1"), SimpleNamespace(nodes_in=nodes_in)
+
+    sessions = Sessions(open_, now_s=asyncio.get_running_loop().time, folder=Path(folder))
+    values = {"CONTACT_POINTS": "10.0.0.1", "USE_SSL": "true", name: pipe}
+    print((await sessions.reach("a", values)).nodes)
+
+asyncio.run(reach(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["SSL_CA", "SSL_DIRECTORY"])
+def test_a_secret_cannot_make_the_operator_open_a_file_of_its_own_pod(name: str, tmp_path: Path) -> None:
+    files = tmp_path / "of-the-pod"
+    files.mkdir()
+    for file in ("ca.crt", "tls.crt", "tls.key"):
+        (files / file).write_text("not a certificate")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = pipe if name == "SSL_CA" else files
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_SECRET, name, str(path), str(tmp_path / "own")],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    nothing_named = "TlsSettings(ca=None, certificate=None, key=None)"
+    assert (f"{nothing_named}\n3\n", "") == (done.stdout, done.stderr)
+
+
+def test_every_value_of_a_secret_that_is_read_counts_in_its_digest() -> None:
+    without = digest_of(VALUES)
+    assert [] == [
+        name for name in (*CONNECTION_KEYS, *CONNECTION_FILES) if without == digest_of({**VALUES, name: "x"})
+    ]
+    assert without == digest_of({**VALUES, "SSL_CA": "/proc/self/fd/1", "SSL_DIRECTORY": "/etc"})
 
 
 class Port:

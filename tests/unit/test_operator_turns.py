@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from penstock_operator.effects import Plan
 from penstock_operator.names import Key
-from penstock_operator.reconciling import Deciders, Reconciler
+from penstock_operator.reconciling import Deciders, Reading, Reconciler
 from penstock_operator.work_queue import Class, WorkQueue
 from penstock_operator.world import Memory, NamespaceStand
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
@@ -53,9 +53,13 @@ class Deciding:
         observer = SimpleNamespace(
             resource=observed, stands={"shop": NamespaceStand(ready=True)}, present=lambda _: world
         )
+
+        async def recorded(_: Key, found: Any) -> Any:
+            return found
+
         reconciler = Reconciler(
             self.queue,
-            cast(Any, observer),
+            Reading(cast(Any, observer), cast(Any, SimpleNamespace(record=recorded))),
             cast(Any, SimpleNamespace(perform=performed)),
             cast(Any, SimpleNamespace(add=lambda *_, **__: None)),
             Deciders(self.decide, cast(Any, None)),

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
+from penstock.api.passed_on import ITEMS_MAX
 from penstock.applying.decide_steps import TABLES_MAX
 from penstock.engines.registry import CARRIED
 from penstock.engines.rows import HOLES_MAX
@@ -110,6 +112,11 @@ def test_the_page_of_engines_says_which_are_carried() -> None:
         ("1,000 (`maxReceives`)", lambda: f"{spec_of('queues')['maxReceives']['maximum']:,} (`maxReceives`)"),
         ("| 32 each", lambda: f"| {spec_of('queues')['consumers']['maxItems']} each"),
         ("| 32 each", lambda: f"| {spec_of('queues')['bulk']['maxItems']} each"),
+        ("| a spec | 32 KiB of JSON |", lambda: f"| a spec | {SPEC_BYTES_MAX // 1024} KiB of JSON |"),
+        (
+            "16 KiB of JSON, 200 items per list, 32 levels",
+            lambda: f"{PASSED_ON_BYTES_MAX // 1024} KiB of JSON, {ITEMS_MAX} items per list, {DEPTH_MAX} levels",
+        ),
         ("8 MiB, 1 MiB", lambda: sizes_of(spec_of("queues")["maxMessageSize"])),
     ],
 )

@@ -178,8 +178,10 @@ def from_schema(node: Mapping[str, Any]) -> Shape:
         return SET if form == "set" else PIECE
     if node.get("x-kubernetes-map-type") == "atomic":
         return PIECE
+    if node.get("x-kubernetes-preserve-unknown-fields"):
+        return GUESS  # the server publishes none of the fields that are declared beside it
     if node.get("properties"):
         return Shape("struct", {name: from_schema(child) for name, child in node["properties"].items()})
     if isinstance(node.get("additionalProperties"), Mapping):
         return Shape("map", item=from_schema(node["additionalProperties"]))
-    return GUESS if node.get("x-kubernetes-preserve-unknown-fields") else PIECE
+    return PIECE

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
-from pydantic.config import JsonDict
 
 from penstock.api.model import Count, Model
 from penstock.api.names import EntryPoint, Image, Moment, PartName, QueueName, Rate
+from penstock.api.passed_on import SPARK_POD
 from penstock.api.shapes import CRON
 
-_PASSED_ON: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 Text = Annotated[str, StringConstraints(max_length=1024)]
 
 
@@ -39,14 +38,16 @@ class Spark(Model):
     driver: dict[str, Any] | None = Field(
         None,
         max_length=64,
-        description="A patch of the SparkApplication's `spec.driver`: cores, memory, env, template.",
-        json_schema_extra=_PASSED_ON,
+        description="A patch of the SparkApplication's `spec.driver`: cores, memory, env, template. "
+        "At most 16 KiB of JSON, and 200 items per list.",
+        json_schema_extra=SPARK_POD,
     )
     executor: dict[str, Any] | None = Field(
         None,
         max_length=64,
-        description="A patch of the SparkApplication's `spec.executor`: instances, cores, memory, env, template.",
-        json_schema_extra=_PASSED_ON,
+        description="A patch of the SparkApplication's `spec.executor`: instances, cores, memory, env, template. "
+        "At most 16 KiB of JSON, and 200 items per list.",
+        json_schema_extra=SPARK_POD,
     )
     conf: dict[Annotated[str, StringConstraints(max_length=256)], Text] | None = Field(
         None, max_length=256, description="Spark's configuration, such as spark.sql.shuffle.partitions."

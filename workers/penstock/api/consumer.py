@@ -10,6 +10,7 @@ from pydantic.config import JsonDict
 from penstock.api.durations import Duration
 from penstock.api.model import Count, Model
 from penstock.api.names import EntryPoint, Image, PartName, QueueName, Rate, StartFrom, UrlPath
+from penstock.api.passed_on import POD_SPEC
 from penstock.api.shapes import between
 
 _PASSED_ON: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
@@ -64,8 +65,9 @@ class PodTemplate(Model):
         None,
         max_length=64,
         description="A strategic-merge patch of the pod's spec: resources, env, volumes, nodeSelector, tolerations, "
-        "further containers. The container that handles messages is named `worker` (with http: `handler`).",
-        json_schema_extra=_PASSED_ON,
+        "further containers. The container that handles messages is named `worker` (with http: `handler`). At most "
+        "16 KiB of JSON, and 200 items per list.",
+        json_schema_extra=POD_SPEC,
     )
 
 

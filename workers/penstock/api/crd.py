@@ -149,7 +149,7 @@ def _validation(rule: Rule) -> Schema:
 
 def _structural(node: Schema, defs: Mapping[str, Schema], *, required: bool = True) -> Schema:
     """One node written out: reference and null resolved, bounds kept, children in turn."""
-    nullable = any(branch.get("type") == "null" for branch in node.get("anyOf", ()))
+    nullable = "nullable" in node or any(branch.get("type") == "null" for branch in node.get("anyOf", ()))
     branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
     whole = {**(branches[0] if branches else {}), **node}
     if "$ref" in whole:

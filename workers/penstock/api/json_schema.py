@@ -33,6 +33,8 @@ def _tidied(node: Any, *, names: bool = False) -> Any:
         if not names and (key in ("title", KEY) or key.startswith("x-kubernetes-")):
             continue
         made[key] = _tidied(value, names=key in ("properties", "$defs") and not names)
+    if not names and made.pop("nullable", False):
+        made["type"] = [made["type"], "null"]
     shape = node.get(KEY)
     if not names and isinstance(shape, Shape) and "pattern" in made:
         made["patternErrorMessage"] = shape.says

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from penstock.api.model import Model
-from penstock.api.names import ResourceName
+from penstock.api.names import NamespaceName, ResourceName
 
 
 class Metadata(Model):
@@ -15,7 +15,7 @@ class Metadata(Model):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     name: ResourceName = Field(description="The resource's name, at most 63 characters.")
-    namespace: str = Field("default", description="The namespace; `default` unless set.")
+    namespace: NamespaceName = Field("default", description="The namespace; `default` unless set.")
     generation: int | None = Field(None, description="Counts the changes of the spec; set by the API server.")
     uid: str | None = Field(None, description="Names this creation; set by the API server.")
     labels: dict[str, str] = Field(default_factory=dict, description="Labels.")

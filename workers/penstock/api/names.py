@@ -31,6 +31,16 @@ ResourceName = Annotated[
     ),
 ]
 
+NamespaceName = Annotated[
+    str,
+    text(
+        f"^{_LABEL}$",
+        "must be the name of a namespace: lower-case letters, digits and '-', at most 63 characters",
+        length_max=63,
+        wrong=("Shop", "shop.mail", "a/../../b?x=", "-shop"),
+    ),
+]
+
 PartName = Annotated[
     str,
     text(

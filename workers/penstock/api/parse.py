@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from penstock.api.bounds import check_bounds
 from penstock.api.counters import Counter
 from penstock.api.defaults import model_of
 from penstock.api.model import API_VERSION, GROUP
@@ -25,6 +26,10 @@ KINDS: Final[dict[str, type[Queue] | type[Counter]]] = {"Queue": Queue, "Counter
 
 _PASSED_ON: Final = frozenset({"metadata", "template", "driver", "executor"})
 """Fields whose inside is somebody else's: a null in there may mean something."""
+
+
+FAULTS_MAX: Final = 50
+"""Each needs a search for what was meant, so that a document of unknown fields would take seconds."""
 
 
 class ResourceInvalid(SpecError):
@@ -48,6 +53,22 @@ def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = 
     faults = _check_kind(document)
     if faults:
         return faults
+    faults = check_bounds(document)
+    if faults:
+        return faults
+    return _check(document, old)
+
+
+def parse_stored(document: Mapping[str, Any]) -> Resource:
+    """The same of a document that was accepted before: a bound that came later takes no queue from its workers."""
+    found = _check_kind(document) or _check(document, None)
+    if isinstance(found, list):
+        raise ResourceInvalid(found)
+    return found
+
+
+def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resource | list[Fault]:
+    """Against models and rules."""
     model = KINDS[document["kind"]]
     plain = without_nulls(document)
     faults = [*_check_model(model, plain), *_check_keys(plain)]
@@ -91,7 +112,10 @@ def _check_model(model: type[BaseModel], plain: Mapping[str, Any]) -> list[Fault
     try:
         model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as invalid:
-        return [_fault(model, error) for error in invalid.errors(include_url=False)]
+        errors = invalid.errors(include_url=False)
+        faults = [_fault(model, error) for error in errors[:FAULTS_MAX]]
+        left = len(errors) - len(faults)
+        return [*faults, Fault("spec", f"has {left} further faults; fix these first")] if left else faults
     return []
 
 

@@ -51,7 +51,7 @@ def _tables(path: str, node: Schema) -> Iterator[str]:
     for name, child in node["properties"].items():
         inner = child.get("items") or child.get("additionalProperties") or child
         mark = "[]" if "items" in child else ".*" if "additionalProperties" in child else ""
-        if inner.get("properties"):
+        if inner.get("properties") and not inner.get("x-kubernetes-preserve-unknown-fields"):
             below.append((f"{path}.{name}{mark}", inner))
         needed = " (required)" if name in node.get("required", ()) else ""
         rows.append(

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from penstock.api.defaults import model_of
-from penstock.api.parse import KINDS, Resource, parse_resource
+from penstock.api.parse import KINDS, Resource, parse_stored
 from penstock.errors import SpecError
 
 Document = Mapping[str, Any]
@@ -28,7 +28,7 @@ def document_of(resource: Resource) -> dict[str, Any]:
 
 def resource_of(document: Document) -> Resource:
     """The resource of a document, without what this version does not know. SpecError if even that is not valid."""
-    return parse_resource(known_part(document))
+    return parse_stored(known_part(document))
 
 
 def known_part(document: Document) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from aiohttp import web
 
@@ -17,15 +18,17 @@ log = logging.getLogger("penstock.worker")
 
 WhyNot = Callable[[], str | None]
 
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  probes come from outside of the pod
 
-def read_address(text: str) -> tuple[str, int] | None:
-    """`host:port`, `:port` or `port`; `off` is none."""
+
+def read_address(text: str, *, option: str = "--health", host: str = EVERY_ADDRESS) -> tuple[str, int] | None:
+    """`host:port`, or `:port` or `port` at the `host` that is given, for probes at every address; `off` is none."""
     if text == "off":
         return None
-    host, _, port = text.rpartition(":")
+    named, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise SpecError("--health is host:port, or off", remedy="write 0.0.0.0:9090", given=text)
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  probes come from outside of the pod
+        raise SpecError(f"{option} is host:port, or off", remedy=f"write {host}:9090", given=text)
+    return named.strip("[]") or host, int(port)
 
 
 class Doors:

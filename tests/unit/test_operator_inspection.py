@@ -1,0 +1,196 @@
+"""/why and /plan: on loopback alone, for names that a resource can have, and for documents that one can be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from click.testing import CliRunner
+
+from penstock.api.bounds import SPEC_BYTES_MAX
+from penstock.api.parse import check_resource
+from penstock.errors import SpecError, Unavailable
+from penstock.telemetry.metrics import Registry
+from penstock_operator import process
+from penstock_operator.asking import Answer, Client, Request, escape_step
+from penstock_operator.http import Answers, Doors
+from penstock_operator.inspection import BODY_MAX, Explanations, InspectionServer, key_of, key_of_document
+from penstock_operator.kinds import QUEUE, SECRET, Address
+from penstock_operator.names import Key
+
+ELSEWHERE = (
+    "../../../apis/apps/v1/deployments?limit=500&x=", "a/../../b?x=", "..", ".", "shop%2F..", "Shop", "shop mail",
+    "shop.mail", "", "a" * 64, "shöp", "shop\n",
+)  # fmt: skip
+"""No namespaces."""
+
+
+class Asked:
+    """What the operator was asked for."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.documents: list[Any] = []
+
+    def why(self, key: Key) -> list[dict[str, Any]]:
+        self.keys.append(key)
+        return []
+
+    async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        self.keys.append(key)
+        self.documents.append(document)
+        if key.name == "away":
+            raise Unavailable("Cassandra does not answer")
+        return {"effects": []}
+
+
+def served(work: Callable[[str, Asked], Coroutine[Any, Any, Any]]) -> Any:
+    """What comes of asking a server."""
+
+    async def run() -> Any:
+        asked = Asked()
+        server = InspectionServer(Explanations(asked.why, asked.plan, lambda: "me"))
+        await server.open("127.0.0.1", 0)
+        try:
+            return await work(f"http://127.0.0.1:{server.port}", asked)
+        finally:
+            await server.close()
+
+    return asyncio.run(run())
+
+
+def posted(body: bytes) -> tuple[int, dict[str, Any], Asked]:
+    async def work(url: str, asked: Asked) -> Any:
+        async with aiohttp.ClientSession() as session, session.post(f"{url}/plan", data=body) as answer:
+            return answer.status, await answer.json(), asked
+
+    return cast(tuple[int, dict[str, Any], Asked], served(work))
+
+
+def queue(**metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "penstock.io/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "emails", "namespace": "shop", **metadata},
+        "spec": {},
+    }
+
+
+def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
+    def given(*arguments: str) -> Any:
+        context = process.main.make_context("penstock-operator", list(arguments))
+        return process.given_by({"health": "off", "pull_secrets": (), **context.params})
+
+    assert ("127.0.0.1", 9092) == given().inspection
+    assert ("127.0.0.1", 7000) == given("--inspection", "7000").inspection
+    assert ("0.0.0.0", 7000) == given("--inspection", "0.0.0.0:7000").inspection  # noqa: S104 - nothing listens there
+    assert given("--inspection", "off").inspection is None
+    assert "127.0.0.1:9092" in CliRunner().invoke(process.main, ["--help"]).output
+
+
+@pytest.mark.parametrize("path", ["/why/queue/shop/emails", "/plan/queue/shop/emails", "/plan"])
+def test_the_port_of_probes_does_not_answer_them(path: str) -> None:
+    async def work() -> list[int]:
+        doors = Doors(Answers(Registry(), lambda: None, lambda: None))
+        await doors.open("127.0.0.1", 0)
+        url = f"http://127.0.0.1:{doors.port}"
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(url + path) as got,
+                session.post(url + path, data=b"{}") as sent,
+            ):
+                return [got.status, sent.status]
+        finally:
+            await doors.close()
+
+    assert [404, 404] == asyncio.run(work())
+
+
+@pytest.mark.parametrize("namespace", ELSEWHERE)
+def test_a_namespace_that_none_can_have_is_refused_before_anything_is_read(namespace: str) -> None:
+    with pytest.raises(SpecError, match="namespace is no name that a resource can have"):
+        key_of({"kind": "queue", "namespace": namespace, "name": "emails"})
+    if not namespace:  # then it is the default one
+        return
+    with pytest.raises(SpecError, match=r"metadata\.namespace is no name that a resource can have"):
+        key_of_document(queue(namespace=namespace))
+    status, told, asked = posted(json.dumps(queue(namespace=namespace)).encode())
+    assert (400, [], []) == (status, asked.keys, asked.documents)
+    assert "metadata.namespace" in told["error"]
+    assert isinstance(check_resource(queue(namespace=namespace)), list), "`penstock validate` refuses it too"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "Emails", "a" * 64, 7, None, ["a"], {"a": 1}])
+def test_a_name_that_none_can_have_is_refused_before_anything_is_read(name: Any) -> None:
+    with pytest.raises(SpecError, match=r"metadata\.name is no name that a resource can have"):
+        key_of_document(queue(name=name))
+    assert (400, []) == (posted(json.dumps(queue(name=name)).encode())[0], posted(b"{}")[2].keys)
+
+
+def test_names_that_resources_have_are_taken() -> None:
+    assert Key("Queue", "shop", "emails.dead-2") == key_of(
+        {"kind": "Queue", "namespace": "shop", "name": "emails.dead-2"}
+    )
+    assert Key("Namespace", "shop", "shop") == key_of({"kind": "namespace", "namespace": "shop", "name": "shop"})
+    assert Key("Queue", "default", "emails") == key_of_document(queue(namespace=None))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"{", 400, "Expecting property name"),
+        (b"[]", 400, "this is no Queue and no Counter"),
+        (b"[" * 40_000, 400, "the document is nested too deep for a resource"),
+        (b'{"kind": "Pod", "metadata": {"name": "a"}}', 400, "this is no Queue and no Counter"),
+        (json.dumps(queue(name="away")).encode(), 503, "Cassandra does not answer"),
+        (b" " * (BODY_MAX + 1), 413, "the document is larger than 48 KiB, and so than any valid resource"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_one_line(body: bytes, status: int, says: str) -> None:
+    found, told, _ = posted(body)
+    assert (status, True) == (found, told["error"].startswith(says))
+
+
+def test_the_largest_resource_can_be_planned() -> None:
+    document = queue()
+    document["spec"] = {"bulk": [], "x": "y" * (SPEC_BYTES_MAX - 20)}
+    status, told, asked = posted(json.dumps(document).encode())
+    assert (200, {"effects": []}, [document]) == (status, told, asked.documents)
+
+
+# ---- what is asked of the API server
+
+
+class Recording(Client):
+    """An API server that notes the paths that are asked for."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    async def send(self, request: Request, within_s: float) -> Answer:
+        self.paths.append(request.path)
+        return Answer(404, {})
+
+    def follow(self, request: Request, within_s: float) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
+def test_no_name_leads_to_another_path_of_the_api_server() -> None:
+    client = Recording()
+    asyncio.run(client.get(Address(SECRET, "../../../apis/apps/v1/deployments?limit=500&x=", "a#b%2f")))
+    assert [
+        "/api/v1/namespaces/..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D500%26x%3D/secrets/a%23b%252f"
+    ] == (client.paths)
+    assert "/apis/penstock.io/v1beta1/namespaces/shop/queues/emails.dead/status" == (
+        Request("get", QUEUE, "shop", "emails.dead", "status").path
+    )
+    for step in (".", ".."):
+        with pytest.raises(SpecError, match="this is no name of an object"):
+            escape_step(step)

@@ -1,0 +1,40 @@
+"""What the operator believes of the catalogue's entries."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from penstock.store.catalogue_entry import Name
+from penstock_operator.store_side import StoreSide
+from tests.unit.operator_world import CLUSTER, EMAILS, NOW_US, UID, TinyWorld, resource_document
+
+
+class Catalogue:
+    """One Cassandra, with or without the entry of a queue."""
+
+    def __init__(self, *, has_entry: bool) -> None:
+        tiny = TinyWorld(resource_document("Queue", {"shards": 1}))
+        tiny.settle()
+        self.entry = tiny.entry if has_entry else None
+        self.reads = 0
+
+    async def find(self, _: Name, **__: Any) -> Any:
+        self.reads += 1
+        return None if self.entry is None else type("Known", (), {"entry": self.entry})
+
+
+def test_an_entry_is_believed_for_the_connection_alone_by_which_it_was_read() -> None:
+    async def reads() -> list[bool]:
+        store = StoreSide(
+            cast(Any, None), cluster=CLUSTER, lives=lambda _: True, now_us=lambda: NOW_US, now_s=lambda: 0.0
+        )
+        here, elsewhere = Catalogue(has_entry=True), Catalogue(has_entry=False)
+        found = [
+            await store._entry(EMAILS, UID, digest, cast(Any, of)) is not None
+            for digest, of in (("d1", here), ("d1", here), ("d2", elsewhere), ("d1", here))
+        ]
+        assert (2, 1) == (here.reads, elsewhere.reads)
+        return found
+
+    assert [True, True, False, True] == asyncio.run(reads())

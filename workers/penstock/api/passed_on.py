@@ -1,0 +1,72 @@
+"""Pieces of somebody else's resource inside of ours: a pod template, the driver and the executor of a Spark job.
+
+They are handed on as they are, and only their size is bounded (bounds.py). What a CRD can say of that stands here: it
+declares the lists of a pod whose place is known, since a rule cannot see what has no schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic.config import JsonDict
+
+ITEMS_MAX: Final = 200
+"""Items of a list inside of such a piece."""
+PASSED_ON: Final = frozenset({"template", "driver", "executor"})
+"""Fields that hold such a piece."""
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "env": "keep the others in a ConfigMap and name it in envFrom",
+    "envFrom": "merge some of these ConfigMaps and Secrets",
+    "volumes": "use one volume with several subPaths, or a projected volume",
+    "volumeMounts": "mount a whole volume instead of single files",
+}
+
+
+def says_too_long(field: str) -> str:
+    """What is wrong with a list of this name, and what to do."""
+    remedy = _REMEDIES.get(field)
+    return f"must have at most {ITEMS_MAX} items" + (f"; {remedy}" if remedy else "")
+
+
+def _listed(name: str, items: JsonDict | None = None) -> JsonDict:
+    inner: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **(items or {})}
+    rule: JsonDict = {"rule": f"self.size() <= {ITEMS_MAX}", "message": says_too_long(name)}
+    return {"type": "array", "nullable": True, "items": inner, "x-kubernetes-validations": [rule]}
+
+
+def _lists(*names: str) -> JsonDict:
+    return {name: _listed(name) for name in names}
+
+
+def _containers() -> JsonDict:
+    """A rule is paid for by how often it may run, so these are bounded for the API server's estimate too."""
+    inner: JsonDict = {"properties": _lists("env", "envFrom", "ports", "volumeMounts")}
+    made = _listed("containers", inner)
+    del made["x-kubernetes-validations"]
+    return {**made, "maxItems": ITEMS_MAX}
+
+
+POD_SPEC: Final[JsonDict] = {
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {
+        "containers": _containers(),
+        "initContainers": _containers(),
+        **_lists("volumes", "tolerations", "imagePullSecrets", "hostAliases", "topologySpreadConstraints"),
+    },
+}
+"""A patch of a pod's spec: anything, and of these lists not too much."""
+SPARK_POD: Final[JsonDict] = {
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {
+        **_lists("env", "volumeMounts"),
+        "template": {
+            "type": "object",
+            "nullable": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"spec": {"type": "object", "nullable": True, **POD_SPEC}},
+        },
+    },
+}
+"""The same of a driver or an executor of Spark."""
