@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock import settle
     from penstock.client.blocking import SyncMessage, SyncPenstock, SyncQueue, connect_sync
     from penstock.client.blocking_counter import SyncCounter
     from penstock.client.connection import Penstock, connect
@@ -22,52 +23,60 @@ if TYPE_CHECKING:
     from penstock.client.message import Message
     from penstock.client.outgoing import Put
     from penstock.client.queue import Queue
-    from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled, StaleReceipt
+    from penstock.engines.contract import Settled, StaleReceipt
     from penstock.errors import Bug, Conflict, PenstockError, Refused, SpecError, Surroundings, Unavailable
+    from penstock.runtime.context import Context
+    from penstock.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
+    from penstock.runtime.handlers import handler
     from penstock.store.store import Unknown
 
 _WHERE = {
-    "Ack": "penstock.engines.contract",
+    "Backoff": "penstock.runtime.decide_retry",
     "Bug": "penstock.errors",
     "Conflict": "penstock.errors",
+    "Context": "penstock.runtime.context",
     "Counter": "penstock.client.counter",
-    "Extend": "penstock.engines.contract",
     "Message": "penstock.client.message",
-    "Nack": "penstock.engines.contract",
     "Penstock": "penstock.client.connection",
     "PenstockError": "penstock.errors",
     "Put": "penstock.client.outgoing",
     "Queue": "penstock.client.queue",
+    "REJECT": "penstock.runtime.decide_retry",
     "Refused": "penstock.errors",
-    "Reject": "penstock.engines.contract",
+    "Reject": "penstock.runtime.decide_retry",
+    "Retry": "penstock.runtime.decide_retry",
+    "RetryPolicy": "penstock.runtime.decide_retry",
     "Settled": "penstock.engines.contract",
     "SpecError": "penstock.errors",
     "StaleReceipt": "penstock.engines.contract",
+    "Surroundings": "penstock.errors",
     "SyncCounter": "penstock.client.blocking_counter",
     "SyncMessage": "penstock.client.blocking",
     "SyncPenstock": "penstock.client.blocking",
     "SyncQueue": "penstock.client.blocking",
-    "Surroundings": "penstock.errors",
     "Unavailable": "penstock.errors",
     "Unknown": "penstock.store.store",
     "connect": "penstock.client.connection",
     "connect_sync": "penstock.client.blocking",
+    "handler": "penstock.runtime.handlers",
 }
 
 __all__ = [
-    "Ack",
+    "REJECT",
+    "Backoff",
     "Bug",
     "Conflict",
+    "Context",
     "Counter",
-    "Extend",
     "Message",
-    "Nack",
     "Penstock",
     "PenstockError",
     "Put",
     "Queue",
     "Refused",
     "Reject",
+    "Retry",
+    "RetryPolicy",
     "Settled",
     "SpecError",
     "StaleReceipt",
@@ -80,10 +89,14 @@ __all__ = [
     "Unknown",
     "connect",
     "connect_sync",
+    "handler",
+    "settle",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "settle":
+        return import_module("penstock.settle")
     if name not in _WHERE:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)
