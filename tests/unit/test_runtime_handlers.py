@@ -205,3 +205,23 @@ def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[.
     assert ("ValueError: no such person", "Traceback (most recent call last):") == (lines[0], lines[1])
     assert f"in {function.__name__}" in lines[2]
     assert 1 == sum(line.lstrip().startswith("File ") for line in lines)
+
+
+def test_the_decorator_works_with_and_without_parentheses() -> None:
+    @handler
+    def bare(pages: list[int]) -> None: ...
+
+    @handler()
+    def empty(pages: list[int]) -> None: ...
+
+    @handler(batch=False)
+    def single(pages: list[int]) -> None: ...
+
+    assert [True, True, False] == [understand(each, "h").batch for each in (bare, empty, single)]
+    assert "bare" == bare.__name__
+
+
+def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
+    with pytest.raises(HandlerUnusable, match="the decorator was given a RetryPolicy") as refused:
+        handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
+    assert 1 == len(str(refused.value).splitlines())
