@@ -157,7 +157,8 @@ class Queue:
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
-        Bytes go as they are; a text, a pydantic model or what JSON has is encoded, and `content-type` says how.
+        Bytes go as they are. A text, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form.
         Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
         """
         if isinstance(payload, bytes) and (delay, deliver_at, group, once, once_scope, attributes) == NOTHING_MORE:
