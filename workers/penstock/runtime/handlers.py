@@ -1,6 +1,7 @@
 """A user's function as a handler: found by its entry point, understood by its annotations.
 
     async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
+    def log(payload): ...                                            # as its content type says
     def store(payload: bytes) -> None: ...                           # in a thread
     async def index(pages: list[Page]) -> None: ...                  # a batch
 
@@ -157,7 +158,7 @@ def understand(function: Any, name: str) -> Handler:
     options: Options = getattr(function, _OPTIONS, Options())
     payload, context = _parameters(called, name)
     hints = _hints(called, name)
-    annotation = hints.get(payload, bytes)
+    annotation = hints.get(payload, Any)
     item = _item_of(annotation)
     batch = options.batch if options.batch is not None else item is not None
     if batch:
