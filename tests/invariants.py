@@ -15,7 +15,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Reject, Settle, Settled, Stats
+from penstock.engines.contract import (
+    Ack,
+    Cancelled,
+    DeadLetter,
+    Delivery,
+    Extend,
+    Message,
+    Nack,
+    Settle,
+    Settled,
+    Stats,
+)
 
 SECOND_US = 1_000_000
 AGAIN_WITHIN_US = 30 * SECOND_US
@@ -390,7 +401,7 @@ class Ledger:
             if hand.is_early or (asked_us is not None and hand.delivery.due_us < asked_us):
                 yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
         for word in tale.words:
-            if isinstance(word.settle, Nack | Reject) and word.how is Settled.DONE:
+            if isinstance(word.settle, Nack | DeadLetter) and word.how is Settled.DONE:
                 waits_us = word.asked_us + word.settle.delay_us - 2 * self.skew_us - MILLISECOND_US  # two owners
                 if any(word.asked_us + MILLISECOND_US < hand.given_us < waits_us for hand in tale.hands):
                     yield self._violation("nothing early", tale, "again before the delay of its nack was over")
@@ -438,7 +449,7 @@ class Ledger:
             if word.settle.receipt != hand.delivery.receipt or word.how is STALE:
                 continue
             answered_us = word.asked_us if word.answered_us is None else word.answered_us
-            if isinstance(word.settle, Nack | Reject):
+            if isinstance(word.settle, Nack | DeadLetter):
                 yield answered_us + word.settle.delay_us
             elif isinstance(word.settle, Extend):
                 yield answered_us + word.settle.visibility_us
@@ -620,6 +631,6 @@ def _text_of(settle: Settle) -> str:
         return "ack"
     if isinstance(settle, Nack):
         return f"nack after {settle.delay_us / SECOND_US:g} s" + ("" if settle.charged else ", not charged")
-    if isinstance(settle, Reject):
+    if isinstance(settle, DeadLetter):
         return f"reject: {settle.reason}"
     return f"extend by {settle.visibility_us / SECOND_US:g} s"

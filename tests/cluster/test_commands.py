@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import Reject
 from penstock.cli.main import COMMANDS
 from penstock.engines.timeline.lane_taking import lane_of
 from penstock.engines.timeline.repair import REPAIR_LANE, Leader
@@ -185,7 +184,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
         killed = 0
         while killed < 3:
             given = await queue.receive(3)
-            await queue.settle([Reject(each.receipt, "no such address") for each in given])
+            await queue.settle([penstock.settle.DeadLetter(each.receipt, "no such address") for each in given])
             killed += len(given)
 
     run.connected(kill)

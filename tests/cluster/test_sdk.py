@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel
 
 import penstock
-from penstock import Ack, PenstockError, Put, Settled
+from penstock import PenstockError, Put, Settled, settle
 from penstock.client.directory import QueueDeleted, QueueUnknown
 from penstock.engines.contract import Fate, PassEnd
 from penstock.store.catalogue import Catalogue
@@ -215,9 +215,9 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
         await message.extend(60)
         assert timedelta(seconds=50) < message.visible_until - datetime.now(UTC)
         await message.ack()
-        assert [Settled.STALE] == await queue.settle([Ack(message.receipt)])
+        assert [Settled.STALE] == await queue.settle([settle.Ack(message.receipt)])
         with pytest.raises(penstock.SpecError, match="not a receipt"):
-            await queue.settle([Ack("nonsense")])
+            await queue.settle([settle.Ack("nonsense")])
         await queue.put("y")
         (message,) = await queue.receive(1, visibility=1)
         again = await queue.receive(1, wait=10)

@@ -17,7 +17,7 @@ from penstock.runtime.flight import Flight
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.telemetry.tracing import current_trace
 from penstock.testing.memory_queue import MemoryQueue
-from tests.runtime.workers import Bench, bench_of, in_virtual_time
+from tests.runtime.workers import Bench, bench_of, in_virtual_time, until, worked
 
 SECOND = 1_000_000
 
@@ -27,22 +27,6 @@ class Mail(BaseModel):
 
     to: str
     size: int = 0
-
-
-async def until(bench: Bench, holds: object) -> None:
-    """Wait until something holds of the queue."""
-    assert callable(holds)
-    async with asyncio.timeout(3_600):
-        while not holds():
-            await bench.queue.next_event()
-
-
-async def worked(bench: Bench, *, until_live: int = 0) -> None:
-    """Run the worker until so many are not settled, then end it."""
-    running = asyncio.get_running_loop().create_task(bench.worker.run())
-    await until(bench, lambda: bench.queue.live == until_live or running.done())
-    bench.worker.end()
-    await running
 
 
 def test_what_is_received_is_handled_and_acknowledged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -12,6 +13,7 @@ from penstock.runtime.performing import Performer, PythonPerformer
 from penstock.runtime.worker import Worker, WorkerTerms
 from penstock.runtime.worker_metrics import WorkerMetrics
 from penstock.telemetry.metrics import Registry
+from penstock.telemetry.spans import Spans
 from penstock.testing.memory_queue import MemoryQueue
 from penstock.testing.world import World
 
@@ -33,6 +35,7 @@ def bench_of(
     terms: WorkerTerms | None = None,
     performer: Performer | None = None,
     suspects: Performer | None = None,
+    spans: Spans | None = None,
 ) -> Bench:
     """A worker for a handler; to be called on the event loop."""
     queue = queue or MemoryQueue()
@@ -42,8 +45,26 @@ def bench_of(
     if performer is None:
         assert handler is not None
         performer = PythonPerformer(understand(handler, "tests:handler"), threads=terms.concurrency, chance=Random(1))
-    worker = Worker(queue, performer, terms, metrics, suspects=suspects, chance=Random(1), now_us=queue.now_us)
+    worker = Worker(
+        queue, performer, terms, metrics, suspects=suspects, spans=spans, chance=Random(1), now_us=queue.now_us
+    )
     return Bench(queue, worker, metrics, registry)
+
+
+async def until(bench: Bench, holds: object) -> None:
+    """Wait until something holds of the queue."""
+    assert callable(holds)
+    async with asyncio.timeout(3_600):
+        while not holds():
+            await bench.queue.next_event()
+
+
+async def worked(bench: Bench, *, until_live: int = 0) -> None:
+    """Run the worker until so many are not settled, then end it."""
+    running = asyncio.get_running_loop().create_task(bench.worker.run())
+    await until(bench, lambda: bench.queue.live == until_live or running.done())
+    bench.worker.end()
+    await running
 
 
 def in_virtual_time(scenario: Callable[[], Awaitable[None]]) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.engines.contract import Delivery, Message, Nack, Reject, Settle
+from penstock.engines.contract import DeadLetter, Delivery, Message, Nack, Settle
 from penstock.engines.lane import Lane
 from penstock.engines.timeline.lane_rows import lane_key, make_lanes
 from penstock.engines.timeline.layout import Place, id_bytes
@@ -136,7 +136,7 @@ def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(s
         await client.process.start(queue.put(client, Message(b"poison")))
         (message_id,) = queue.acknowledged
         dying = Consumer(queue, "dying", Seen(), dead=dead)
-        await die_before_the_copy(dying, lambda found: Reject(found.receipt, reason="no such person"))
+        await die_before_the_copy(dying, lambda found: DeadLetter(found.receipt, reason="no such person"))
         seen, buried = Seen(), Seen()
         Consumer(queue, "worker", seen, dead=dead).start()
         Consumer(graves, "digger", buried).start()

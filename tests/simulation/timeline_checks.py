@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from penstock.engines.contract import Ack, Extend, Nack, Reject, Settled
+from penstock.engines.contract import Ack, DeadLetter, Extend, Nack, Settled
 from penstock.engines.receipts import read_receipt
 from penstock.engines.timeline.settings import TimelineSettings
 from tests.invariants import Hand, Ledger, Purge, Tale, Word
@@ -87,7 +87,7 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     """Until its visibility is over, which an extend may shorten, it was settled, or a purge made it void: what its
     process still runs of it then, no owner knows of."""
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
-    over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | Reject)]
+    over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | DeadLetter)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
     over += [hand.given_us for purge in ledger.purges if _may_void(purge, hand)]
     until_us = hand.until_us
@@ -128,7 +128,7 @@ def _told_us(words: list[Word]) -> Iterator[int]:
     for word in words:
         if isinstance(word.settle, Extend):
             yield word.asked_us + word.settle.visibility_us
-        elif isinstance(word.settle, Nack | Reject):
+        elif isinstance(word.settle, Nack | DeadLetter):
             yield word.asked_us
 
 

@@ -19,12 +19,12 @@ from penstock.engines.borrowing import Borrower, LentRange, LentRow
 from penstock.engines.contract import (
     Ack,
     Cancelled,
+    DeadLetter,
     Delivery,
     Extend,
     Message,
     Nack,
     PassEnd,
-    Reject,
     Repaired,
     Settle,
     Settled,
@@ -280,7 +280,7 @@ class Consumer(Member):
                 delay_us = int(own.choice((0, own.uniform(0, 3), own.uniform(8, 16))) * SECOND)
                 settle = Nack(given.receipt, delay_us=delay_us, reason="by the seed", charged=own.random() < 0.8)
             if plan.has("rejects") and own.random() < 0.08:
-                settle = Reject(given.receipt, reason="by the seed")
+                settle = DeadLetter(given.receipt, reason="by the seed")
         for _ in range(SETTLE_TRIES):
             answer = await self._settle(engine, given, settle)
             if answer is not Settled.UNKNOWN or drawn < 0.5:

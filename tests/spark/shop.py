@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock import Ack, Put
+from penstock import Put, settle
 from penstock.client.queue import Queue
 from penstock.engines.summary.standing import PassStanding, read_standing_of
 from penstock.testing.cassandra.serving import Serving
@@ -84,7 +84,7 @@ async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
     until_s = time.monotonic() + SEEN_WITHIN_S
     while (given := await queue.receive(1000, wait=quiet_s)) or (time.monotonic() < until_s and await queue.peek(1)):
         found += given
-        await queue.settle([Ack(each.receipt) for each in given])
+        await queue.settle([settle.Ack(each.receipt) for each in given])
     await queue.engine.lanes.leave()
     return found
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock import Ack, PenstockError
+from penstock import PenstockError, settle
 from penstock.engines.contract import Settled
 from penstock.store.bulk_log import BulkRow, Stage
 from penstock.testing.cassandra.serving import Serving
@@ -70,7 +70,7 @@ class Consumer:
         for message in await self._queue.receive(20, wait=0.5):
             await asyncio.sleep(HANDLED_IN_S)
             self.unsure.add(message.id)
-            (how,) = await self._queue.settle([Ack(message.receipt)])
+            (how,) = await self._queue.settle([settle.Ack(message.receipt)])
             if how is not Settled.UNKNOWN:
                 self.unsure.discard(message.id)
             if how is Settled.DONE:

@@ -205,3 +205,81 @@ def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[.
     assert ("ValueError: no such person", "Traceback (most recent call last):") == (lines[0], lines[1])
     assert f"in {function.__name__}" in lines[2]
     assert 1 == sum(line.lstrip().startswith("File ") for line in lines)
+
+
+def test_the_decorator_works_with_and_without_parentheses() -> None:
+    @handler
+    def bare(pages: list[int]) -> None: ...
+
+    @handler()
+    def empty(pages: list[int]) -> None: ...
+
+    @handler(batch=False)
+    def single(pages: list[int]) -> None: ...
+
+    assert [True, True, False] == [understand(each, "h").batch for each in (bare, empty, single)]
+    assert "bare" == bare.__name__
+
+
+def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
+    with pytest.raises(HandlerUnusable, match="the decorator was given a RetryPolicy") as refused:
+        handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
+    assert 1 == len(str(refused.value).splitlines())
+
+
+def anything(payload: Any) -> None: ...
+
+
+@handler(batch=True)
+def unannotated_batch(payloads): ...  # type: ignore[no-untyped-def]
+
+
+def typed(payload: bytes, content_type: str | bytes) -> Delivery:
+    """A delivery of this, under this content type."""
+    return Delivery("m1", payload, {"content-type": content_type}, None, 1, 0, 0, 1, 0, "r")
+
+
+WITHOUT_ANNOTATION = [plain, anything, unannotated_batch, undeclared_batch]
+
+
+@pytest.mark.parametrize("function", WITHOUT_ANNOTATION)
+@pytest.mark.parametrize(
+    ("payload", "content_type", "expected"),
+    [
+        (b'{"to": "x"}', "application/json", {"to": "x"}),
+        (b"[1]", "Application/JSON; charset=utf-8", [1]),
+        (b'{"a": 1}', "application/cloudevents+json", {"a": 1}),
+        ("Zoë".encode(), "text/plain; charset=utf-8", "Zoë"),
+        (b"plain", "text/plain", "plain"),
+        (b"plain", 'text/plain; charset="US-ASCII"', "plain"),
+        (b"Zo\xeb", "text/plain; charset=iso-8859-1", b"Zo\xeb"),
+        (b"{}", "application/octet-stream", b"{}"),
+        (b"<p>", "text/html", b"<p>"),
+        (b"{}", "", b"{}"),
+        (b"{}", b"application/json", b"{}"),
+    ],
+)
+def test_without_an_annotation_the_content_type_says_how_a_payload_is_read(
+    function: Any, payload: bytes, content_type: str | bytes, expected: object
+) -> None:
+    assert expected == understand(function, "m:f").decode(typed(payload, content_type))
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "said"),
+    [
+        (b'{"secret": ', "application/json", "the payload is not JSON"),
+        (b"\xff\xfe\xfdsecret", "application/json", "the payload is not JSON"),
+        (b"[" * 100_000, "application/json", "the payload is not JSON"),
+        (b"secret\xff", "text/plain", "the payload is not UTF-8: at byte 6"),
+    ],
+)
+def test_a_payload_that_is_not_of_its_content_type_does_not_fit(payload: bytes, content_type: str, said: str) -> None:
+    with pytest.raises(PayloadInvalid, match=said) as invalid:
+        understand(plain, "m:f").decode(typed(payload, content_type))
+    assert "secret" not in str(invalid.value)
+
+
+@pytest.mark.parametrize(("function", "expected"), [(as_bytes, b'{"to": "x"}'), (as_text, '{"to": "x"}')])
+def test_an_annotation_wins_over_the_content_type(function: Any, expected: object) -> None:
+    assert expected == understand(function, "m:f").decode(typed(b'{"to": "x"}', "application/json"))

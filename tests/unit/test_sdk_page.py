@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,10 @@ from penstock.client import (
     SyncPenstock,
     SyncQueue,
 )
+from penstock.errors import PenstockError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "sdk.md").read_text(encoding="utf-8")
 WITHIN = {"require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"}
 WITHIN |= {"bound", "receive_deliveries", "settings_changed", "dead_loops"}
 """Public to the other files of the SDK and to the worker alone."""
@@ -62,3 +67,41 @@ def test_without_async_there_is_every_call_that_there_is_with_it(asynchronous: t
         - {"entry", "engine", "standing", "kind", "handle"}
     )
     assert set() == own - set(dir(waiting))
+
+
+ERROR_ROWS = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", PAGE.partition("## Errors")[2], re.MULTILINE)
+
+
+def errors_of_the_sdk() -> dict[str, type[PenstockError]]:
+    """Every error of the tree that a module of the data plane defines, by its name."""
+    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if module.name.split(".")[1] in ("client", "counters", "engines", "store"):
+            import_module(module.name)
+
+    def below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+        yield kind
+        for each in kind.__subclasses__():
+            yield from below(each)
+
+    return {each.__name__: each for each in below(PenstockError) if each.__module__.startswith("penstock.")}
+
+
+@pytest.mark.parametrize("page", ["sdk.md", "python.md", "counters.md"])
+def test_every_error_that_a_page_names_is_importable_from_penstock(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    errors = errors_of_the_sdk()
+    named = names_on(re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) & set(errors)
+    assert len(named) > 3
+    assert [] == sorted(name for name in named if getattr(penstock, name, None) is not errors[name])
+
+
+def test_every_error_that_penstock_exports_has_a_row_under_the_class_it_has() -> None:
+    errors = errors_of_the_sdk()
+    exported = {name: errors[name] for name in penstock.__all__ if name in errors}
+    tree = {"PenstockError", *(each.__name__ for each in PenstockError.__subclasses__())}
+    expected = {
+        (name, next(base.__name__ for base in each.__mro__[1:] if base.__name__ in tree))
+        for name, each in exported.items()
+        if name not in tree
+    }
+    assert expected == set(ERROR_ROWS)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field
@@ -21,8 +25,9 @@ from penstock.client.payloads import (
     read_model,
     read_text,
 )
-from penstock.engines.contract import Message
+from penstock.engines.contract import Delivery, Message
 from penstock.errors import SpecError
+from penstock.runtime.payloads import decoder_of
 
 NOW = 1_750_000_000_000_000
 
@@ -32,6 +37,26 @@ class Mail(BaseModel):
 
     to: str
     copies: int = Field(1, alias="copyCount")
+
+
+class Size(Enum):
+    """An enumeration."""
+
+    SMALL = "s"
+
+
+@dataclass
+class Order:
+    """A dataclass, as applications have them."""
+
+    id: UUID
+    at: datetime
+    price: Decimal
+    marks: set[float]
+    size: Size = Size.SMALL
+
+
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +75,65 @@ def test_a_payload_is_encoded_and_says_how(payload: Any, encoded: bytes, form: s
     assert (encoded, form) == encode_payload(payload)
 
 
-@pytest.mark.parametrize("payload", [object(), {"at": datetime.now(UTC)}, {1, 2}, math.nan, {"x": math.inf}])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        object(),
+        {"x": object()},
+        int,
+        range(3),
+        math.nan,
+        {"x": math.inf},
+        {math.nan},
+        {"at": NOON, "x": [math.nan]},
+        Order(UUID(int=7), NOON, Decimal("1.5"), {math.inf}),
+        {"x": b"\xff"},
+        "\ud800",
+        {"x": "\ud800"},
+    ],
+)
 def test_what_json_can_not_say_is_refused_in_one_line(payload: Any) -> None:
     with pytest.raises(PayloadUnfit) as refused:
         encode_payload(payload)
     assert 1 == len(str(refused.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("payload", "encoded"),
+    [
+        ({"at": NOON}, b'{"at":"2030-01-02T12:00:00Z"}'),
+        ([UUID(int=7)], b'["00000000-0000-0000-0000-000000000007"]'),
+        ({"price": Decimal("1.50"), "in": timedelta(seconds=5)}, b'{"price":"1.50","in":"PT5S"}'),
+        ({"size": Size.SMALL, "day": NOON.date()}, b'{"size":"s","day":"2030-01-02"}'),
+        ({1}, b"[1]"),
+        ({"mail": Mail(to="you", copyCount=2)}, b'{"mail":{"to":"you","copyCount":2}}'),
+        ({UUID(int=7): 1}, b'{"00000000-0000-0000-0000-000000000007":1}'),
+        ({None: 1, "at": NOON}, b'{"null":1,"at":"2030-01-02T12:00:00Z"}'),
+        (
+            Order(UUID(int=7), NOON, Decimal("1.5"), {2.0}),
+            b'{"id":"00000000-0000-0000-0000-000000000007","at":"2030-01-02T12:00:00Z","price":"1.5","marks":[2.0],"size":"s"}',
+        ),
+    ],
+)
+def test_what_a_web_application_has_is_json(payload: Any, encoded: bytes) -> None:
+    assert (encoded, JSON) == encode_payload(payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "annotation"),
+    [
+        (Order(UUID(int=7), NOON, Decimal("1.5"), {2.0, 3.5}), Order),
+        ({"a": NOON}, dict[str, datetime]),
+        ([UUID(int=1), UUID(int=2)], list[UUID]),
+        ({Size.SMALL: Decimal("0.1")}, dict[Size, Decimal]),
+        (frozenset("abc"), frozenset[str]),
+        ((timedelta(hours=1), NOON.date()), tuple[timedelta, date]),
+    ],
+)
+def test_a_worker_reads_what_was_put_back_as_the_same_value(payload: Any, annotation: Any) -> None:
+    put = message_of(Put(payload), NOW)
+    delivered = Delivery("m1", put.payload, put.attributes, None, 1, 0, 0, 1, 0, "r")
+    assert payload == decoder_of(annotation, "m:f")(delivered)
 
 
 def test_a_payload_that_refers_to_itself_is_refused() -> None:

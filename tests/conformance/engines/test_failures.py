@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.contract import Message, Nack, Reject, Settled
+from penstock.engines.contract import DeadLetter, Message, Nack, Settled
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -47,7 +47,7 @@ async def test_what_is_rejected_is_a_dead_letter_at_once(ground: Ground) -> None
     member = await queue.member()
     message_id = await member.put_one()
     given = await member.one()
-    assert [Settled.DONE] == await member.settle(Reject(given.receipt, reason="not for me"))
+    assert [Settled.DONE] == await member.settle(DeadLetter(given.receipt, reason="not for me"))
     assert queue.graves is not None
     dead = await (await queue.graves.member("digger")).one()
     assert (message_id, "not for me") == (dead.message_id, dead.attributes["penstock.dead.reason"])
@@ -61,7 +61,7 @@ async def test_without_a_dead_letter_queue_it_comes_for_as_long_as_it_fails(grou
     for number in range(1, 6):
         given = await member.one()
         assert number == given.attempt
-        settle = Nack(given.receipt) if number % 2 else Reject(given.receipt, reason="no")
+        settle = Nack(given.receipt) if number % 2 else DeadLetter(given.receipt, reason="no")
         await member.settle(settle)
     await member.ack(await member.one())
 

@@ -11,7 +11,17 @@ from typing import Any, Protocol
 from penstock.client import payloads
 from penstock.client.moments import Span, moment_of, span_us
 from penstock.client.payloads import CONTENT_TYPE, Model
-from penstock.engines.contract import Ack, Attributes, Delivery, Extend, Nack, Reject, Settle, Settled, StaleReceipt
+from penstock.engines.contract import (
+    Ack,
+    Attributes,
+    DeadLetter,
+    Delivery,
+    Extend,
+    Nack,
+    Settle,
+    Settled,
+    StaleReceipt,
+)
 from penstock.store.store import Unknown
 
 REASON_CHARACTERS_MAX = 4_000
@@ -137,7 +147,7 @@ class Message(Received):
 
     async def reject(self, reason: str = "") -> None:
         """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
-        await self._settle_one(Reject(self.receipt, reason[:REASON_CHARACTERS_MAX]))
+        await self._settle_one(DeadLetter(self.receipt, reason[:REASON_CHARACTERS_MAX]))
 
     async def extend(self, visibility: Span) -> None:
         """It takes longer: keep it hidden this long from now."""

@@ -27,7 +27,7 @@ class Put:
 
 
 def message_of(put: Put, now_us: int) -> Message:
-    """As engines take it. `now_us` is what a delay counts from. What is put by a handler carries its trace on."""
+    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
     payload, form = encode_payload(put.payload)
     attributes = with_trace(_checked(put.attributes))
     if form is not None and CONTENT_TYPE not in attributes:

@@ -1,7 +1,9 @@
 """What an application puts, as bytes with the name of their form, and back. Pure.
 
-Bytes are left as they are. A text is UTF-8; a pydantic model, and whatever else JSON has, is JSON. The form stands in
-the attribute `content-type`, so that a consumer in any language knows how to read it.
+Bytes are left as they are. A text is UTF-8. Everything else is JSON: what JSON has, a pydantic model, and every value
+that pydantic writes as JSON (dataclasses, datetimes, UUIDs, decimals, enumerations, sets), at any depth. The worker's
+decoder reads the same values back (`runtime/payloads.py`). The attribute `content-type` names the form, so that a
+consumer in any language knows how to read it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from penstock.errors import SpecError
 
@@ -20,11 +23,11 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 Payload = Any
-"""bytes, str, a pydantic model, or what JSON has: dict, list, int, float, bool, None."""
+"""bytes, str, a pydantic model, or any value that pydantic writes as JSON: dict, list, dataclass, UUID, ..."""
 
 
 class PayloadUnfit(SpecError):
-    """A payload has to be bytes, a text, a pydantic model, or what JSON can say."""
+    """The payload cannot be encoded: it is not bytes, a text, a model, or a value that pydantic writes as JSON."""
 
 
 class PayloadUnreadable(SpecError):
@@ -32,20 +35,35 @@ class PayloadUnreadable(SpecError):
 
 
 def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
-    """The bytes, and their form; bytes themselves tell none."""
+    """The bytes, and their form; bytes have none."""
     if isinstance(payload, bytes):
         return payload, None
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload), None
-    if isinstance(payload, str):
-        return payload.encode(), TEXT
     if isinstance(payload, BaseModel):
         return payload.model_dump_json(by_alias=True).encode(), JSON
     try:
-        written = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        if isinstance(payload, str):
+            return payload.encode(), TEXT
+        return _write_json(payload).encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
-        raise PayloadUnfit(type=type(payload).__name__, said=error) from None
-    return written.encode(), JSON
+        said = str(error).partition("\n")[0]
+        raise PayloadUnfit(type=type(payload).__name__, said=said) from None
+
+
+def _convert_value(value: Any) -> Any:
+    """A value that JSON lacks, as one that it has. NaN and infinity stay floats, which the encoder refuses."""
+    return to_jsonable_python(value, by_alias=True)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_convert_value)
+
+
+def _write_json(payload: Any) -> str:
+    try:
+        return _ENCODER.encode(payload)
+    except TypeError:  # the encoder converts values, and refuses keys that are not JSON's, such as a UUID
+        return _ENCODER.encode(_convert_value(payload))
 
 
 def read_text(payload: bytes) -> str:

@@ -41,6 +41,8 @@ from penstock.engines.timeline.sender import KnowledgeTooOld
 from penstock.errors import PenstockError, Refused, SpecError
 from penstock.store.catalogue_entry import Entry
 from penstock.store.clocks import ClockNotTrusted
+from penstock.telemetry.spans import producer_spans
+from penstock.telemetry.tracing import is_traced
 
 T = TypeVar("T")
 
@@ -50,8 +52,6 @@ PATIENCE_S = 10.0
 WAIT_S = 10.0
 CLOSE_WITHIN_S = 15.0
 REPAIR_S = PASS_US / SECOND_US
-NOTHING_MORE = (None,) * 6
-"""What sets most messages apart from a plain one."""
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
@@ -157,19 +157,50 @@ class Queue:
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
-        Bytes go as they are; a text, a pydantic model or what JSON has is encoded, and `content-type` says how.
+        Bytes go as they are. A text, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form.
         Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
         """
-        if isinstance(payload, bytes) and (delay, deliver_at, group, once, once_scope, attributes) == NOTHING_MORE:
-            return (await self._put([Sent(payload)]))[0]
+        traced = is_traced()
+        if (
+            type(payload) is bytes
+            and not traced
+            and delay is None
+            and deliver_at is None
+            and group is None
+            and once is None
+            and once_scope is None
+            and attributes is None
+        ):
+            self._require_usable()  # as `_put` does, without a coroutine of its own: most puts are these
+            plain = [Sent(payload)]
+            try:
+                return (await self.engine.put(plain))[0]
+            except (ClockNotTrusted, KnowledgeTooOld):
+                return (await self._try_again(lambda: self.engine.put(plain)))[0]
         put = Put(payload, delay, deliver_at, group, once, once_scope, attributes or {})
+        if traced:
+            return (await self._put_traced([put]))[0]
         return (await self._put([message_of(put, self.now_us())]))[0]
 
     async def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
         """Put many at once: payloads, or `Put` where one needs more than a payload. Their ids, in order."""
-        now_us = self.now_us()
         puts = [each if isinstance(each, Put) else Put(each) for each in messages]
+        if is_traced():
+            return await self._put_traced(puts)
+        now_us = self.now_us()
         return await self._put([message_of(each, now_us) for each in puts])
+
+    async def _put_traced(self, puts: Sequence[Put]) -> list[str]:
+        """Put them in the caller's trace: in a span of their own where OpenTelemetry has a current one."""
+        spans = producer_spans()
+        now_us = self.now_us()
+        if spans is None:
+            return await self._put([message_of(each, now_us) for each in puts])
+        with spans.sending(self.name, len(puts)) as span:
+            message_ids = await self._put([message_of(each, now_us) for each in puts])
+            span.sent(message_ids)
+            return message_ids
 
     async def _put(self, messages: Sequence[Sent]) -> list[str]:
         self._require_usable()

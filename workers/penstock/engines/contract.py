@@ -73,8 +73,9 @@ class Nack:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
-    """It will never succeed: to the dead letter queue at once. Where there is none: again after this delay."""
+class DeadLetter:
+    """The message will never succeed: it goes to the dead-letter queue at once, or comes again after this delay where
+    the queue has none."""
 
     receipt: str
     reason: str = ""
@@ -89,7 +90,7 @@ class Extend:
     visibility_us: int
 
 
-Settle = Ack | Nack | Reject | Extend
+Settle = Ack | Nack | DeadLetter | Extend
 
 
 class Settled(Enum):

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.engines.beat import Beat
 from penstock.engines.books import NEVER_US, Books
-from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
+from penstock.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
 from penstock.engines.copier import Copier
 from penstock.engines.decide_lease import LaneState, Tenure, Touched, ends_tenure
 from penstock.engines.host import Host
@@ -381,7 +381,7 @@ class Dispatcher:
             return self.books.nack(
                 *delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us, charged=settle.charged
             )
-        if isinstance(settle, Reject):
+        if isinstance(settle, DeadLetter):
             return self.books.reject(*delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us)
         return self.books.extend(*delivery, until_us=now_us + settle.visibility_us, now_us=now_us)
 

@@ -1,6 +1,7 @@
 """A user's function as a handler: found by its entry point, understood by its annotations.
 
     async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
+    def log(payload): ...                                            # as its content type says
     def store(payload: bytes) -> None: ...                           # in a thread
     async def index(pages: list[Page]) -> None: ...                  # a batch
 
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from penstock.errors import SpecError
 from penstock.runtime.context import Context
@@ -65,20 +66,40 @@ class Handler:
         return self.function(given, **{self.context: told})
 
 
+@overload
+def handler(function: Function, /) -> Function: ...
+
+
+@overload
 def handler(
     *, batch: bool | None = None, retries: RetryPolicy | None = None, retry_invalid: bool = False
-) -> Callable[[Function], Function]:
+) -> Callable[[Function], Function]: ...
+
+
+def handler(
+    function: Any = None,
+    /,
+    *,
+    batch: bool | None = None,
+    retries: RetryPolicy | None = None,
+    retry_invalid: bool = False,
+) -> Any:
     """Say of a function what its annotations do not: whether `list[...]` is a batch or one payload that is a list,
     what its exceptions mean, and whether a payload that does not fit its annotation is tried again (unless said, it
-    goes to the dead letter queue at once).
+    goes to the dead letter queue at once). `@handler` alone changes nothing.
     """
+    if function is not None and not callable(function):
+        raise HandlerUnusable(
+            f"the decorator was given a {type(function).__name__}, and decorates a function",
+            remedy="write @handler(retries=...) with the name of each option",
+        )
     options = Options(batch, retries or RetryPolicy(), retry_invalid)
 
     def mark(function: Function) -> Function:
         setattr(function, _OPTIONS, options)
         return function
 
-    return mark
+    return mark if function is None else mark(function)
 
 
 def load_handler(entry_point: str) -> Handler:
@@ -137,7 +158,7 @@ def understand(function: Any, name: str) -> Handler:
     options: Options = getattr(function, _OPTIONS, Options())
     payload, context = _parameters(called, name)
     hints = _hints(called, name)
-    annotation = hints.get(payload, bytes)
+    annotation = hints.get(payload, Any)
     item = _item_of(annotation)
     batch = options.batch if options.batch is not None else item is not None
     if batch:

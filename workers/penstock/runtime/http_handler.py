@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Sequence
 from random import Random
-from typing import Final
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -25,6 +24,7 @@ from penstock.errors import SpecError
 from penstock.runtime.decide_response import REJECT_HEADER, Response, judge_response
 from penstock.runtime.decide_retry import Again, Backoff, Verdict, bounded_reason, delay_after
 from penstock.runtime.flight import Flight
+from penstock.runtime.payloads import CONTENT_TYPE
 from penstock.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace
 
 log = logging.getLogger("penstock.worker")
@@ -32,7 +32,6 @@ log = logging.getLogger("penstock.worker")
 CONNECT_WITHIN_S = 5.0
 IDLE_S = 4.0
 BODY_READ_BYTES = 2_048
-CONTENT_TYPE: Final = "content-type"
 TELL_AFTER = 5
 NOT_CONNECTED = Backoff(first_s=0.2, factor=2.0, cap_s=5.0)
 DEFAULT_TIMEOUT_S = 300.0

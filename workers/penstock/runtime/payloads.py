@@ -1,13 +1,17 @@
 """A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
 
-`bytes` and no annotation: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic
-understands (a model, a dataclass, dict, list, int, ...) is read from JSON and checked against it.
+`bytes`: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic understands (a model, a
+dataclass, dict, list, int, ...) is read from JSON and checked against it. Without an annotation, and with `Any` or
+`object`, the message's content type decides: JSON is decoded, plain text is a `str`, everything else is bytes.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -15,7 +19,12 @@ from penstock.engines.contract import Delivery
 from penstock.errors import SpecError
 from penstock.runtime.decide_retry import bounded_reason
 
+CONTENT_TYPE: Final = "content-type"
+CONTENT_TYPES_KEPT_MAX = 256
+UTF_8_CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii")
 FAULTS_MAX = 10
+
+_CHARSET = re.compile(r'charset\s*=\s*"?([^\s";]+)')
 
 Decode = Callable[[Delivery], Any]
 
@@ -26,8 +35,10 @@ class PayloadInvalid(Exception):
 
 def decoder_of(annotation: Any, handler: str) -> Decode:
     """How to read payloads for this annotation."""
-    if annotation in (bytes, Any, object):
+    if annotation is bytes:
         return _as_bytes
+    if annotation in (Any, object):
+        return _by_content_type
     if annotation is str:
         return _as_text
     if annotation is Delivery:
@@ -64,6 +75,30 @@ def _as_text(delivery: Delivery) -> str:
         return delivery.payload.decode()
     except UnicodeDecodeError as error:
         raise PayloadInvalid(f"the payload is not UTF-8: at byte {error.start}") from None
+
+
+def _as_json(delivery: Delivery) -> Any:
+    try:
+        return json.loads(delivery.payload)
+    except (ValueError, RecursionError):
+        raise PayloadInvalid("the payload is not JSON, which its content type announces") from None
+
+
+def _by_content_type(delivery: Delivery) -> Any:
+    content_type = delivery.attributes.get(CONTENT_TYPE)
+    return _decoder_for(content_type)(delivery) if isinstance(content_type, str) else delivery.payload
+
+
+@lru_cache(CONTENT_TYPES_KEPT_MAX)
+def _decoder_for(content_type: str) -> Decode:
+    """How to read payloads of this content type: JSON by its type or its `+json` suffix, plain text in UTF-8."""
+    kind, _, parameters = content_type.lower().partition(";")
+    kind = kind.strip()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _as_json
+    charset = _CHARSET.search(parameters)
+    is_utf_8 = charset is None or charset[1] in UTF_8_CHARSETS
+    return _as_text if kind == "text/plain" and is_utf_8 else _as_bytes
 
 
 def _told(invalid: ValidationError, name: str) -> str:

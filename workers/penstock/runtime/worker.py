@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.engines.contract import Ack, Delivery, Nack, Reject, Settle, Settled
+from penstock.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
 from penstock.errors import PenstockError, Unavailable
 from penstock.runtime.decide_drain import Ending, Step
 from penstock.runtime.decide_pace import Pace
@@ -323,7 +323,7 @@ class Worker:
                 log.warning("everything fails: one message at a time", extra={"queue": self.queue.name})
             settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
-            settle = Reject(receipt, verdict.reason, verdict.delay_us)
+            settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
         self._settler.add(flight, settle)
         if not isinstance(verdict, Done) and verdict.reason:
             self._tell_failure(flight, verdict)
@@ -370,7 +370,7 @@ class Worker:
             self.metrics.acked.add()
         elif isinstance(settle, Nack) and not settle.charged:
             self.metrics.returned.add()
-        elif self.queue.max_receives is not None and (isinstance(settle, Reject) or self._is_last(flight)):
+        elif self.queue.max_receives is not None and (isinstance(settle, DeadLetter) or self._is_last(flight)):
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()

@@ -1,7 +1,7 @@
 """Spans by OpenTelemetry, where it is installed and set up; else nothing.
 
-The application, or `opentelemetry-instrument`, sets it up. A span continues the trace that the message carries, and
-what is put within it carries the span on.
+The application, or `opentelemetry-instrument`, sets it up. A put within a span is a span of kind producer, whose
+context its messages carry. The span of a handler continues that trace, and what the handler puts carries it on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from penstock.engines.contract import Delivery
-from penstock.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, read_trace
+from penstock.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, is_in_span, read_trace
 
 
 class OpenSpan:
@@ -27,8 +27,20 @@ class OpenSpan:
         self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, reason))
 
 
+class SentSpan:
+    """The span of a put."""
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    def sent(self, message_ids: Sequence[str]) -> None:
+        """The messages are put. A span has room for one id."""
+        if len(message_ids) == 1:
+            self._span.set_attribute("messaging.message.id", message_ids[0])
+
+
 class Spans:
-    """Made by `spans()`."""
+    """Made by `spans()`, and by `producer_spans()`."""
 
     def __init__(self) -> None:
         from opentelemetry import trace
@@ -37,6 +49,20 @@ class Spans:
         self._trace: Any = trace
         self._propagator = TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer("penstock")
+
+    @contextmanager
+    def sending(self, queue: str, count: int) -> Iterator[SentSpan]:
+        """A span around a put of this number of messages. An exception ends it as failed."""
+        attributes: dict[str, Any] = {
+            "messaging.system": "penstock",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": queue,
+            "messaging.batch.message_count": count,
+        }
+        with self._tracer.start_as_current_span(
+            f"send {queue}", kind=self._trace.SpanKind.PRODUCER, attributes=attributes
+        ) as span:
+            yield SentSpan(span)
 
     @contextmanager
     def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:
@@ -77,3 +103,20 @@ def spans() -> Spans | None:
     from opentelemetry import trace
 
     return None if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) else Spans()
+
+
+_last: tuple[object, Spans] | None = None
+"""The provider that the last put found, and its spans: to make a tracer costs more than a put's span."""
+
+
+def producer_spans() -> Spans | None:
+    """Spans for a put; None where OpenTelemetry has no current span, so that a put alone begins no trace."""
+    global _last  # noqa: PLW0603  one provider a process, which may be set up later than the first put
+    if not is_in_span():
+        return None
+    from opentelemetry import trace
+
+    provider = trace.get_tracer_provider()
+    if _last is None or _last[0] is not provider:
+        _last = (provider, Spans())
+    return _last[1]

@@ -1,8 +1,8 @@
 """W3C trace context (level 1) on messages: the attributes `traceparent` and `tracestate`.
 
-What a message carries is taken into the context of whoever handles it, into his log lines, and onto what he puts.
-Penstock starts no spans of its own: it hands on what it was given, so the trace stays whole for those who record.
-Where OpenTelemetry is installed and set up, `spans.py` does it by that. What is not valid is as if it were not there.
+A message's trace is that of its handler, of the handler's log lines, and of every message that the handler puts.
+Where OpenTelemetry has a current span, a put carries that span instead. `spans.py` starts spans; this module only
+reads and writes contexts, and works without OpenTelemetry. It ignores a context that is not valid.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from sys import modules
+from typing import Any
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
@@ -50,9 +52,47 @@ def read_trace(attributes: Mapping[str, str | bytes]) -> TraceContext | None:
     return TraceContext(parent.strip(), found["trace"], found["span"], str(state) if fit else None)
 
 
+def is_traced() -> bool:
+    """Whether a put here belongs to a trace. Every put asks, so it costs next to nothing without OpenTelemetry."""
+    return current_trace.get() is not None or (_API in modules and _current_span() is not None)
+
+
+def is_in_span() -> bool:
+    """Whether OpenTelemetry has a current span here."""
+    return _API in modules and _current_span() is not None
+
+
+_API = "opentelemetry.trace"
+"""Whoever set up OpenTelemetry has imported this."""
+
+
+def _current_span() -> Any | None:
+    """The context of OpenTelemetry's current span, if it is valid. Outside of every span its own context is empty,
+    which is quicker to see than that there is no span."""
+    try:
+        if not modules["opentelemetry.context"].get_current():
+            return None
+        context = modules[_API].get_current_span().get_span_context()
+    except (AttributeError, KeyError):  # another thread is importing it
+        return None
+    return context if context.is_valid else None
+
+
+def _trace_to_carry() -> TraceContext | None:
+    context = _current_span()
+    if context is None:
+        return current_trace.get()
+    trace_id, span_id = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    state = context.trace_state.to_header()
+    fit = 0 < len(state) <= STATE_LENGTH_MAX
+    return TraceContext(
+        f"00-{trace_id}-{span_id}-{context.trace_flags:02x}", trace_id, span_id, state if fit else None
+    )
+
+
 def with_trace(attributes: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
-    """The attributes of what is put, carrying on the trace of what is being handled; what they have already stays."""
-    trace = current_trace.get()
+    """The attributes of a message to put, with the current trace. A `traceparent` that they have already stays."""
+    trace = _trace_to_carry() if _API in modules else current_trace.get()
     if trace is None or TRACEPARENT in attributes:
         return attributes
     carried = {TRACEPARENT: trace.traceparent}

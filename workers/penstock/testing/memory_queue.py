@@ -16,11 +16,11 @@ from itertools import count
 from penstock.engines.contract import (
     Ack,
     Cancelled,
+    DeadLetter,
     Delivery,
     Extend,
     Message,
     Nack,
-    Reject,
     Settle,
     Settled,
     Stats,
@@ -198,7 +198,7 @@ class MemoryQueue:
                 self._changed.set()
             case Extend(visibility_us=visibility_us):
                 held.until_us = self.now_us() + visibility_us
-            case Reject(reason=reason, delay_us=delay_us):
+            case DeadLetter(reason=reason, delay_us=delay_us):
                 if self.max_receives is None:
                     self._failed(held, delay_us, reason)
                 else:
