@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from penstock.api.durations import parse_duration_ms
 from penstock.cli.connection import connection_options, environment_with
-from penstock.errors import SpecError, Surroundings
+from penstock.cli.extras import require_extra
+from penstock.errors import SpecError
 from penstock.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
@@ -57,16 +57,6 @@ def _require_version() -> None:
     why = why_version_refused(own, operators)
     if why is not None:
         raise VersionTooFar(worker=own, operator=operators, remedy=why)
-
-
-def _require_extra() -> None:
-    """What only a worker needs is an extra of the distribution."""
-    missing = [name for name in ("aiohttp", "prometheus_client") if find_spec(name) is None]
-    if missing:
-        remedy = "install penstock[worker]"
-        raise Surroundings(
-            "a worker needs libraries that are not installed", missing=", ".join(missing), remedy=remedy
-        )
 
 
 @click.command("worker")
@@ -156,7 +146,7 @@ def command(**options: Any) -> None:
     rest goes back. A second SIGTERM ends at once.
     """
     _require_version()
-    _require_extra()
+    require_extra("worker", component="a worker")
     from penstock.runtime.decide_retry import Backoff
     from penstock.runtime.doors import read_address
     from penstock.runtime.drain_files import DrainFiles
