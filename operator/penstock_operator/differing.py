@@ -30,7 +30,9 @@ _AMOUNTS: Final = frozenset(("requests", "limits", "capacity", "hard"))
 _AMOUNT: Final = frozenset(("sizeLimit", "divisor", "storage"))
 _MAPS_BY_KEY: Final = frozenset(("annotations", "labels", "matchLabels", "nodeSelector", "data", *_AMOUNTS))
 """Maps whose keys are not fields: they may hold dots."""
-_QUANTITY: Final = re.compile(r"([+-]?[0-9]*[.]?[0-9]+)(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?")
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+))(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?"
+)
 _PLAIN: Final = frozenset((str, int, float, bool))
 _SUFFIXES: Final = {
     "": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
