@@ -94,6 +94,7 @@ YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
 CONTAINERS = ("workers/penstock/testing/cassandra/docker.py",)
 PRIMITIVES = (
     "workers/penstock/errors.py",
+    "workers/penstock/store/connection_variables.py",
     "workers/penstock/testing/cache.py",
     "workers/penstock/testing/processes.py",
     "workers/penstock/testing/progress.py",

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.worker import command as worker_command
-from penstock.store.cassandra_settings import VARIABLES
+from penstock.store.connection_variables import VARIABLES
 from penstock_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
 from penstock_operator.build_disruption import disruption_budget
 from penstock_operator.build_pod import CONNECTION_KEYS
