@@ -83,13 +83,13 @@ def _require_version() -> None:
     "--rate",
     callback=_rate,
     metavar="RATE",
-    help="The most messages this worker takes, as 50/s or 600/m. Unset: no limit.",
+    help="Maximum rate of all workers of the queue together, as 50/s or 600/m. Default: no limit.",
 )
 @click.option(
-    "--rate-shared",
+    "--rate-per-worker",
     callback=_rate,
     metavar="RATE",
-    help="The most messages that all workers of the queue take together, each an equal part.",
+    help="Maximum rate of this worker. Default: no limit.",
 )
 @click.option(
     "--timeout",
@@ -156,8 +156,8 @@ def command(**options: Any) -> None:
 
     if (options["handler"] is None) == (options["http"] is None):
         raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
-    if options["rate"] is not None and options["rate_shared"] is not None:
-        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-shared")
+    if options["rate"] is not None and options["rate_per_worker"] is not None:
+        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-per-worker")
     timeout_s = options["timeout"]
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
@@ -170,8 +170,8 @@ def command(**options: Any) -> None:
             concurrency=options["concurrency"],
             prefetch=options["prefetch"],
             batch_size=options["batch_size"],
-            rate_per_s=options["rate"] or options["rate_shared"],
-            rate_is_shared=options["rate_shared"] is not None,
+            rate_per_s=options["rate"] or options["rate_per_worker"],
+            rate_is_shared=options["rate"] is not None,
             timeout_s=timeout_s or None,
             grace_s=options["grace"],
             backoff=Backoff(first_s=options["backoff"], cap_s=max(options["backoff_max"], options["backoff"])),
