@@ -87,9 +87,10 @@ def read_secret_settings(secret: Mapping[str, str]) -> ConnectionSettings:
     return _read(_Given.of(secret, {name: name for name in VARIABLES if name in secret}, missing=""))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Given:
-    """The settings by their names without the prefix, and each one's name as its user knows it."""
+    """The settings by their names without the prefix, and each one's name as its user knows it. It has no repr of its
+    values, since the password is among them."""
 
     values: Mapping[str, str]
     names: Mapping[str, str]
