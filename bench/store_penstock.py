@@ -15,9 +15,10 @@ from penstock.errors import Bug, PenstockError
 from penstock.store.cassandra import CassandraStore
 from penstock.store.cassandra_settings import read_settings
 from penstock.store.consistency import Consistency
+from penstock.store.rows import Row
 from penstock.store.shapes import Bound, Slice
 from penstock.store.statements import Batch, Insert, InsertIfAbsent, Select, UpdateIf, is_not
-from penstock.store.store import Row, Store
+from penstock.store.store import Store
 from penstock.store.types import Value
 
 

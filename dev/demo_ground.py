@@ -22,6 +22,7 @@ from dev.cluster.kubectl import Kubectl
 from dev.cluster.programs import SPARK_OPERATOR, require_built
 from dev.cluster.state import Cluster, state_root
 from penstock.errors import SpecError, Surroundings
+from penstock.store.connection_variables import connection_variables
 from penstock.testing.cassandra.archive import find_installation
 from penstock.testing.cassandra.connection import read_connection
 from penstock.testing.cassandra.kept import start_kept
@@ -112,7 +113,7 @@ def make_environment() -> None:
 
 def fetch_cassandra() -> None:
     """Its jars, and the archive that lets it start in seconds."""
-    if "CONTACT_POINTS" not in os.environ:
+    if "CONTACT_POINTS" not in connection_variables(os.environ):
         find_installation()
 
 
@@ -129,8 +130,8 @@ def build_programs(asked: Asked) -> None:
 
 def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
     """The connection, and whether it is a node of ours. CONTACT_POINTS names one that is there already."""
-    if "CONTACT_POINTS" in os.environ:
-        named = dict(os.environ)
+    named = connection_variables(os.environ)
+    if "CONTACT_POINTS" in named:
         say(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
         return read_connection(named).environment(), False
     if cluster.host_address is None:

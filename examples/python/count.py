@@ -1,4 +1,4 @@
-"""Count views of pages. The connection comes from the environment: CONTACT_POINTS and the rest."""
+"""Count views of pages. The connection comes from the environment: PENSTOCK_CONTACT_POINTS and the rest."""
 
 import asyncio
 

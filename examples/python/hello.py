@@ -1,4 +1,4 @@
-"""Put a message and receive it. The connection comes from the environment: CONTACT_POINTS and the rest."""
+"""Put a message and receive it. The connection comes from the environment: PENSTOCK_CONTACT_POINTS and the rest."""
 
 import asyncio
 

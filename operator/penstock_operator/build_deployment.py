@@ -140,7 +140,7 @@ def command(owner: Owner, consumer: Consumer, drain_s: int) -> list[str]:
         words += ["--handler", str(consumer.handler)]
     words += ["--concurrency", str(consumer.concurrency), "--grace", f"{drain_s}s"]
     if consumer.rate is not None:
-        words += ["--rate-shared", consumer.rate]
+        words += ["--rate", consumer.rate]
     if consumer.visibility_timeout is not None:
         words += ["--visibility", str(consumer.visibility_timeout)]
     return words

@@ -34,7 +34,9 @@ CANDIDATES_MAX: Final = 8
 """Items of one key that are compared with an item."""
 _MAPS_BY_KEY: Final = frozenset(("annotations", "labels", "matchLabels", "nodeSelector", "data", *_AMOUNTS))
 """Maps whose keys are not fields: they may hold dots."""
-_QUANTITY: Final = re.compile(r"([+-]?[0-9]*[.]?[0-9]+)(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?")
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+))(m|u|n|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?"
+)
 _PLAIN: Final = frozenset((str, int, float, bool))
 _SUFFIXES: Final = {
     "": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),

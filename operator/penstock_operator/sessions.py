@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from penstock.client.ground import Ground
 from penstock.errors import PenstockError, Refused, Unavailable
-from penstock.store.cassandra_settings import ConnectionSettings, read_settings
+from penstock.store.cassandra_settings import ConnectionSettings, read_secret_settings
 from penstock.store.schema import SchemaPort
 from penstock_operator.build_pod import CONNECTION_KEYS
 
@@ -140,7 +140,7 @@ class Sessions:
         return held
 
     async def _connect(self, digest: str, values: dict[str, str]) -> Reached:
-        settings = read_settings(self._environment(digest, values))
+        settings = read_secret_settings(self._environment(digest, values))
         async with asyncio.timeout(OPEN_WITHIN_S):
             ground, schema = await self._open(settings)
             try:

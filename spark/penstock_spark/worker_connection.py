@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from penstock.client.background import BackgroundLoop
 from penstock.client.connection import Penstock, connect
 from penstock.client.queue import Queue
 from penstock.runtime.loop import spare_the_collector
+from penstock.store.connection_variables import PREFIX, connection_variables, prefixed, variable_names
 from penstock_spark.archives import spare_archives
 
 T = TypeVar("T")
@@ -36,12 +37,18 @@ SECRETS = ("PASSWORD", "SSL_CA", "SSL_CERT", "SSL_KEY")
 
 def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What of the driver's environment goes along with its tasks."""
-    return {name: environment[name] for name in NAMES if environment.get(name)}
+    return _variables(environment, NAMES)
 
 
 def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What Python workers on this machine are started with: they are children of a JVM that may be older than it."""
-    return {name: environment[name] for name in (*NAMES, *SECRETS) if environment.get(name)}
+    return _variables(environment, (*NAMES, *SECRETS))
+
+
+def _variables(environment: Mapping[str, str], settings: Sequence[str]) -> dict[str, str]:
+    """The variables of these settings, by the names that this environment has them under."""
+    names = variable_names(environment)
+    return {names[setting]: environment[names[setting]] for setting in settings if setting in names}
 
 
 class WorkerConnection:
@@ -149,6 +156,13 @@ _lock = threading.Lock()
 _open: dict[tuple[tuple[str, str], ...], WorkerConnection] = {}
 
 
+def merge_environments(told: Mapping[str, str], own: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+    """One environment of the three, where the later goes before the earlier, with the prefix or without it."""
+    settled = connection_variables(own)
+    left = {name: value for name, value in told.items() if name.removeprefix(PREFIX) not in settled}
+    return {**left, **own, **prefixed(over)}
+
+
 def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None = None) -> WorkerConnection:
     """The connection of this process; what its own environment says goes before what it was told, and `over` before
     both."""
@@ -156,7 +170,7 @@ def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None =
     key = (("", str(os.getpid())), *sorted(told.items()), ("", ""), *sorted(over.items()))
     with _lock:
         if key not in _open:
-            _open[key] = WorkerConnection({**told, **os.environ, **over})
+            _open[key] = WorkerConnection(merge_environments(told, os.environ, over))
             spare_the_collector()  # Spark has it look at everything after each task: 60 ms for what was imported
             spare_archives()
         return _open[key]

@@ -363,7 +363,7 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
         ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens at the contact points"),
         ({"KEYSPACE": "nothing_here"}, "there is no such keyspace, or the role may not see it"),
         ({"KEYSPACE": f"{KEYSPACE}_dead"}, "Cassandra does not have this table as it is needed (table=catalogue, "),
-        ({"CONTACT_POINTS": ""}, "CONTACT_POINTS is not set"),
+        ({"CONTACT_POINTS": ""}, "PENSTOCK_CONTACT_POINTS is not set"),
         ({"DATA_CENTER": "mars"}, "no node is in the data centre of this connection"),
     ],
 )

@@ -227,7 +227,10 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http is the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health is"),
-        (["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-shared", "5/s"], "a worker has one rate"),
+        (
+            ["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
+            "a worker has one rate",
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_line_before_anything_is_connected(arguments: list[str], said: str) -> None:

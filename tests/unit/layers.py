@@ -5,8 +5,9 @@ two. The checker reads text and returns what is wrong: it imports nothing of wha
 is judged as well, and it takes the tree as a mapping of path to source, so that a test can hand it a wrong one.
 
 It sees `import`, `from ... import`, also relative, and `import_module("...")` or `__import__("...")` of a literal.
-What it does not see: a name put together at run time, and what an imported module imports in its turn (that is judged
-where it stands).
+It does not see a name that is put together at run time. What an imported module imports in its turn is judged where
+it stands, and for a rule with `through` also in the file that reaches it. The `__init__.py` of a package above an
+imported module is not part of that: it is the package's public surface, and no file can leave it out.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Rule:
     never: tuple[str, ...] = ()
     at_import: bool = False
     """Judge only what runs when the module is imported, not what a function imports when it is called."""
+    through: bool = False
+    """Judge also what the imported modules of the tree import when they are imported, and so on to the end."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
 CONTAINERS = ("workers/penstock/testing/cassandra/docker.py",)
 PRIMITIVES = (
     "workers/penstock/errors.py",
+    "workers/penstock/store/connection_variables.py",
     "workers/penstock/testing/cache.py",
     "workers/penstock/testing/processes.py",
     "workers/penstock/testing/progress.py",
@@ -224,6 +228,7 @@ RULES = (
         "a decision takes time and chance as arguments and does no I/O",
         (*DECISIONS, *OPERATOR_DECIDERS, *OPERATOR_VALUES),
         never=DOORS,
+        through=True,
     ),
     Rule(
         "resource models",
@@ -320,6 +325,7 @@ def rows() -> list[str]:
         files = _code(rule.files) + (f", but not {_code(rule.but)}" if rule.but else "")
         said = "names only " + _allowed(rule.only) if rule.only else "never names " + _code(rule.never)
         when = " when it is imported" if rule.at_import else ""
+        when += ", nor reaches one through its imports" if rule.through else ""
         written.append(f"| {rule.name} | {files} | {said}{when} | {rule.why} |")
     return written
 
@@ -336,13 +342,41 @@ def _code(names: Sequence[str]) -> str:
 
 def violations(tree: Mapping[str, str], rules: Sequence[Rule] = RULES) -> list[Violation]:
     """All imports in the tree that a rule forbids."""
-    found = []
-    for path, source in sorted(tree.items()):
-        here = [rule for rule in rules if is_one_of(path, rule.files) and not is_one_of(path, rule.but)]
-        if here:
-            imports = list(imports_of(path, source, tree))
-            found += [wrong for rule in here for wrong in _violations_of(rule, path, imports)]
+    found: list[Violation] = []
+    imports: dict[str, list[Import]] = {}
+    for path in sorted(tree):
+        for rule in rules:
+            if is_one_of(path, rule.files) and not is_one_of(path, rule.but):
+                found += _violations_of(rule, path, _imports_once(path, tree, imports))
+                found += _violations_through(rule, path, tree, imports) if rule.through else ()
     return found
+
+
+def _imports_once(path: str, tree: Mapping[str, str], imports: dict[str, list[Import]]) -> list[Import]:
+    """The imports of a file, which is parsed once."""
+    if path not in imports:
+        imports[path] = list(imports_of(path, tree[path], tree))
+    return imports[path]
+
+
+def _violations_through(
+    rule: Rule, path: str, tree: Mapping[str, str], imports: dict[str, list[Import]]
+) -> Iterator[Violation]:
+    """The files that this one brings in at import and that import what the rule forbids: each with the way to it."""
+    ways: dict[str, tuple[int, str]] = {}
+    waiting = [(path, 0, "")]
+    while waiting:
+        here, first_line, way = waiting.pop(0)
+        for one in _imports_once(here, tree, imports):
+            line = first_line or one.line
+            target = next((at for at in _paths_of(one.name) if at in tree), None)
+            if not one.at_import:
+                continue
+            if target is not None and target != path and target not in ways:
+                ways[target] = (line, f"{way}{one.name} -> ")
+                waiting.append((target, *ways[target]))
+            elif here != path and any(_is_within(one.name, never) for never in rule.never):
+                yield Violation(rule.name, path, line, f"reaches {way}{one.name}")
 
 
 def _violations_of(rule: Rule, path: str, imports: Sequence[Import]) -> Iterator[Violation]:

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.api import cron
 from penstock.api.cron_times import due_after, due_before, is_due, shortest_gap_minutes
+from tests.golden.cron.keeping import COUNT, read_cases
 
 MONDAY = datetime(2026, 11, 16, 0, 0, tzinfo=UTC)
 
@@ -94,3 +96,29 @@ def test_the_search_finds_what_a_walk_over_each_minute_finds(schedule: str) -> N
         assert due_before(schedule, minute + timedelta(seconds=59)) == minute
         moment = minute
     assert found == walked
+
+
+@pytest.mark.parametrize(
+    ("schedule", "days"),
+    [
+        ("0 0 */2 * mon", ["Mon 00:00", "Tue 00:00", "Thu 00:00", "Sat 00:00"]),
+        ("0 0 */1 * mon", ["Mon 00:00"]),
+        ("0 0 17,* * mon", ["Mon 00:00"]),
+        ("0 0 17,*/7 * mon", ["Mon 00:00", "Tue 00:00", "Sun 00:00"]),
+        ("0 0 17 * ?/3", ["Tue 00:00", "Wed 00:00", "Sat 00:00", "Sun 00:00"]),
+    ],
+)
+def test_a_star_with_a_step_is_a_restriction_and_a_star_without_one_is_none(schedule: str, days: list[str]) -> None:
+    assert sorted(days) == sorted(due_in_week(schedule))
+
+
+def test_the_next_times_of_random_schedules_are_those_of_kubernetes() -> None:
+    cases = list(read_cases())
+    assert COUNT == len(cases)
+    assert [] == [schedule for _, schedule, _ in cases if not cron.accepts(schedule)]
+    differing = [
+        (schedule, start, next_time, found)
+        for start, schedule, next_time in cases
+        if (found := due_after(schedule, start)) != next_time
+    ]
+    assert [] == differing

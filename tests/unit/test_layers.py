@@ -144,6 +144,33 @@ def test_a_forbidden_import_is_found(rule: str, path: str, source: str) -> None:
     assert (rule, path) in {(one.rule, one.path) for one in found}
 
 
+REACHING = {
+    **NEIGHBOURS,
+    "workers/penstock/store/store.py": "import asyncio",
+    "workers/penstock/store/entry.py": "from penstock.store.store import Row",
+}
+
+
+def test_a_door_that_is_reached_through_other_modules_is_found() -> None:
+    path = "operator/penstock_operator/world.py"
+    found = violations({**REACHING, path: "import json\nfrom penstock.store.entry import Entry"})
+    reached = f"{path}:2: reaches penstock.store.entry -> penstock.store.store -> asyncio [no doors]"
+    assert [reached] == [str(one) for one in found if one.rule == "no doors"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if TYPE_CHECKING:\n    from penstock.store.entry import Entry",
+        "def read():\n    from penstock.store.entry import Entry",
+        "from penstock.store import cassandra",
+    ],
+)
+def test_a_door_that_is_not_reached_at_import_is_not_found(source: str) -> None:
+    found = violations({**REACHING, "operator/penstock_operator/world.py": source})
+    assert [] == [str(one) for one in found if one.rule == "no doors"]
+
+
 @pytest.mark.parametrize(("path", "source"), RIGHT)
 def test_a_permitted_import_is_not_found(path: str, source: str) -> None:
     assert violations({**NEIGHBOURS, path: source}) == []

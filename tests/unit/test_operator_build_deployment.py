@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.worker import command as worker_command
-from penstock.store.cassandra_settings import VARIABLES
+from penstock.store.connection_variables import VARIABLES
 from penstock_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
 from penstock_operator.build_disruption import disruption_budget
 from penstock_operator.build_pod import CONNECTION_KEYS
@@ -66,7 +66,7 @@ def test_replicas_are_told_or_left_to_somebody_else() -> None:
             "all",
             [
                 *("--handler", "mailer.tasks:send", "--concurrency", "4", "--grace", "50s"),
-                *("--rate-shared", "50/s", "--visibility", "1m"),
+                *("--rate", "50/s", "--visibility", "1m"),
             ],
         ),
         ("http", ["--http", "http://127.0.0.1:8080/work", "--concurrency", "16", "--grace", "50s"]),
@@ -214,7 +214,7 @@ def test_what_a_template_says_of_the_handler_is_said_of_the_sidecar() -> None:
 
 def test_the_worker_s_own_command_says_what_it_takes() -> None:
     told = CliRunner().invoke(worker_command, ["--help"]).output
-    assert "--rate-shared" in told
+    assert "--rate RATE" in told
 
 
 def test_the_budget_lets_one_worker_go_at_a_time_and_protects_none_that_is_not_ready() -> None:

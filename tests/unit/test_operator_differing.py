@@ -139,7 +139,10 @@ def test_true_is_not_one_and_a_number_is_not_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("100m", "0.1"), ("1", 1), ("1Gi", "1024Mi"), ("1k", "1000"), ("1e3", "1k"), ("0", 0), ("1.5Gi", "1536Mi")],
+    [
+        *(("100m", "0.1"), ("1", 1), ("1Gi", "1024Mi"), ("1k", "1000"), ("1e3", "1k"), ("0", 0), ("1.5Gi", "1536Mi")),
+        *(("1.", "1"), ("1.Gi", "1Gi"), ("+2.m", "2m"), (".5", "500m"), ("1.e3", "1k"), ("-.5", "-500m")),
+    ],
 )
 def test_quantities_are_compared_by_what_they_mean(one: Any, other: Any) -> None:
     assert {} == differences({"requests": {"cpu": one}}, {"requests": {"cpu": other}})
@@ -150,7 +153,10 @@ def test_elsewhere_a_text_is_a_text() -> None:
     assert {"spec.memory": "1000m"} == differences({"spec": {"memory": "1"}}, {"spec": {"memory": "1000m"}})
 
 
-@pytest.mark.parametrize("no_quantity", ["", "Mi", "1 Gi", "one", "1KiB", True, None, [], "--1"])
+@pytest.mark.parametrize(
+    "no_quantity",
+    ["", "Mi", "1 Gi", "one", "1KiB", True, None, [], "--1", ".", ".Gi", "1.2.", "1..", "+."],
+)
 def test_what_is_no_quantity_is_none(no_quantity: Any) -> None:
     assert quantity(no_quantity) is None
 

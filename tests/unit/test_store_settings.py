@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.cassandra_settings import Address, ConnectionSettings, SettingsBroken, TlsSettings, read_settings
+from penstock.cli.connection import OPTIONS, environment_with
+from penstock.store.cassandra_settings import (
+    Address,
+    ConnectionSettings,
+    SettingsBroken,
+    TlsSettings,
+    read_secret_settings,
+    read_settings,
+)
+from penstock.store.connection_variables import VARIABLES, connection_variables, prefixed
+from penstock.testing.cassandra.choose import Source, decide_source
+from penstock.testing.cassandra.connection import Connection, ContactPoint, read_connection
 
 WHERE = {"CONTACT_POINTS": "c1"}
 
@@ -58,7 +69,7 @@ def test_files_that_a_secret_mounts_count_as_named_where_they_are_there(tmp_path
 
 
 FAULTS = [
-    ({}, "CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
+    ({}, "PENSTOCK_CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
     ({"CONTACT_POINTS": " , "}, "CONTACT_POINTS is not set"),
     ({"CONTACT_POINTS": "c1,,c2"}, "CONTACT_POINTS=c1,,c2: an empty entry between two commas"),
     ({"CONTACT_POINTS": "c1:"}, "CONTACT_POINTS: c1:: a port is missing after the colon"),
@@ -88,7 +99,7 @@ def test_a_fault_is_one_line_that_says_what_and_where(told: dict[str, str], line
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(SettingsBroken) as caught:
-        read_settings({"KEYSPACE": "-", "USERNAME": "me", "USE_SSL": "?"})
+        read_settings({"CONTACT_POINTS": "a,,b", "KEYSPACE": "-", "USERNAME": "me", "USE_SSL": "?"})
     names = [line.split()[0].split("=")[0] for line in str(caught.value).splitlines()]
     assert ["CONTACT_POINTS", "KEYSPACE", "PASSWORD", "USE_SSL"] == names
 
@@ -110,3 +121,69 @@ def test_the_password_is_not_shown() -> None:
     settings = read_settings({**WHERE, "USERNAME": "me", "PASSWORD": "geheim"})
     assert "geheim" not in repr(settings)
     assert "geheim" not in f"{settings}"
+
+
+# ---- names with the prefix, and without it
+
+DESKTOP = {"USERNAME": "jane", "KEYSPACE": "Of Another Program", "PASSWORD": ""}
+
+
+def test_a_desktop_that_exports_a_user_name_changes_nothing() -> None:
+    assert read_settings(WHERE) == read_settings({**DESKTOP, **prefixed(WHERE)})
+
+
+def test_names_without_the_prefix_count_where_the_contact_points_have_none_either() -> None:
+    secret = {**WHERE, "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "queues"}
+    wanted = ConnectionSettings((Address("c1"),), username="me", password="x", keyspace="queues")
+    assert wanted == read_settings(secret) == read_settings(prefixed(secret)) == read_secret_settings(secret)
+
+
+@pytest.mark.parametrize("setting", VARIABLES)
+def test_a_name_with_the_prefix_goes_before_the_one_without_it(setting: str) -> None:
+    bare = dict.fromkeys(VARIABLES, "bare")
+    assert {**bare, setting: "other"} == connection_variables({**bare, f"PENSTOCK_{setting}": "other"})
+    assert bare == connection_variables({**bare, f"PENSTOCK_{setting}": " "})
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({"USERNAME": "me"}, "PENSTOCK_PASSWORD is empty though PENSTOCK_USERNAME is set"),
+        ({"KEYSPACE": "Queues"}, "PENSTOCK_KEYSPACE=Queues: a keyspace is at most 48"),
+        ({"CONTACT_POINTS": "c1:"}, "PENSTOCK_CONTACT_POINTS: c1:: a port is missing after the colon"),
+        ({"USE_SSL": "perhaps"}, "PENSTOCK_USE_SSL=perhaps: say true or false"),
+        ({"SSL_CA": "/no/where"}, "PENSTOCK_SSL_CA=/no/where: no such file or directory"),
+    ],
+)
+def test_a_fault_names_the_variable_that_was_set(told: dict[str, str], line: str) -> None:
+    with pytest.raises(SettingsBroken) as caught:
+        read_settings(prefixed({**WHERE, **told}))
+    assert caught.value.faults[0].startswith(line)
+
+
+def test_a_fault_of_a_secret_names_its_key() -> None:
+    with pytest.raises(SettingsBroken) as caught:
+        read_secret_settings({"USERNAME": "me"})
+    assert ["CONTACT_POINTS", "PASSWORD"] == [line.split()[0] for line in caught.value.faults]
+
+
+def test_an_option_goes_before_both_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**DESKTOP, **WHERE, **prefixed({"CONTACT_POINTS": "c2"})}.items():
+        monkeypatch.setenv(name, value)
+    options = {variable.lower(): None for _, variable, _ in OPTIONS} | {"contact_points": "c3", "keyspace": "queues"}
+    monkeypatch.delenv("USERNAME")
+    found = read_settings(environment_with(options))
+    assert ((Address("c3"),), "queues") == (found.contact_points, found.keyspace)
+
+
+def test_a_test_server_goes_before_the_cassandra_of_the_shell() -> None:
+    server = Connection((ContactPoint("127.0.0.9", 9042),))
+    shell = prefixed({"CONTACT_POINTS": "production", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "orders"})
+    found = read_settings({**shell, **server.environment()})
+    assert ((Address("127.0.0.9"),), None, "penstock") == (found.contact_points, found.username, found.keyspace)
+
+
+def test_tests_use_the_cluster_that_is_named_with_the_prefix_too() -> None:
+    named = prefixed({"CONTACT_POINTS": "c1", "USERNAME": "me", "PASSWORD": "x"})
+    assert Source.EXISTING is decide_source(named, docker_runs=True)
+    assert ("me", "x") == (read_connection(named).username, read_connection(named).password)

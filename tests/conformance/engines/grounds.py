@@ -32,9 +32,10 @@ from penstock.engines.contract import (
 from penstock.engines.host import Host
 from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from penstock.store.positions import Positions
+from penstock.store.rows import Row
 from penstock.store.simulated import Cluster, SimulatedStore
 from penstock.store.statements import Scan
-from penstock.store.store import AttemptAnswer, Row, Store
+from penstock.store.store import AttemptAnswer, Store
 from penstock.testing.world import Process
 from penstock.testing.world import World as Simulation
 from tests.conformance.engines.kinds import Kind, Opened

@@ -18,8 +18,8 @@ class Sink(Model):
     """Where a job writes."""
 
     format: Literal["parquet", "json", "csv", "orc", "jdbc", "penstock"] = Field(
-        description="The form that Spark writes. parquet and penstock (a queue) are exactly once also when the job "
-        "is killed and run again; the others at least once.",
+        description="The form that Spark writes. parquet, json, csv, orc and penstock (a queue) get each message "
+        "exactly once, also when the job is killed and run again. jdbc gets each message at least once.",
     )
     path: Annotated[str, StringConstraints(min_length=1, max_length=2048)] = Field(
         description="Where to: a path such as s3a://bucket/emails, a JDBC URL, or namespace/queue for penstock."

@@ -1,7 +1,9 @@
 """When a schedule is due: cron as Kubernetes reads it, in UTC. Pure.
 
-A minute is due if it fits all five fields; where both the day of the month and the day of the week are told, one of
-the two is enough. It takes what `cron.accepts` takes.
+A minute is due if it fits all five fields. Where both day fields (of the month and of the week) are restricted, one
+of the two is enough. A day field is unrestricted if any entry of its list is `*` or `?` without a step above 1, so
+`*/2` restricts and `*/1` does not. It takes what `cron.accepts` takes, and agrees with robfig/cron v3, the library of
+Kubernetes' CronJob controller (tests/golden/cron).
 """
 
 from __future__ import annotations
@@ -91,18 +93,24 @@ def _next(minute: datetime, way: int, *, day: bool) -> datetime:
 
 
 def _is_day_due(schedule: str, minute: datetime) -> bool:
-    (_, _, days, months, weekdays), days_told, weekdays_told = _read(schedule)
+    (_, _, days, months, weekdays), is_day_restricted, is_weekday_restricted = _read(schedule)
     if minute.month not in months:
         return False
     by_day, by_weekday = minute.day in days, minute.isoweekday() % 7 in weekdays
-    return by_day or by_weekday if days_told and weekdays_told else by_day and by_weekday
+    return by_day or by_weekday if is_day_restricted and is_weekday_restricted else by_day and by_weekday
 
 
 @lru_cache(256)
 def _read(schedule: str) -> tuple[tuple[frozenset[int], ...], bool, bool]:
     texts = _NAMED.get(schedule, schedule).lower().split()
     fields = tuple(_field(text, *bounds) for text, bounds in zip(texts, _FIELDS, strict=True))
-    return fields, texts[2][0] not in "*?", texts[4][0] not in "*?"
+    return fields, _is_restricted(texts[2]), _is_restricted(texts[4])
+
+
+def _is_restricted(text: str) -> bool:
+    """Whether no entry of a day field is a star with a step of 1."""
+    spans = (entry.partition("/") for entry in text.split(","))
+    return not any(span in ("*", "?") and int(step or 1) == 1 for span, _, step in spans)
 
 
 def _field(text: str, first: int, last: int, names: dict[str, int]) -> frozenset[int]:

@@ -11,24 +11,26 @@ from typing import Any, TypeVar
 
 import click
 
+from penstock.store.connection_variables import PREFIX, prefixed
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 OPTIONS = (
     ("--contact-points", "CONTACT_POINTS", "Nodes of your Cassandra, as host[:port], separated by commas."),
     ("--data-center", "DATA_CENTER", "The home data centre. Unset: the only one there is."),
-    ("--username", "USERNAME", "The role. Its password is read from PASSWORD."),
+    ("--username", "USERNAME", "The role. Its password is read from PENSTOCK_PASSWORD."),
     ("--keyspace", "KEYSPACE", "The keyspace of the catalogue; `penstock` unless set."),
 )
 
 
 def connection_options(command: Command) -> Command:
-    """Options for the connection, each over the variable of the same name."""
+    """Options for the connection, each over the variables of the same name."""
     for option, variable, says in reversed(OPTIONS):
-        command = click.option(option, variable.lower(), help=f"{says} [{variable}]")(command)
+        command = click.option(option, variable.lower(), help=f"{says} [{PREFIX}{variable}]")(command)
     return command
 
 
 def environment_with(options: dict[str, Any]) -> dict[str, str]:
     """The environment, with what was given as an option over it."""
     given = {variable: options[variable.lower()] for _, variable, _ in OPTIONS}
-    return dict(os.environ) | {variable: value for variable, value in given.items() if value is not None}
+    return dict(os.environ) | prefixed({variable: value for variable, value in given.items() if value is not None})

@@ -18,9 +18,9 @@ from penstock.cli.connection import connection_options, environment_with
 def command(files: tuple[Path, ...], *, fresh: bool, **options: Any) -> None:
     """Run what FILES declare on this machine: a Cassandra, the queues, a worker for each consumer, repair.
 
-    Handlers are imported from the current directory. Where CONTACT_POINTS is set that Cassandra is used, else one is
-    started; its data stay for the next time. A file that is changed is applied again; where the code of a handler is
-    changed, its worker is begun anew.
+    Handlers are imported from the current directory. Where PENSTOCK_CONTACT_POINTS is set that Cassandra is used,
+    else one is started; its data stay for the next time. A file that is changed is applied again; where the code of
+    a handler is changed, its worker is begun anew.
     """
     from penstock.local.stack import Stack
 

@@ -1,40 +1,110 @@
 """`penstock`: the door of the command line. A command is one file of this package that has a `command`.
 
-To add one: write the file, name it in COMMANDS. It is imported when it is called, so that `penstock --version` needs
-neither a driver nor a cluster. Others who stand on the data plane add commands by the entry point group
-`penstock.commands`: a name, and where its click command is. Every PenstockError becomes one line (or one a fault) on
-stderr and an exit code that tells whose fault it is; a traceback is a bug of ours.
+To add one: write the file, and name it in COMMANDS with the first sentence of its help. It is imported when it is
+called, so that `penstock --help` and completion in a shell are fast and need neither a driver nor a cluster. Others
+who stand on the data plane add commands by the entry point group `penstock.commands`: a name, and where its click
+command is. Every PenstockError becomes one line (or one a fault) on stderr and an exit code that tells whose fault it
+is; a traceback is a bug of ours.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from penstock.errors import PenstockError, SpecError, Surroundings
 
+
+class Listed(NamedTuple):
+    """A command as the list shows it, without an import of it."""
+
+    module: str
+    summary: str
+    """The first sentence of its help; a test compares the two."""
+
+
 COMMANDS: Final = {
-    "apply": "penstock.cli.apply",
-    "cancel": "penstock.cli.cancel",
-    "check": "penstock.cli.check",
-    "counter": "penstock.cli.counter",
-    "dev": "penstock.cli.dev",
-    "gc": "penstock.cli.collect",
-    "peek": "penstock.cli.peek",
-    "purge": "penstock.cli.purge",
-    "receive": "penstock.cli.receive",
-    "redrive": "penstock.cli.redrive",
-    "repair": "penstock.cli.repair",
-    "send": "penstock.cli.send",
-    "stats": "penstock.cli.stats",
-    "top": "penstock.cli.top",
-    "validate": "penstock.cli.validate",
-    "where": "penstock.cli.where",
-    "worker": "penstock.cli.worker",
+    "apply": Listed(
+        "penstock.cli.apply",
+        "Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue "
+        "entries.",
+    ),
+    "cancel": Listed(
+        "penstock.cli.cancel",
+        "Never deliver the messages ID, where that can still be promised.",
+    ),
+    "check": Listed(
+        "penstock.cli.check",
+        "Put messages through a queue to its workers, and see that each is counted once.",
+    ),
+    "counter": Listed(
+        "penstock.cli.counter",
+        "Add to counters, and look at what they hold.",
+    ),
+    "dev": Listed(
+        "penstock.cli.dev",
+        "Run what FILES declare on this machine: a Cassandra, the queues, a worker for each consumer, repair.",
+    ),
+    "gc": Listed(
+        "penstock.cli.collect",
+        "Merge the shards of counters that have ended into tallies, so that reads stay fast.",
+    ),
+    "peek": Listed(
+        "penstock.cli.peek",
+        "Show live messages by the moment they are due, without taking them; also those due later.",
+    ),
+    "purge": Listed(
+        "penstock.cli.purge",
+        "Settle everything that is in the queue now, also what is due later.",
+    ),
+    "receive": Listed(
+        "penstock.cli.receive",
+        "Receive messages and show them.",
+    ),
+    "redrive": Listed(
+        "penstock.cli.redrive",
+        "Put the dead letters that lie in --queue back into the queue they came from, to be tried anew.",
+    ),
+    "repair": Listed(
+        "penstock.cli.repair",
+        "Look again at what was passed, put late writes anew, bring generations on.",
+    ),
+    "send": Listed(
+        "penstock.cli.send",
+        "Put PAYLOAD into a queue, and print its id.",
+    ),
+    "stats": Listed(
+        "penstock.cli.stats",
+        "Count what a queue holds: due, in hands, due later; how old the oldest is; how far repair is.",
+    ),
+    "top": Listed(
+        "penstock.cli.top",
+        "Show how all queues stand, what is behind first.",
+    ),
+    "validate": Listed(
+        "penstock.cli.validate",
+        "Check the Queues and Counters of FILES (YAML, several documents each).",
+    ),
+    "where": Listed(
+        "penstock.cli.where",
+        "Tell where the message ID lies, and what became of it.",
+    ),
+    "worker": Listed(
+        "penstock.cli.worker",
+        "Drain a queue: receive its messages, have each handled, settle it.",
+    ),
 }
+JOINED_SUMMARIES: Final = {
+    "penstock_operator.plan_command:command": (
+        "Print what the operator would do if the Queues and Counters of FILES were applied, and do nothing."
+    ),
+    "penstock_spark.bulk_program:command": "Work on many messages at once, by Spark.",
+}
+"""The summaries of commands that other packages of this distribution join, by their entry point."""
 
 JOINING: Final = "penstock.commands"
 """The entry point group of commands that are not of this package. One of ours keeps its name."""
@@ -48,7 +118,7 @@ class CommandUnusable(Surroundings):
 
 
 class Group(click.Group):
-    """Commands that are imported when they are called."""
+    """Commands that are imported when they are called. The list of them and a shell's completion need no import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *_joined()})
@@ -57,8 +127,37 @@ class Group(click.Group):
         if cmd_name not in COMMANDS:
             joined = _joined().get(cmd_name)
             return None if joined is None else _load(joined)
-        found = import_module(COMMANDS[cmd_name]).command
-        assert isinstance(found, click.Command), f"{COMMANDS[cmd_name]} has no command"  # noqa: S101  ours to keep
+        module = COMMANDS[cmd_name].module
+        found = import_module(module).command
+        assert isinstance(found, click.Command), f"{module} has no command"  # noqa: S101  ours to keep
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = self._summarized(ctx)
+        width = formatter.width - 6 - max(len(name) for name, _ in commands)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [
+            CompletionItem(name, help=command.get_short_help_str())
+            for name, command in self._summarized(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _summarized(self, ctx: click.Context) -> list[tuple[str, click.Command]]:
+        """Every command by name: with its summary alone where that is known, else imported."""
+        joined = _joined()
+        summaries = {name: listed.summary for name, listed in COMMANDS.items()}
+        for name, entry in joined.items():
+            if entry.value in JOINED_SUMMARIES:
+                summaries[name] = JOINED_SUMMARIES[entry.value]
+        found = []
+        for name in self.list_commands(ctx):
+            command = click.Command(name, help=summaries[name]) if name in summaries else self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                found.append((name, command))
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.connection import OPTIONS
 from penstock.cli.main import main
+from penstock.store.connection_variables import PREFIX
 
 _NUMBERS = re.compile(r"(INTEGER|FLOAT)( RANGE)?")
 PAGE = Path("docs/commands.md")
@@ -25,8 +26,9 @@ HEAD = """# The commands of `penstock`
 `penstock COMMAND --help` says the same. A worker's options, metrics and probes are explained in [its own
 page](worker-reference.md); how queues and counters are declared in [the reference](reference.md).
 
-**Where Cassandra is** is told by the environment, as to every process of Penstock; most commands take these options
-over it. There is none for the password (PASSWORD), since the arguments of a process are everybody's to read.
+**Where Cassandra is** stands in the environment, as for every process of Penstock
+([the variables](python.md#before-you-begin)). Most commands take these options over it. The password has no option
+(set PENSTOCK_PASSWORD), since every user of a machine can read the arguments of its processes.
 
 """
 AFTER = """
@@ -50,7 +52,7 @@ def page() -> str:
         if command is not None
         for line in _command(command, name, context)
     ]
-    connection = _table([(f"`{option}`", f"{says} [{variable}]") for option, variable, says in OPTIONS])
+    connection = _table([(f"`{option}`", f"{says} [{PREFIX}{variable}]") for option, variable, says in OPTIONS])
     return HEAD + "\n".join(connection) + "\n" + AFTER + "\n".join(["", *sections]).rstrip() + "\n"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from penstock.api.durations import parse_duration_ms
 from penstock.cli.connection import connection_options, environment_with
-from penstock.errors import SpecError, Surroundings
+from penstock.cli.extras import require_extra
+from penstock.errors import SpecError
 from penstock.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
@@ -59,16 +59,6 @@ def _require_version() -> None:
         raise VersionTooFar(worker=own, operator=operators, remedy=why)
 
 
-def _require_extra() -> None:
-    """What only a worker needs is an extra of the distribution."""
-    missing = [name for name in ("aiohttp", "prometheus_client") if find_spec(name) is None]
-    if missing:
-        remedy = "install penstock[worker]"
-        raise Surroundings(
-            "a worker needs libraries that are not installed", missing=", ".join(missing), remedy=remedy
-        )
-
-
 @click.command("worker")
 @click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue to drain.")
 @click.option("--handler", metavar="MODULE:FUNCTION", help="A Python function, called with each message.")
@@ -93,13 +83,13 @@ def _require_extra() -> None:
     "--rate",
     callback=_rate,
     metavar="RATE",
-    help="The most messages this worker takes, as 50/s or 600/m. Unset: no limit.",
+    help="Maximum rate of all workers of the queue together, as 50/s or 600/m. Default: no limit.",
 )
 @click.option(
-    "--rate-shared",
+    "--rate-per-worker",
     callback=_rate,
     metavar="RATE",
-    help="The most messages that all workers of the queue take together, each an equal part.",
+    help="Maximum rate of this worker. Default: no limit.",
 )
 @click.option(
     "--timeout",
@@ -156,7 +146,7 @@ def command(**options: Any) -> None:
     rest goes back. A second SIGTERM ends at once.
     """
     _require_version()
-    _require_extra()
+    require_extra("worker", component="a worker")
     from penstock.runtime.decide_retry import Backoff
     from penstock.runtime.doors import read_address
     from penstock.runtime.drain_files import DrainFiles
@@ -166,8 +156,8 @@ def command(**options: Any) -> None:
 
     if (options["handler"] is None) == (options["http"] is None):
         raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
-    if options["rate"] is not None and options["rate_shared"] is not None:
-        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-shared")
+    if options["rate"] is not None and options["rate_per_worker"] is not None:
+        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-per-worker")
     timeout_s = options["timeout"]
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
@@ -180,8 +170,8 @@ def command(**options: Any) -> None:
             concurrency=options["concurrency"],
             prefetch=options["prefetch"],
             batch_size=options["batch_size"],
-            rate_per_s=options["rate"] or options["rate_shared"],
-            rate_is_shared=options["rate_shared"] is not None,
+            rate_per_s=options["rate"] or options["rate_per_worker"],
+            rate_is_shared=options["rate"] is not None,
             timeout_s=timeout_s or None,
             grace_s=options["grace"],
             backoff=Backoff(first_s=options["backoff"], cap_s=max(options["backoff_max"], options["backoff"])),

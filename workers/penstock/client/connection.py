@@ -256,7 +256,7 @@ def connect(
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
 ) -> Penstock:
-    """A connection, told by the environment: CONTACT_POINTS, DATA_CENTER, USERNAME, PASSWORD, USE_SSL, KEYSPACE, ...
+    """A connection by the environment: PENSTOCK_CONTACT_POINTS, PENSTOCK_USERNAME and the rest (docs/python.md).
 
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     """

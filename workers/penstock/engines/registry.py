@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from penstock.api.counters import Counter
@@ -32,8 +32,10 @@ from penstock.api.parse import Resource
 from penstock.errors import Bug
 from penstock.store.catalogue_entry import Entry
 from penstock.store.decide_generation import Generation
-from penstock.store.store import Store
 from penstock.store.table import DAY_S, Table
+
+if TYPE_CHECKING:  # decisions import this file, and the store brings asyncio
+    from penstock.store.store import Store
 
 CARRIED: Final[Mapping[str, str]] = {
     "timeline": "penstock.engines.timeline.carried",

@@ -28,7 +28,7 @@ from penstock.errors import PenstockError, SpecError
 from penstock.local.own_cassandra import OwnCassandra
 from penstock.local.programs import Program, Programs, ended_how
 from penstock.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
-from penstock.store.cassandra_settings import VARIABLES
+from penstock.store.connection_variables import connection_variables, prefixed
 from penstock.testing.cache import cache_root
 
 LOOK_EVERY_S = 1.0
@@ -54,7 +54,7 @@ class Stack:
         self._directory = state_directory(files)
         self._cassandra = (
             None
-            if "CONTACT_POINTS" in environment
+            if "CONTACT_POINTS" in connection_variables(environment)
             else OwnCassandra(self._directory, partial(_say, "cassandra"), fresh=fresh)
         )
         self._resources: Sequence[Resource] = ()
@@ -87,7 +87,9 @@ class Stack:
 
     async def _bring_cassandra(self) -> None:
         if self._cassandra is None:
-            _say("cassandra", f"the one at {self._environment['CONTACT_POINTS']}, which is yours")
+            _say(
+                "cassandra", f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, which is yours"
+            )
             return
         connection = await self._cassandra.bring()
         self._environment |= connection.environment()
@@ -234,8 +236,8 @@ def _minute() -> datetime:
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
     """For other terminals: `. FILE`, and `penstock` is found and finds this Cassandra. It holds a password, so it is
     nobody else's to read."""
-    told = [name for name in VARIABLES if name in environment]
-    lines = [f"export {name}={shlex.quote(environment[name])}" for name in told]
+    variables = prefixed(connection_variables(environment))
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     programs = Path(sys.executable).parent
     if (programs / "penstock").exists():
         lines.append(f'export PATH={shlex.quote(str(programs))}:"$PATH"')

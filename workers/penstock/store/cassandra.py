@@ -28,7 +28,7 @@ from penstock.store.cassandra_settings import ConnectionSettings
 from penstock.store.consistency import Consistency
 from penstock.store.cql import Markers
 from penstock.store.metrics import ShapeMetrics, StoreMetrics
-from penstock.store.rows import rows_of
+from penstock.store.rows import Row, rows_of
 from penstock.store.shapes import Shape
 from penstock.store.statements import (
     Batch,
@@ -44,7 +44,7 @@ from penstock.store.statements import (
     Write,
     attempt_bearers,
 )
-from penstock.store.store import AttemptAnswer, Overloaded, Row, Store
+from penstock.store.store import AttemptAnswer, Overloaded, Store
 from penstock.store.wired import WiredRows
 
 REQUEST_BYTES_MAX = 16 * 1024 * 1024

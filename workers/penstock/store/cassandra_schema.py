@@ -17,8 +17,8 @@ from penstock.store.cassandra import CassandraStore, Coordinator
 from penstock.store.cassandra_errors import NotAllowed
 from penstock.store.consistency import Consistency
 from penstock.store.drift import FoundColumn, FoundTable, Kind
+from penstock.store.rows import Row
 from penstock.store.schema import FoundKeyspace, RightsMissing
-from penstock.store.store import Row
 
 AGREED_WITHIN_S = 60.0
 CHANGED_WITHIN_S = 60.0

@@ -13,21 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import SpecError
+from penstock.store.connection_variables import PREFIX, VARIABLES, variable_names
 
-VARIABLES = (
-    "CONTACT_POINTS",
-    "DATA_CENTER",
-    "USERNAME",
-    "PASSWORD",
-    "USE_SSL",
-    "SSL_CA",
-    "SSL_CERT",
-    "SSL_KEY",
-    "SSL_DIRECTORY",
-    "KEYSPACE",
-    "CLUSTER_NAME",
-)
-"""What a connection is told by."""
 MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
 NATIVE_PORT = 9042
@@ -91,55 +78,105 @@ class ConnectionSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> ConnectionSettings:
-    """The settings that these variables tell; SettingsBroken tells every fault there is."""
-    told = _with_mounted({name: value.strip() for name, value in environment.items()})
-    faults = tuple(_faults(told))
+    """The settings of a process's environment (names: connection_variables.py); SettingsBroken has all faults."""
+    return _read(_Given.of(environment, variable_names(environment), missing=PREFIX))
+
+
+def read_secret_settings(secret: Mapping[str, str]) -> ConnectionSettings:
+    """The settings of a Secret, whose keys have no prefix and no other purpose."""
+    return _read(_Given.of(secret, {name: name for name in VARIABLES if name in secret}, missing=""))
+
+
+@dataclass(frozen=True, repr=False)
+class _Given:
+    """The settings by their names without the prefix, and each one's name as its user knows it. It has no repr of its
+    values, since the password is among them."""
+
+    values: Mapping[str, str]
+    names: Mapping[str, str]
+    missing: str
+    """The prefix of a setting that is missing, and whose partner is missing too."""
+    password: str | None
+    """As it is, with the spaces at its ends."""
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str], names: Mapping[str, str], *, missing: str) -> _Given:
+        values = {setting: variables[name].strip() for setting, name in names.items()}
+        password = variables[names["PASSWORD"]] if "PASSWORD" in names else None
+        return cls(*_with_mounted(values, names), missing, password or None)
+
+    def get(self, setting: str, default: str = "") -> str:
+        return self.values.get(setting) or default
+
+    def name(self, setting: str, *, beside: str | None = None) -> str:
+        """Its name; of one that is missing, in the form of the one beside it."""
+        if setting in self.names:
+            return self.names[setting]
+        if beside is None or beside not in self.names:
+            return self.missing + setting
+        return self.names[beside].removesuffix(beside) + setting
+
+
+def _read(given: _Given) -> ConnectionSettings:
+    faults = tuple(_faults(given))
     if faults:
         raise SettingsBroken(faults)
     return ConnectionSettings(
-        contact_points=tuple(_addresses(told)),
-        data_center=told.get("DATA_CENTER") or None,
-        username=told.get("USERNAME") or None,
-        password=environment.get("PASSWORD") or None,
-        tls=_tls(told),
-        keyspace=told.get("KEYSPACE") or KEYSPACE,
-        cluster_name=told.get("CLUSTER_NAME") or None,
+        contact_points=tuple(_addresses(given)),
+        data_center=given.get("DATA_CENTER") or None,
+        username=given.get("USERNAME") or None,
+        password=given.password,
+        tls=_tls(given),
+        keyspace=given.get("KEYSPACE", KEYSPACE),
+        cluster_name=given.get("CLUSTER_NAME") or None,
     )
 
 
-def _with_mounted(told: Mapping[str, str]) -> dict[str, str]:
+def _with_mounted(values: Mapping[str, str], names: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """With the files of SSL_DIRECTORY; one that is named by its own variable is taken from there."""
-    if not told.get("SSL_DIRECTORY"):
-        return dict(told)
-    mounted = {name: Path(told["SSL_DIRECTORY"], file) for name, file in MOUNTED.items()}
-    return {**told, **{name: str(path) for name, path in mounted.items() if not told.get(name) and path.is_file()}}
+    if not values.get("SSL_DIRECTORY"):
+        return dict(values), dict(names)
+    form = names["SSL_DIRECTORY"].removesuffix("SSL_DIRECTORY")
+    mounted = {
+        name: str(path)
+        for name, file in MOUNTED.items()
+        if not values.get(name) and (path := Path(values["SSL_DIRECTORY"], file)).is_file()
+    }
+    return {**values, **mounted}, {**names, **{name: form + name for name in mounted}}
 
 
-def _faults(told: Mapping[str, str]) -> Iterator[str]:
-    yield from _contact_point_faults(told.get("CONTACT_POINTS", ""))
-    keyspace = told.get("KEYSPACE") or KEYSPACE
+def _faults(given: _Given) -> Iterator[str]:
+    yield from _contact_point_faults(given.get("CONTACT_POINTS"), given.name("CONTACT_POINTS"))
+    keyspace = given.get("KEYSPACE", KEYSPACE)
     if not _KEYSPACE.fullmatch(keyspace):
-        yield f"KEYSPACE={keyspace}: a keyspace is at most 48 lower case letters, digits and _, a letter first"
-    if bool(told.get("USERNAME")) != bool(told.get("PASSWORD")):
-        missing, given = ("PASSWORD", "USERNAME") if told.get("USERNAME") else ("USERNAME", "PASSWORD")
-        yield f"{missing} is empty though {given} is set: set both, or neither where Cassandra asks for no password"
-    yield from _tls_faults(told)
+        name = given.name("KEYSPACE")
+        yield f"{name}={keyspace}: a keyspace is at most 48 lower case letters, digits and _, a letter first"
+    remedy = "set both, or neither where Cassandra asks for no password"
+    yield from _pair_faults(given, "USERNAME", "PASSWORD", remedy)
+    yield from _tls_faults(given)
 
 
-def _contact_point_faults(text: str) -> Iterator[str]:
+def _pair_faults(given: _Given, first: str, second: str, remedy: str) -> Iterator[str]:
+    if bool(given.get(first)) == bool(given.get(second)):
+        return
+    missing, there = (second, first) if given.get(first) else (first, second)
+    yield f"{given.name(missing, beside=there)} is empty though {given.name(there)} is set: {remedy}"
+
+
+def _contact_point_faults(text: str, name: str) -> Iterator[str]:
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
-        yield "CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"
+        yield f"{name} is not set: name nodes of your Cassandra as host[:port], separated by commas"
         return
     for part in parts:
         if not part:
-            yield f"CONTACT_POINTS={text}: an empty entry between two commas"
+            yield f"{name}={text}: an empty entry between two commas"
         elif isinstance(parsed := _parse_address(part), str):
-            yield parsed
+            yield f"{name}: {parsed}"
 
 
-def _addresses(told: Mapping[str, str]) -> Iterator[Address]:
-    for part in told["CONTACT_POINTS"].split(","):
+def _addresses(given: _Given) -> Iterator[Address]:
+    for part in given.get("CONTACT_POINTS").split(","):
         parsed = _parse_address(part.strip())
         if isinstance(parsed, Address):
             yield parsed
@@ -151,54 +188,53 @@ def _parse_address(part: str) -> Address | str:
     if part.startswith("["):
         host, closed, rest = part[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            return f"CONTACT_POINTS: {part}: an IPv6 address with a port is written [address]:port"
+            return f"{part}: an IPv6 address with a port is written [address]:port"
         port = rest[1:]
         if rest == ":":
-            return f"CONTACT_POINTS: {part}: a port is missing after the colon"
+            return f"{part}: a port is missing after the colon"
     elif part.count(":") == 1:
         host, _, port = part.partition(":")
         if not port:
-            return f"CONTACT_POINTS: {part}: a port is missing after the colon"
+            return f"{part}: a port is missing after the colon"
     if "/" in part:
-        return f"CONTACT_POINTS: {part}: a host and a port, without a scheme or a path"
+        return f"{part}: a host and a port, without a scheme or a path"
     if not _HOST.fullmatch(host):
-        return f"CONTACT_POINTS: {part}: not a host name or an address"
+        return f"{part}: not a host name or an address"
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        return f"CONTACT_POINTS: {part}: a port is a number from 1 to 65535"
+        return f"{part}: a port is a number from 1 to 65535"
     return Address(host, int(port) if port else NATIVE_PORT)
 
 
-def _wants_tls(told: Mapping[str, str]) -> bool:
-    said = told.get("USE_SSL")
-    return bool(told.get("SSL_CA")) if not said else said.lower() in _YES
+def _wants_tls(given: _Given) -> bool:
+    switch = given.get("USE_SSL")
+    return bool(given.get("SSL_CA")) if not switch else switch.lower() in _YES
 
 
-def _tls(told: Mapping[str, str]) -> TlsSettings | None:
-    if not _wants_tls(told):
+def _tls(given: _Given) -> TlsSettings | None:
+    if not _wants_tls(given):
         return None
     ca, certificate, key = (
-        Path(told[name]) if told.get(name) else None for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")
+        Path(given.get(name)) if given.get(name) else None for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")
     )
     return TlsSettings(ca, certificate, key)
 
 
-def _tls_faults(told: Mapping[str, str]) -> Iterator[str]:
-    said = told.get("USE_SSL", "")
-    if said.lower() not in _YES | _NO:
-        yield f"USE_SSL={said}: say true or false"
+def _tls_faults(given: _Given) -> Iterator[str]:
+    switch = given.get("USE_SSL")
+    if switch.lower() not in _YES | _NO:
+        yield f"{given.name('USE_SSL')}={switch}: say true or false"
         return
-    if not _wants_tls(told):
+    if not _wants_tls(given):
         return
-    if bool(told.get("SSL_CERT")) != bool(told.get("SSL_KEY")):
-        missing, given = ("SSL_KEY", "SSL_CERT") if told.get("SSL_CERT") else ("SSL_CERT", "SSL_KEY")
-        yield f"{missing} is empty though {given} is set: a client certificate needs both files"
-    unreadable = [line for name in ("SSL_CA", "SSL_CERT", "SSL_KEY") for line in _file_faults(name, told.get(name))]
+    yield from _pair_faults(given, "SSL_CERT", "SSL_KEY", "a client certificate needs both files")
+    files = ("SSL_CA", "SSL_CERT", "SSL_KEY")
+    unreadable = [line for name in files for line in _file_faults(given.name(name), given.get(name))]
     yield from unreadable
     if not unreadable:
-        yield from _content_faults(told)
+        yield from _content_faults(given)
 
 
-def _file_faults(name: str, path: str | None) -> Iterator[str]:
+def _file_faults(name: str, path: str) -> Iterator[str]:
     if not path:
         return
     try:
@@ -208,19 +244,20 @@ def _file_faults(name: str, path: str | None) -> Iterator[str]:
         yield f"{name}={path}: {(error.strerror or str(error)).lower()}: name a PEM file that this process may read"
 
 
-def _content_faults(told: Mapping[str, str]) -> Iterator[str]:
+def _content_faults(given: _Given) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if path := told.get("SSL_CA"):
+    if path := given.get("SSL_CA"):
         try:
             context.load_verify_locations(cafile=path)
         except ssl.SSLError:
-            yield f"SSL_CA={path}: holds no certificate in PEM"
-    certificate, key = told.get("SSL_CERT"), told.get("SSL_KEY")
+            yield f"{given.name('SSL_CA')}={path}: holds no certificate in PEM"
+    certificate, key = given.get("SSL_CERT"), given.get("SSL_KEY")
     if certificate and key:
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
         except ssl.SSLError:
-            yield f"SSL_CERT={certificate}, SSL_KEY={key}: not a certificate and its key in PEM, without a password"
+            files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
+            yield f"{files}: not a certificate and its key in PEM, without a password"
 
 
 def _no_password() -> str:

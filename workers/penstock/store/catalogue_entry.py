@@ -17,7 +17,7 @@ from uuid import UUID
 from penstock.errors import Bug, Conflict, Refused
 from penstock.expiry import Promise
 from penstock.store.decide_generation import Generation, Generations, Window, knowledge
-from penstock.store.store import Row
+from penstock.store.rows import Row
 from penstock.store.types import Value
 
 Document = Mapping[str, Any]

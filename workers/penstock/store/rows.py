@@ -1,4 +1,4 @@
-"""The type of a row: a named tuple for each list of columns, made once."""
+"""The type of a row: a named tuple for each list of columns, made once. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections import namedtuple
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any
+
+Row = Any
+"""A row is a named tuple with a field for each column that was asked for, in that order."""
 
 
 @lru_cache(4096)

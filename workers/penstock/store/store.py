@@ -20,10 +20,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.errors import Bug, Refused, Surroundings, Unavailable
 from penstock.store.consistency import Consistency
+from penstock.store.rows import Row
 from penstock.store.statements import (
     BatchIf,
     Decision,
@@ -35,9 +36,6 @@ from penstock.store.statements import (
 from penstock.store.wired import WiredRows, wire_rows
 
 T = TypeVar("T")
-
-Row = Any
-"""A row is a named tuple with a field for each column that was asked for, in that order."""
 
 
 class Unknown(Unavailable):

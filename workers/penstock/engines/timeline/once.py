@@ -35,8 +35,9 @@ from penstock.engines.timeline.row_writes import id_alone
 from penstock.engines.timeline.sender import Copy
 from penstock.errors import PenstockError, SpecError, Unavailable
 from penstock.store.positions import moment_us_of
+from penstock.store.rows import Row
 from penstock.store.statements import Batch, BatchIf, InsertIfAbsent, Select, Update, UpdateIf, is_
-from penstock.store.store import Outcome, Row, Unknown
+from penstock.store.store import Outcome, Unknown
 
 CLAIMED_AT_ONCE_MAX = 200
 SLOTS_AT_ONCE_MAX = 16

@@ -14,12 +14,13 @@ from typing import Any
 
 from penstock.errors import Bug
 from penstock.store.clock import Instant
+from penstock.store.rows import Row
 from penstock.store.simulated.cluster import Cluster
 from penstock.store.simulated.keys import partition_key, token_of
 from penstock.store.simulated.node import DECISIONS, Node
 from penstock.store.simulated.scanning import Page, RangeCommand
 from penstock.store.statements import Batch, BatchIf, Decision, Scan, Select, Write, partition_of
-from penstock.store.store import AttemptAnswer, NotEnoughReplicas, Row, Store, Unknown
+from penstock.store.store import AttemptAnswer, NotEnoughReplicas, Store, Unknown
 from penstock.testing.world.process import Process, State
 
 SUSPECT_S = 15.0

@@ -1,7 +1,7 @@
 """Where the Cassandra of a test session comes from: decided from what the user says and what the machine has.
 
 PENSTOCK_TEST_CASSANDRA    jars | docker | existing: what the user says holds, or fails
-CONTACT_POINTS             names a cluster that runs: that one
+PENSTOCK_CONTACT_POINTS    names a cluster that runs: that one (or CONTACT_POINTS)
 a Docker engine answers    testcontainers starts the official image
 else                       the jars, by Maven and Java
 """
@@ -14,6 +14,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 from penstock.errors import SpecError
+from penstock.store.connection_variables import connection_variables
 from penstock.testing.cassandra.connection import read_connection
 from penstock.testing.cassandra.docker import DockerCassandra
 from penstock.testing.cassandra.serving import Existing, Serving
@@ -35,14 +36,16 @@ class Source(StrEnum):
 def decide_source(environment: Mapping[str, str], *, docker_runs: bool) -> Source:
     """The source for this environment; pure."""
     named = environment.get(VARIABLE, "").strip().lower()
-    has_points = bool(environment.get("CONTACT_POINTS", "").strip())
+    has_points = "CONTACT_POINTS" in connection_variables(environment)
     if named:
         if named not in set(Source):
             raise SpecError(
                 "no such source of Cassandra", remedy=f"set {VARIABLE} to jars, docker or existing", got=named
             )
         if named == Source.EXISTING and not has_points:
-            raise SpecError("an existing cluster is asked for and none is named", remedy="set CONTACT_POINTS")
+            raise SpecError(
+                "an existing cluster is asked for and none is named", remedy="set PENSTOCK_CONTACT_POINTS"
+            )
         return Source(named)
     if has_points:
         return Source.EXISTING

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.errors import SpecError
+from penstock.store.connection_variables import VARIABLES, connection_variables, prefixed
 
 NATIVE_PORT = 9042
 
@@ -60,8 +61,13 @@ class Connection:
         return replace(self, username=username, password=password)
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of Penstock where its Cassandra is."""
+        """The variables by which a process of Penstock finds this Cassandra.
+
+        Those with the prefix are there and empty, so that over any other environment these variables decide: a test
+        never reaches the Cassandra that PENSTOCK_CONTACT_POINTS of a developer's shell names.
+        """
         said = {
+            **prefixed(dict.fromkeys(VARIABLES, "")),
             "CONTACT_POINTS": ",".join(str(point) for point in self.contact_points),
             "DATA_CENTER": self.data_center,
             "KEYSPACE": self.keyspace,
@@ -79,6 +85,7 @@ class Connection:
 
 def read_connection(environment: Mapping[str, str]) -> Connection:
     """The connection that the variables tell of; the inverse of `Connection.environment`."""
+    environment = connection_variables(environment)
     points = parse_contact_points(environment.get("CONTACT_POINTS", ""))
     tls = None
     if parse_switch("USE_SSL", environment.get("USE_SSL", "false")):

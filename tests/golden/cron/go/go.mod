@@ -1,0 +1,5 @@
+module penstock.local/cron
+
+go 1.24.0
+
+require github.com/robfig/cron/v3 v3.0.1
