@@ -1,7 +1,7 @@
-# The images of Penstock: `penstock` is every process but Spark's; `penstock-spark` is drivers and executors.
+# The images of Headgate: `headgate` is every process but Spark's; `headgate-spark` is drivers and executors.
 #
-#     docker build --target penstock --tag penstock .
-#     docker build --target penstock-spark --tag penstock-spark .
+#     docker build --target headgate --tag headgate .
+#     docker build --target headgate-spark --tag headgate-spark .
 #
 # docs/image.md says who runs in them as whom, how large they are, and how to build them where nothing can be pulled.
 # Needs nothing of BuildKit. Every dependency is installed by the hashes of a lock file, from built wheels: nothing is
@@ -14,9 +14,9 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS packages
 ARG PIP_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python3 -m venv --without-pip /opt/penstock
+RUN python3 -m venv --without-pip /opt/headgate
 COPY requirements.lock /build/
-RUN python3 -m pip --python /opt/penstock/bin/python3 install \
+RUN python3 -m pip --python /opt/headgate/bin/python3 install \
         --require-hashes --only-binary=:all: --requirement /build/requirements.lock
 
 
@@ -30,35 +30,35 @@ RUN python3 -m pip --python /build/venv/bin/python3 install \
         --require-hashes --only-binary=:all: --requirement /build/requirements-build.lock
 
 
-# Our own packages as a layer of their own: what an installation of the wheel adds below /opt/penstock.
+# Our own packages as a layer of their own: what an installation of the wheel adds below /opt/headgate.
 FROM builders AS code
 COPY pyproject.toml README.md LICENSE /build/tree/
-COPY workers/penstock /build/tree/workers/penstock
-COPY operator/penstock_operator /build/tree/operator/penstock_operator
-COPY spark/penstock_spark /build/tree/spark/penstock_spark
+COPY workers/headgate /build/tree/workers/headgate
+COPY operator/headgate_operator /build/tree/operator/headgate_operator
+COPY spark/headgate_spark /build/tree/spark/headgate_spark
 RUN python3 -m pip --python /build/venv/bin/python3 wheel \
         --no-deps --no-build-isolation --wheel-dir /build/wheels /build/tree \
-    && python3 -m venv --without-pip /opt/penstock \
-    && python3 -m pip --python /opt/penstock/bin/python3 install \
+    && python3 -m venv --without-pip /opt/headgate \
+    && python3 -m pip --python /opt/headgate/bin/python3 install \
         --no-deps --no-index --no-warn-script-location --root /build/root /build/wheels/*.whl
 
 
-FROM ${BASE} AS penstock
+FROM ${BASE} AS headgate
 ARG VERSION=0.1.0
-LABEL org.opencontainers.image.title="penstock" \
+LABEL org.opencontainers.image.title="headgate" \
       org.opencontainers.image.description="Durable queues and counters on Cassandra: operator, worker, repair, gc" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 # Whoever it runs as: nothing is written but below /tmp, and no name is looked up for the user's number.
-ENV PATH=/opt/penstock/bin:/usr/local/bin:/usr/bin:/bin \
+ENV PATH=/opt/headgate/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     HOME=/tmp \
-    USER=penstock
+    USER=headgate
 USER 65532:65532
 WORKDIR /tmp
-CMD ["penstock", "--help"]
-COPY --from=packages /opt/penstock /opt/penstock
+CMD ["headgate", "--help"]
+COPY --from=packages /opt/headgate /opt/headgate
 COPY --from=code /build/root /
 
 
@@ -69,15 +69,15 @@ COPY requirements-spark.lock /build/
 RUN python3 -m pip --python /build/venv/bin/python3 wheel \
         --require-hashes --only-binary=:all: --no-binary=pyspark --no-build-isolation \
         --wheel-dir /build/wheels --requirement /build/requirements-spark.lock \
-    && python3 -m venv --without-pip /opt/penstock \
-    && python3 -m pip --python /opt/penstock/bin/python3 install --no-deps --no-index /build/wheels/*.whl \
+    && python3 -m venv --without-pip /opt/headgate \
+    && python3 -m pip --python /opt/headgate/bin/python3 install --no-deps --no-index /build/wheels/*.whl \
     && rm -r /build/wheels \
     && mkdir -p /build/root/opt \
-    && mv /opt/penstock /build/root/opt/ \
+    && mv /opt/headgate /build/root/opt/ \
     && cd /build/root/opt \
-    && ln -s penstock/lib/python3.*/site-packages/pyspark spark \
+    && ln -s headgate/lib/python3.*/site-packages/pyspark spark \
     && mkdir -p spark/conf spark/work-dir \
-    && printf 'import runpy\n\nrunpy.run_module("penstock_spark.bulk_program", run_name="__main__")\n' > penstock/bulk.py
+    && printf 'import runpy\n\nrunpy.run_module("headgate_spark.bulk_program", run_name="__main__")\n' > headgate/bulk.py
 
 
 # Java, and the library by which the JVM finds a name for a user's number that has none. Debian's Java misses the
@@ -91,24 +91,24 @@ RUN mkdir -p /usr/share/man/man1 \
     && ln -s /usr/lib/jvm/java-17-openjdk-* /opt/java
 
 
-FROM java AS penstock-spark
+FROM java AS headgate-spark
 ARG VERSION=0.1.0
-LABEL org.opencontainers.image.title="penstock-spark" \
-      org.opencontainers.image.description="Bulk jobs of Penstock: drivers and executors of Spark" \
+LABEL org.opencontainers.image.title="headgate-spark" \
+      org.opencontainers.image.description="Bulk jobs of Headgate: drivers and executors of Spark" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
-ENV PATH=/opt/penstock/bin:/opt/spark/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin \
+ENV PATH=/opt/headgate/bin:/opt/spark/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin \
     JAVA_HOME=/opt/java \
     SPARK_HOME=/opt/spark \
-    PYSPARK_PYTHON=/opt/penstock/bin/python3 \
-    PYSPARK_DRIVER_PYTHON=/opt/penstock/bin/python3 \
+    PYSPARK_PYTHON=/opt/headgate/bin/python3 \
+    PYSPARK_DRIVER_PYTHON=/opt/headgate/bin/python3 \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     HOME=/tmp \
-    USER=penstock
+    USER=headgate
 USER 65532:65532
 WORKDIR /tmp
-ENTRYPOINT ["python3", "-m", "penstock_spark.entrypoint"]
+ENTRYPOINT ["python3", "-m", "headgate_spark.entrypoint"]
 CMD ["spark-submit", "--version"]
 COPY --from=spark-packages /build/root /
 COPY --from=code /build/root /

@@ -18,7 +18,7 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m dev.environment $(VENV)
 
 dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassandra, a queue, a worker, repair
-	@$(PY) -m penstock.cli.main dev examples/dev/emails.yaml
+	@$(PY) -m headgate.cli.main dev examples/dev/emails.yaml
 
 demo: ## a cluster, a Cassandra, the chart and a queue's day on them (SPARK=1: then a bulk job; CONTEXT=name REGISTRY=prefix: a cluster you have)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(SPARK),--spark)
@@ -39,8 +39,8 @@ lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
 generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the models, docs/commands.md, the chart's roles
-	@$(PY) -m penstock.api.generate
-	@$(PY) -m penstock.cli.reference
+	@$(PY) -m headgate.api.generate
+	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
 
 coverage: $(READY) ## the fast tests' coverage by package
@@ -65,7 +65,7 @@ cluster: ## a real Kubernetes on this machine
 cluster-down: ## end it, leaving nothing behind
 	@$(PYTHON) -m dev.cluster down
 
-image: ## the image of the working tree by its Dockerfile, imported into the cluster (TARGET=penstock-spark, all)
+image: ## the image of the working tree by its Dockerfile, imported into the cluster (TARGET=headgate-spark, all)
 	@$(PYTHON) -m dev.cluster image $(if $(TARGET),--target $(TARGET))
 
 clean: ## remove the virtual environment and what tools cached in the tree

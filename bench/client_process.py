@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.contender import Job, Ran, Told
-from penstock.errors import Bug, Unavailable
+from headgate.errors import Bug, Unavailable
 
 START_TIMEOUT_S = 60.0
 GRACE_S = 10.0

@@ -32,10 +32,10 @@ from bench.rounds import (
 from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE
 from bench.window import take_window
-from penstock.testing import progress
+from headgate.testing import progress
 
-OURS, NATIVE = "bench.counters_penstock", "bench.counters_native"
-OURS_NAME, NATIVE_NAME, SLICE_NAME = "penstock", "counter columns", "a bare slice of 20 rows"
+OURS, NATIVE = "bench.counters_headgate", "bench.counters_native"
+OURS_NAME, NATIVE_NAME, SLICE_NAME = "headgate", "counter columns", "a bare slice of 20 rows"
 KIND = ServerKind()
 PARTS = ("hot", "keys", "ambiguous", "read", "collect")
 TOTAL_S_MAX = 600.0

@@ -14,10 +14,10 @@ from typing import Any
 from bench.contender import Contender, Job, Ran, Tally, Told
 from bench.counters_work import NATIVE_TABLE, SLICE_KEY, CounterWork, Do, settings_of
 from bench.store_driver import Pump, Request, connected
-from penstock.counters.decide_shards import bucket_of
-from penstock.counters.tables import shared_tables
-from penstock.errors import Bug
-from penstock.testing.cassandra.connection import read_connection
+from headgate.counters.decide_shards import bucket_of
+from headgate.counters.tables import shared_tables
+from headgate.errors import Bug
+from headgate.testing.cassandra.connection import read_connection
 
 
 class NativeContender(Contender):

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from bench.store_work import KEYSPACE
 from bench.timeline_process import TimelineProcess
-from penstock.client.connection import Penstock
-from penstock.client.counter import Counter
-from penstock.client.ground import Bound, Ground
-from penstock.counters.counter import CounterHandle
-from penstock.store.catalogue_entry import Entry, Name, Place, State
-from penstock.store.decide_generation import first
+from headgate.client.connection import Headgate
+from headgate.client.counter import Counter
+from headgate.client.ground import Bound, Ground
+from headgate.counters.counter import CounterHandle
+from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.decide_generation import first
 
 
-async def connected(process: TimelineProcess) -> Penstock:
+async def connected(process: TimelineProcess) -> Headgate:
     """A connection of the SDK on what this process has; the process closes that itself."""
 
     async def ground() -> Ground:
         host = process.host
         return Ground(host.name, lambda _: host.store, KEYSPACE, "", process.clock, host.last_expiry_s, _nothing)
 
-    return await Penstock(ground).open()
+    return await Headgate(ground).open()
 
 
 async def _nothing() -> None:
     """In place of closing."""
 
 
-def opened(connection: Penstock, handle: CounterHandle) -> Counter:
+def opened(connection: Headgate, handle: CounterHandle) -> Counter:
     """That counter, on this connection."""
     settings = handle.settings
     namespace, _, name = settings.name.partition("/")

@@ -7,9 +7,9 @@ from enum import Enum
 from uuid import UUID, uuid4
 
 from bench.contender import Job
-from penstock.counters.settings import CounterSettings
-from penstock.counters.tables import CounterTables, shared_tables
-from penstock.store.table import Table
+from headgate.counters.settings import CounterSettings
+from headgate.counters.tables import CounterTables, shared_tables
+from headgate.store.table import Table
 
 NATIVE_TABLE = "bench_native_counters"
 SLICE_ROWS = 20

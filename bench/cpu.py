@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import Unavailable
+from headgate.errors import Unavailable
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from bench.report import as_markdown
-from penstock.errors import SpecError
+from headgate.errors import SpecError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"

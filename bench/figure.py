@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from penstock.errors import Bug
+from headgate.errors import Bug
 
 
 class FigureBroken(Bug):

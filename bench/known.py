@@ -36,4 +36,4 @@ PEERS = {
     "counter columns, 10,000 keys": Known(4_200, 6_500, 5_000),
     "counter columns, one hot key": Known(7_500, 9_800, 7_800),
 }
-"""What Penstock's protocols are compared with: put + receive + ack, or updates of native counter columns."""
+"""What Headgate's protocols are compared with: put + receive + ack, or updates of native counter columns."""

@@ -3,7 +3,7 @@ minimal kopf operator that makes one Deployment for each, on the same API server
 
 The minimal one has its turn before and after ours, so that what the machine does meets both; its figures are the
 middle of the two, but for its rest, which is looked at once. What is counted of writes is the API server's own audit.
-Cassandra has applied some hundred queues before, by `penstock apply`: one that was just started is compiled while it
+Cassandra has applied some hundred queues before, by `headgate apply`: one that was just started is compiled while it
 is measured, and nobody has such a one.
 """
 
@@ -34,14 +34,14 @@ from bench.store_work import KEYSPACE
 from dev.cluster import lifecycle
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster as LocalCluster
-from penstock.errors import Surroundings
-from penstock.testing import progress
-from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import DEPLOYMENT, QUEUE
+from headgate.errors import Surroundings
+from headgate.testing import progress
+from headgate_operator.cluster import Cluster
+from headgate_operator.kinds import DEPLOYMENT, QUEUE
 
 CLUSTER = "bench"
-OWN_NAMESPACE = "penstock-system"
-SECRET = "penstock-connection"  # noqa: S105 - the name of a Secret
+OWN_NAMESPACE = "headgate-system"
+SECRET = "headgate-connection"  # noqa: S105 - the name of a Secret
 COUNT, COUNT_QUICK = 1_000, 40
 NAMESPACES = 10
 WARMED_BY, WARMED_WITHIN_S = 400, 120.0
@@ -96,7 +96,7 @@ class _Bench:
         local = self._cluster()
         kubectl = lifecycle.client(local)
         with self._stack:
-            logs = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
+            logs = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
             servers = self._stack.enter_context(Servers(KEYSPACE, (), profile=self._plan.server_profile))
             connection = servers.at(ServerKind()).environment
             self._prepare(kubectl, connection)
@@ -136,9 +136,9 @@ class _Bench:
     def _warm(self, connection: Mapping[str, str], file: Path) -> None:
         queues = [queue_document("warm", f"q{n}") for n in range(20 if self._plan.quick else WARMED_BY)]
         file.write_text("\n---\n".join(map(json.dumps, queues)), encoding="utf-8")
-        with progress.step(f"penstock apply of {len(queues)} Queues", expect_s=30):
+        with progress.step(f"headgate apply of {len(queues)} Queues", expect_s=30):
             done = subprocess.run(
-                [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+                [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
                 env={**os.environ, **connection},
                 capture_output=True,
                 text=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.client_process import ROOT
-from penstock.errors import Unavailable
+from headgate.errors import Unavailable
 
 READY_WITHIN_S = 60.0
 GRACE_S = 20.0
@@ -74,14 +74,14 @@ class Contender(ABC):
 
 
 class Ours(Contender):
-    """`penstock-operator`, out of the cluster."""
+    """`headgate-operator`, out of the cluster."""
 
-    name = "penstock-operator"
+    name = "headgate-operator"
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path) -> None:
         self._port = _free_port()
         arguments = [
-            "penstock_operator.process", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
+            "headgate_operator.process", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
             f"--health=127.0.0.1:{self._port}", "--inspection=off",
         ]  # fmt: skip
         super().__init__(arguments, {}, log)
@@ -92,7 +92,7 @@ class Ours(Contender):
         while time.monotonic() < deadline_s:
             self.require_alive()
             try:
-                if "penstock_operator_leading 1.0" in self._ask("/metrics").splitlines() and self._ask("/readyz"):
+                if "headgate_operator_leading 1.0" in self._ask("/metrics").splitlines() and self._ask("/readyz"):
                     return
             except OSError:
                 pass

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import Bug, Unavailable
-from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import NAMESPACE, QUEUE, Address, Kind
-from penstock_operator.port import Applied, Deleted, Page
+from headgate.errors import Bug, Unavailable
+from headgate_operator.cluster import Cluster
+from headgate_operator.kinds import NAMESPACE, QUEUE, Address, Kind
+from headgate_operator.port import Applied, Deleted, Page
 
 MANAGER = "bench"
 AT_ONCE = 32
@@ -26,7 +26,7 @@ WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 def queue_document(namespace: str, name: str, *, max_receives: int = 5) -> dict[str, Any]:
     """A Queue as the issue says: shared tables, one consumer at min 0, default schedules."""
-    consumer = {"name": "c", "handler": "penstock.runtime:ack", "scaling": {"min": 0, "max": 4}}
+    consumer = {"name": "c", "handler": "headgate.runtime:ack", "scaling": {"min": 0, "max": 4}}
     spec = {"storage": {"tables": "shared"}, "maxReceives": max_receives, "consumers": [consumer]}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": metadata, "spec": spec}

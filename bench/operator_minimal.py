@@ -21,10 +21,10 @@ def main(namespace: str, file: str) -> None:
     apps = kubernetes.client.AppsV1Api()
     told = Path(file).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
 
-    @kopf.on.create("penstock.io", "v1beta1", "queues")
+    @kopf.on.create("headgate.io", "v1beta1", "queues")
     def made(*, name: str, body: kopf.Body, **_: Any) -> None:
         labels = {"queue": name}
-        container = {"name": "worker", "image": "penstock.local/nothing:1"}
+        container = {"name": "worker", "image": "headgate.local/nothing:1"}
         document: Any = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -38,7 +38,7 @@ def main(namespace: str, file: str) -> None:
         kopf.adopt(document, owner=body)
         apps.create_namespaced_deployment(namespace, document)
 
-    @kopf.on.update("penstock.io", "v1beta1", "queues", field="spec")
+    @kopf.on.update("headgate.io", "v1beta1", "queues", field="spec")
     def changed(*, name: str, meta: kopf.Meta, **_: Any) -> None:
         told.write(f"{name} {meta['generation']} {time.time():.6f}\n")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.figure import Series
-from penstock.errors import Bug
+from headgate.errors import Bug
 
 ROUNDS_MIN = 3
 """Of fewer values than this the median is one end of them."""

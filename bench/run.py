@@ -25,9 +25,9 @@ from bench.joining import are_joinable, joined
 from bench.machine import describe, read_load_average
 from bench.measurement import Plan, Results, quick_plan
 from bench.report import Document, as_text, document
-from penstock.errors import PenstockError, SpecError
-from penstock.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
-from penstock.testing.progress import say
+from headgate.errors import HeadgateError, SpecError
+from headgate.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
+from headgate.testing.progress import say
 
 BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "spark", "store", "timeline", "workers")}
 """Each module has `measure(plan) -> Results`; one that has PARTS can measure some of them alone."""
@@ -77,7 +77,7 @@ def measure(name: str, plan: Plan) -> Document:
         "versions": {
             "cassandra": CASSANDRA_VERSION,
             "cassandra-driver": importlib.metadata.version("cassandra-driver"),
-            "penstock": importlib.metadata.version("penstock"),
+            "headgate": importlib.metadata.version("headgate"),
         },
         "load_average": {"before": before, "after": read_load_average()},
     }
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> int:
     except SpecError as error:
         say(str(error), to=sys.stderr)
         return EXIT_USAGE
-    except PenstockError as error:
+    except HeadgateError as error:
         say(str(error), to=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.client_process import ClientProcess
-from penstock.store.cql import create_keyspace_cql, create_table_cql
-from penstock.store.table import Keyspace, Table
-from penstock.testing import progress
-from penstock.testing.cassandra import Cassandra, NodeSettings, Profile
+from headgate.store.cql import create_keyspace_cql, create_table_cql
+from headgate.store.table import Keyspace, Table
+from headgate.testing import progress
+from headgate.testing.cassandra import Cassandra, NodeSettings, Profile
 
 HEAP_MB = 1024
 
@@ -52,7 +52,7 @@ class Servers:
         self._running: dict[ServerKind, Running] = {}
         self._clients: dict[tuple[ServerKind, str, str], ClientProcess] = {}
         self._stack = ExitStack()
-        self._logs = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
+        self._logs = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
 
     def at(self, kind: ServerKind) -> Running:
         """The server of that kind, with keyspace and tables."""

@@ -38,8 +38,8 @@ from bench.spark_planning_work import QUEUES as PLANNED_QUEUES
 from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
 from bench.store_work import KEYSPACE
 from bench.window import take_window
-from penstock.errors import Bug
-from penstock.testing import progress
+from headgate.errors import Bug
+from headgate.testing import progress
 
 READING = "bench.spark_reading"
 KIND = ServerKind()
@@ -128,14 +128,14 @@ def _read(servers: Servers, plan: Plan, part: str, deadline: float) -> Measured:
 
 
 def _make_queues(servers: Servers) -> None:
-    """By `penstock apply`."""
+    """By `headgate apply`."""
     environment = {**os.environ, **servers.at(KIND).environment}
     environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
     with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
         file = Path(folder) / "queues.yaml"
         file.write_text("\n---\n".join((QUEUES, JOB_QUEUES, PLANNED_QUEUES)), encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+            [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
             env=environment,
             capture_output=True,
             text=True,

@@ -19,8 +19,8 @@ from bench.spark_beside_work import OFFERED_PER_S, Turn
 from bench.spark_jobs import PREPARE_WITHIN_S, WORK_WITHIN_S, WORKING
 from bench.spark_jobs_work import By, JobWork
 from bench.window import take_window
-from penstock.errors import Bug
-from penstock.testing import progress
+from headgate.errors import Bug
+from headgate.testing import progress
 
 CONSUMING = "bench.spark_beside_consuming"
 KIND = ServerKind()

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from bench.contender import Contender, Job, Ran, Tally, Told
 from bench.spark_beside_work import AT_ONCE, OFFERED_PER_S, Turn, turn_of
 from bench.spark_jobs_work import DRAINED, NAMESPACE
-from penstock.client.queue import Queue
-from penstock.engines.contract import Settled
-from penstock.errors import Bug
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.client.queue import Queue
+from headgate.engines.contract import Settled
+from headgate.errors import Bug
+from headgate_spark.worker_connection import WorkerConnection
 
 QUIET_S = 3.0
 REST_AT_ONCE = 1_000

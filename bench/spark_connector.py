@@ -10,12 +10,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from penstock.errors import Surroundings
-from penstock.testing import progress
-from penstock.testing.cache import cached, is_cached
-from penstock.testing.cassandra.jars import maven_failure
-from penstock.testing.cassandra.java import find_java
-from penstock.testing.processes import require_program
+from headgate.errors import Surroundings
+from headgate.testing import progress
+from headgate.testing.cache import cached, is_cached
+from headgate.testing.cassandra.jars import maven_failure
+from headgate.testing.cassandra.java import find_java
+from headgate.testing.processes import require_program
 
 VERSION = "3.5.1"
 NAME = "spark-cassandra-connector"
@@ -24,7 +24,7 @@ _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencie
 _POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>io.penstock</groupId>
+  <groupId>io.headgate</groupId>
   <artifactId>bench-spark</artifactId>
   <version>1</version>
   <packaging>pom</packaging>

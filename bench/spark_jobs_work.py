@@ -9,16 +9,16 @@ from enum import StrEnum
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-import penstock
+import headgate
 from bench.contender import Job
 from bench.timeline_work import PAYLOADS
-from penstock import Put
+from headgate import Put
 
 MESSAGES = 300_000
 NAMESPACE, DRAINED, GRAVES = "bench", "drained", "graves"
 PUT_AT_ONCE = 20_000
 QUEUES = "\n---\n".join(
-    f"apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
+    f"apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
     "spec: {shards: 4}"
     for name in (DRAINED, GRAVES)
 )
@@ -33,7 +33,7 @@ class By(StrEnum):
     """The job that puts dead letters back where they died."""
     CONSUMER = "consumer"
     """One process of the SDK: receive a thousand, settle them."""
-    PLAIN_REDRIVE = "penstock redrive"
+    PLAIN_REDRIVE = "headgate redrive"
     """The command of one process."""
 
 
@@ -79,8 +79,8 @@ def everything_is_done(messages: DataFrame) -> DataFrame:
 async def fill(environment: dict[str, str], work: JobWork) -> None:
     """Put what a window empties: dead letters tell where they died."""
     payloads = itertools.cycle(PAYLOADS)
-    died_in = {"penstock.dead.queue": f"{NAMESPACE}/{DRAINED}", "penstock.dead.reason": "no such address"}
-    async with penstock.connect(environment) as opened:
+    died_in = {"headgate.dead.queue": f"{NAMESPACE}/{DRAINED}", "headgate.dead.reason": "no such address"}
+    async with headgate.connect(environment) as opened:
         queue = await opened.queue(work.queue)
         for first in range(0, work.messages, PUT_AT_ONCE):
             some = itertools.islice(payloads, min(PUT_AT_ONCE, work.messages - first))

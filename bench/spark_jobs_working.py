@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-import penstock
+import headgate
 from bench.contender import Contender, Job, Ran, Told
 from bench.spark_home import spark_home_in
 from bench.spark_jobs_work import By, JobWork, fill, work_of
-from penstock.client.redriving import redrive
-from penstock.errors import Bug
-from penstock_spark.jobs.request import JobRequest, job_id
-from penstock_spark.jobs.run import run_job
-from penstock_spark.session import LOCAL, open_session
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.client.redriving import redrive
+from headgate.errors import Bug
+from headgate_spark.jobs.request import JobRequest, job_id
+from headgate_spark.jobs.run import run_job
+from headgate_spark.session import LOCAL, open_session
+from headgate_spark.worker_connection import WorkerConnection
 
 HANDLER = "bench.spark_jobs_work:everything_is_done"
 DUE_S = 1.5
@@ -39,7 +39,7 @@ class WorkingContender(Contender):
         self._spark: SparkSession | None = None
         self._here: WorkerConnection | None = None
         self._warm: set[By] = set()
-        self._folder = TemporaryDirectory(prefix="penstock-bench-spark-")
+        self._folder = TemporaryDirectory(prefix="headgate-bench-spark-")
 
     def prepare(self, job: Job) -> int:
         """Put what is emptied, after some have been worked that do not count."""
@@ -77,9 +77,9 @@ class WorkingContender(Contender):
         if self._here is None:
             self._here = WorkerConnection(self._environment)
         if work.by is By.CONSUMER:
-            return self._here.run(_consume(self._here.penstock, work))
+            return self._here.run(_consume(self._here.headgate, work))
         if work.by is By.PLAIN_REDRIVE:
-            return self._here.run(redrive(self._here.penstock, work.queue)).moved
+            return self._here.run(redrive(self._here.headgate, work.queue)).moved
         handler = HANDLER if work.by is By.DRAIN else None
         request = JobRequest(work.queue, work.by.value, work.by.value, handler=handler, rate=work.rate)
         entry = self._here.queue(work.queue).entry
@@ -97,7 +97,7 @@ class WorkingContender(Contender):
         return self._spark
 
 
-async def _consume(opened: penstock.Penstock, work: JobWork) -> int:
+async def _consume(opened: headgate.Headgate, work: JobWork) -> int:
     queue = await opened.queue(work.queue)
     done = 0
     while done < work.messages and (given := await queue.receive(1_000, wait=10)):

@@ -16,8 +16,8 @@ from bench.measurement import Measured, Plan
 from bench.servers import ServerKind, Servers
 from bench.spark_jobs import WORKING
 from bench.spark_jobs_work import By, JobWork
-from penstock.errors import Bug
-from penstock.testing import progress
+from headgate.errors import Bug
+from headgate.testing import progress
 
 KIND = ServerKind()
 PART = "large"

@@ -13,7 +13,7 @@ PART_S = 1
 PUT_A_PART = 2_000
 WAITING = 2_000
 QUEUES = "\n---\n".join(
-    f"apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
+    f"apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
     f"spec: {{shards: 4, timeline: {{part: {PART_S}s}}}}"
     for name in (YOUNG, OLD)
 )

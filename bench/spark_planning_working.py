@@ -11,16 +11,16 @@ from uuid import UUID
 from bench.contender import Contender, Job, Ran, Tally, Told
 from bench.spark_planning_work import NAMESPACE, PART_S, PUT_A_PART, WAITING, Planning, What, planning_of
 from bench.timeline_work import PAYLOADS
-from penstock.client.queue import Queue
-from penstock.errors import Bug
-from penstock_spark.decide_range import Wanted
-from penstock_spark.engines.contract import Request
-from penstock_spark.engines.registry import scan_of
-from penstock_spark.jobs.borrowed import LANE_BYTES_MAX, LANE_ROWS_MAX
-from penstock_spark.jobs.request import BATCH_MESSAGES
-from penstock_spark.lanes.contract import Budget, Lending, module_of
-from penstock_spark.options import LIVE, MESSAGES_PER_SPLIT
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.client.queue import Queue
+from headgate.errors import Bug
+from headgate_spark.decide_range import Wanted
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.registry import scan_of
+from headgate_spark.jobs.borrowed import LANE_BYTES_MAX, LANE_ROWS_MAX
+from headgate_spark.jobs.request import BATCH_MESSAGES
+from headgate_spark.lanes.contract import Budget, Lending, module_of
+from headgate_spark.options import LIVE, MESSAGES_PER_SPLIT
+from headgate_spark.worker_connection import WorkerConnection
 
 DUE_S = 1.5
 QUIET_S = 3.0

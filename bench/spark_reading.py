@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from bench.contender import Contender, Job, Ran, Told
 from bench.spark_connector import FORMAT, connector_jars
 from bench.spark_work import PACKED, ROWS, SCHEDULED, Read, Work, fill, work_of
-from penstock.errors import Bug
-from penstock_spark.datasource import register
-from penstock_spark.session import LOCAL, open_session
+from headgate.errors import Bug
+from headgate_spark.datasource import register
+from headgate_spark.session import LOCAL, open_session
 
 COLUMNS = "payload binary, due timestamp"
 
@@ -67,7 +67,7 @@ class ReadingContender(Contender):
             found = spark.read.format(FORMAT).options(**options).load()
             return found.select("payload", F.timestamp_micros("due_us").alias("due"))
         queue = PACKED if read is Read.PACKED else SCHEDULED
-        return spark.read.format("penstock").schema(COLUMNS).load(queue)
+        return spark.read.format("headgate").schema(COLUMNS).load(queue)
 
     def _session(self) -> SparkSession:
         if self._spark is None:

@@ -14,14 +14,14 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-import penstock
+import headgate
 from bench.contender import Job
 from bench.timeline_work import PAYLOADS
-from penstock import Put
-from penstock.store.shapes import insert_shape
-from penstock.store.statements import RowsOf
-from penstock.store.table import Column, Table
-from penstock.store.types import Type
+from headgate import Put
+from headgate.store.shapes import insert_shape
+from headgate.store.statements import RowsOf
+from headgate.store.table import Column, Table
+from headgate.store.types import Type
 
 MESSAGES = 1_000_000
 PACKED, SCHEDULED = "bench/packed", "bench/scheduled"
@@ -39,7 +39,7 @@ ROWS = Table(
     columns=(Column("payload", Type.BLOB), Column("due_us", Type.BIGINT), Column("put_us", Type.BIGINT)),
 )
 QUEUES = "\n---\n".join(
-    f"""apiVersion: penstock.io/v1beta1
+    f"""apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name.split("/")[1]}, namespace: bench}}
 spec: {{shards: 4}}"""
@@ -76,7 +76,7 @@ def work_of(job: Job) -> Work:
 async def fill(environment: dict[str, str], keyspace: str, work: Work) -> None:
     """Put what a window of this kind reads."""
     payloads = itertools.cycle(PAYLOADS)
-    async with penstock.connect(environment) as opened:
+    async with headgate.connect(environment) as opened:
         if work.read is Read.CONNECTOR:
             await _fill_table(opened, keyspace, work.messages, payloads)
             return

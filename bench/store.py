@@ -31,7 +31,7 @@ from bench.rounds import (
 from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, PREPARED_PARTS, TABLES, RequestKind
 from bench.window import take_window
-from penstock.testing import progress
+from headgate.testing import progress
 
 REQUESTS_MAX = 200_000
 PREPARE_WITHIN_S = 120.0
@@ -87,7 +87,7 @@ class Speaker:
     module: str
 
 
-OURS = Speaker("penstock", "bench.store_penstock")
+OURS = Speaker("headgate", "bench.store_headgate")
 DRIVER_ALONE = Speaker("driver", "bench.store_driver")
 SPEAKERS = (OURS, DRIVER_ALONE)
 

@@ -13,9 +13,9 @@ from abc import abstractmethod
 from enum import StrEnum
 
 from bench.contender import Contender, Job, Ran, Tally, Told
-from penstock.errors import Bug
-from penstock.store.table import Column, Keyspace, Table, Written
-from penstock.store.types import Type
+from headgate.errors import Bug
+from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.types import Type
 
 KEYSPACE = "bench"
 MESSAGE_BYTES = 200

@@ -24,11 +24,11 @@ from bench.rounds import P50_MS, P99_MS, Rounds, Window, order_of_round
 from bench.servers import Running, ServerKind, Servers
 from bench.timeline_work import SECOND_US, Do, Work, new_queue, tables_of
 from bench.window import take_window
-from penstock.errors import Bug
-from penstock.store.table import Table
-from penstock.testing import progress
+from headgate.errors import Bug
+from headgate.store.table import Table
+from headgate.testing import progress
 
-OURS = "bench.timeline_penstock"
+OURS = "bench.timeline_headgate"
 KIND = ServerKind()
 PREPARE_WITHIN_S = 60.0
 LONGEST_S = 600.0

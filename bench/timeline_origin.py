@@ -34,11 +34,11 @@ from bench.timeline_work import (
     stamped,
     work_of,
 )
-from penstock.errors import Bug
-from penstock.store.positions import Positions, first_at, last_at, moment_us_of
-from penstock.store.table import Column, Table
-from penstock.store.types import Type
-from penstock.testing.cassandra.connection import Connection, read_connection
+from headgate.errors import Bug
+from headgate.store.positions import Positions, first_at, last_at, moment_us_of
+from headgate.store.table import Column, Table
+from headgate.store.types import Type
+from headgate.testing.cassandra.connection import Connection, read_connection
 
 SHARDS = 6
 SLICE = 100

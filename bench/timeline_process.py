@@ -15,17 +15,17 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from bench.timeline_work import Work, settings_of
-from penstock.engines.host import Host
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.errors import Bug, Unavailable
-from penstock.runtime.loop import new_loop
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.clocks import Clock
-from penstock.store.positions import Positions
+from headgate.engines.host import Host
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import make_lanes
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.errors import Bug, Unavailable
+from headgate.runtime.loop import new_loop
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.clocks import Clock
+from headgate.store.positions import Positions
 
 T = TypeVar("T")
 

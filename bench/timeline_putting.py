@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
 from bench.timeline_work import PAYLOADS, TIMED_ONE_IN, Do, Work, stamped
-from penstock.engines.contract import Message
-from penstock.errors import PenstockError
+from headgate.engines.contract import Message
+from headgate.errors import HeadgateError
 
 KEPT_IDS_MAX = 2_000
 
@@ -38,7 +38,7 @@ class Putting(Run):
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
                 ids = await put([Message(next(payload), due_us)])
-            except PenstockError as error:
+            except HeadgateError as error:
                 self.fail(error)
                 continue
             done += 1
@@ -55,7 +55,7 @@ class Putting(Run):
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
                 ids = await put([Message(each, due_us) for each in itertools.islice(payload, work.batch)])
-            except PenstockError as error:
+            except HeadgateError as error:
                 self.fail(error)
                 continue
             done += len(ids)
@@ -82,7 +82,7 @@ class Putting(Run):
         due_us = now_us + work.delay_us if work.delay_us else None
         try:
             ids = await self.queue.put([Message(stamped(next(self._payload), now_us), due_us)])
-        except PenstockError as error:
+        except HeadgateError as error:
             self.fail(error)
             return
         self.rows += 1

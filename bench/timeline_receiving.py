@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, SECOND_US, TIMED_ONE_IN, Do, Work, stamp_of
-from penstock.engines.contract import Ack, Delivery, Settled
-from penstock.engines.timeline.source import TimelineSource
-from penstock.errors import Bug, Unavailable
+from headgate.engines.contract import Ack, Delivery, Settled
+from headgate.engines.timeline.source import TimelineSource
+from headgate.errors import Bug, Unavailable
 
 RECEIVE_WAIT_US = SECOND_US
 SLICE_BYTES = 256 * 1024

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 
 from bench.timeline_process import TimelineProcess
 from bench.timeline_work import Work
-from penstock.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.engine import TimelineQueue
 
 
 class Run(ABC):

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from bench.contender import Job
 from bench.store_work import message
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
-from penstock.store.table import Table
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
+from headgate.store.table import Table
 
 LANES = 4
 SECOND_US = 1_000_000
@@ -24,7 +24,7 @@ STAMP_BYTES = 16
 """A stamped message begins with the moment of its put, in microseconds."""
 NO_END = 2**40
 WORKERS_VISIBILITY_US = 8 * SECOND_US
-"""As `penstock worker` receives: no longer than its lease is trusted (decision 8)."""
+"""As `headgate worker` receives: no longer than its lease is trusted (decision 8)."""
 
 
 class Do(StrEnum):

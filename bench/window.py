@@ -13,7 +13,7 @@ from bench.contender import Job
 from bench.cpu import grown_by, read_cpu_s
 from bench.machine import read_machine_cpu
 from bench.rounds import Window
-from penstock.errors import Unavailable
+from headgate.errors import Unavailable
 
 SLACK_S = 60.0
 """How much longer than its job a client may take before it counts as hung: requests have time limits of their own."""

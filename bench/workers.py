@@ -2,7 +2,7 @@
 worker costs that has nothing to do.
 
 Parts, each of which can be measured by itself (`--only`):
-- path: put by the SDK, handled by an empty handler and settled by `penstock worker`, beside bench-timeline's own put,
+- path: put by the SDK, handled by an empty handler and settled by `headgate worker`, beside bench-timeline's own put,
   receive and acknowledge in the same rounds;
 - lanes: the longest wait of a lane of 96 on one worker, beside four lanes;
 - idle: a worker with 12 empty lanes, beside one with a single lane at the same time.
@@ -42,10 +42,10 @@ from bench.timeline_work import WORKERS_VISIBILITY_US, Do, new_queue, shared
 from bench.timeline_work import Work as EngineWork
 from bench.window import take_window
 from bench.workers_work import Handling, QueueSpec, Work, documents
-from penstock.errors import Bug
-from penstock.testing import progress
+from headgate.errors import Bug
+from headgate.testing import progress
 
-ENGINE, PUTTING, HANDLING = "bench.timeline_penstock", "bench.workers_putting", "bench.workers_handling"
+ENGINE, PUTTING, HANDLING = "bench.timeline_headgate", "bench.workers_putting", "bench.workers_handling"
 KIND = ServerKind()
 PARTS = ("path", "lanes", "idle")
 TOTAL_S_MAX = 300.0
@@ -256,7 +256,7 @@ class _Bench:
         )
 
     def _make_queues(self, wanted: Mapping[int, int]) -> None:
-        """So many queues with so many lanes, by `penstock apply`."""
+        """So many queues with so many lanes, by `headgate apply`."""
         made = {
             lanes: [QueueSpec(f"q{new_queue()[:12]}", lanes) for _ in range(count)] for lanes, count in wanted.items()
         }
@@ -266,7 +266,7 @@ class _Bench:
             file = Path(folder) / "queues.yaml"
             file.write_text(documents(queue for queues in made.values() for queue in queues), encoding="utf-8")
             done = subprocess.run(
-                [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+                [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
                 env=environment,
                 capture_output=True,
                 text=True,

@@ -1,4 +1,4 @@
-"""Handlers of bench-workers, run by `penstock worker`: one that does nothing, and two that note how long lanes wait.
+"""Handlers of bench-workers, run by `headgate worker`: one that does nothing, and two that note how long lanes wait.
 
 A lane waits while others are served: from the moment at which its next message is due, or at which its last one was
 handed out, or the first one of any lane, whichever is the latest, to the moment at which the handler has that next
@@ -15,10 +15,10 @@ import os
 import time
 from pathlib import Path
 
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.runtime import Context
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.runtime import Context
 
-NOTES = "PENSTOCK_BENCH_NOTES"
+NOTES = "HEADGATE_BENCH_NOTES"
 SLOWLY_S = 0.01
 ANY = -1
 """In the place of a lane: when the first message of all was handed out."""

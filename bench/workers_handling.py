@@ -1,4 +1,4 @@
-"""The handling side of bench-workers: a real `penstock worker`, a process of its own, watched by its metrics.
+"""The handling side of bench-workers: a real `headgate worker`, a process of its own, watched by its metrics.
 
 Its CPU time counts as this process's, whose child it is; that of watching it is counted too, and is small. At the end
 of a window it is told to end, has to end well, and must have handled every message.
@@ -23,7 +23,7 @@ from bench.client_process import ROOT
 from bench.contender import Contender, Job, Ran, Told
 from bench.workers_handlers import NOTES
 from bench.workers_work import HANDLERS, Handling, Work, work_of
-from penstock.errors import Bug, Unavailable
+from headgate.errors import Bug, Unavailable
 
 LOOK_S_MIN, LOOK_S_MAX = 0.05, 0.5
 """To tell its metrics costs a worker a millisecond or two: it is asked less often while the end is far."""
@@ -37,12 +37,12 @@ BEGINS = "worker begins"
 
 
 class WorkerProcess:
-    """One `penstock worker`."""
+    """One `headgate worker`."""
 
     def __init__(self, work: Work, environment: Mapping[str, str], folder: Path) -> None:
         self._log = folder / f"{work.queue.replace('/', '-')}.log"
         self.notes = self._log.with_suffix(".json")
-        command = [sys.executable, "-m", "penstock.cli.main", "worker", "--queue", work.queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", work.queue]
         command += ["--handler", f"{HANDLERS}:{work.handling.value}", "--health", "127.0.0.1:0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -72,7 +72,7 @@ class WorkerProcess:
             time.sleep(min(max(left_s / 2, LOOK_S_MIN), LOOK_S_MAX))
 
     def metrics(self) -> dict[str, float]:
-        """Its own, summed over labels, by what comes after `penstock_worker_`; none before it listens."""
+        """Its own, summed over labels, by what comes after `headgate_worker_`; none before it listens."""
         if not self._port:
             self._port = self._find_port()
         if not self._port:
@@ -117,7 +117,7 @@ class HandlingContender(Contender):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-bench-worker-")
+        self._folder = tempfile.TemporaryDirectory(prefix="headgate-bench-worker-")
         self._worker: WorkerProcess | None = None
         self._work: Work | None = None
 
@@ -179,7 +179,7 @@ class HandlingContender(Contender):
 def parse_metrics(text: str) -> dict[str, float]:
     """Samples of a worker in Prometheus' form, summed over labels; those of histograms by their buckets are left
     out."""
-    prefix = "penstock_worker_"
+    prefix = "headgate_worker_"
     found: dict[str, float] = {}
     for line in text.splitlines():
         if line.startswith(prefix):

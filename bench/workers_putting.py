@@ -7,14 +7,14 @@ import itertools
 import time
 from collections.abc import Mapping
 
-import penstock
+import headgate
 from bench.contender import Contender, Job, Ran, Told, percentile
 from bench.timeline_process import LoopThread
 from bench.timeline_work import PAYLOADS, TIMED_ONE_IN
 from bench.workers_work import Work, work_of
-from penstock.client.connection import Penstock
-from penstock.client.queue import Queue
-from penstock.errors import Bug, PenstockError
+from headgate.client.connection import Headgate
+from headgate.client.queue import Queue
+from headgate.errors import Bug, HeadgateError
 
 
 class PuttingContender(Contender):
@@ -23,7 +23,7 @@ class PuttingContender(Contender):
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._thread = LoopThread()
         self._environment = environment
-        self._connection: Penstock | None = None
+        self._connection: Headgate | None = None
         self._queue: Queue | None = None
         self._putting: _Putting | None = None
 
@@ -53,7 +53,7 @@ class PuttingContender(Contender):
 
     async def _open(self, queue: str) -> None:
         if self._connection is None:
-            self._connection = penstock.connect(self._environment)
+            self._connection = headgate.connect(self._environment)
             await self._connection.open()
         self._queue = await self._connection.queue(queue)
 
@@ -85,7 +85,7 @@ class _Putting:
             sent_s = time.perf_counter() if timed else 0.0
             try:
                 await put(next(payload))
-            except PenstockError as error:
+            except HeadgateError as error:
                 self.failed += 1
                 self.first_error = self.first_error or repr(error)
                 if time.perf_counter() > self._until_s:

@@ -1,7 +1,7 @@
 """The work of bench-workers: which queues there are, and what a client process is asked for.
 
 Every window has a queue of its own, and a worker of its own, so that nothing of one window is met by the next. All
-queues are made at the start, by one `penstock apply`. It knows neither the SDK nor the worker.
+queues are made at the start, by one `headgate apply`. It knows neither the SDK nor the worker.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class QueueSpec:
         return f"{NAMESPACE}/{self.name}"
 
     def document(self) -> str:
-        """As `penstock apply` reads it: all else as a queue has it that says nothing."""
+        """As `headgate apply` reads it: all else as a queue has it that says nothing."""
         return f"""---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {self.name}, namespace: {NAMESPACE}}}
 spec: {{shards: {self.lanes}, storage: {{tables: shared}}}}

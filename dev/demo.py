@@ -26,9 +26,9 @@ from dev.cluster.surroundings import look_around
 from dev.demo_day import MESSAGES, Day
 from dev.demo_ground import Asked, Begun, Connection
 from dev.demo_shell import Shell
-from penstock.errors import PenstockError, Surroundings
-from penstock.testing.cassandra.kept import stop_kept
-from penstock.testing.progress import duration, say
+from headgate.errors import HeadgateError, Surroundings
+from headgate.testing.cassandra.kept import stop_kept
+from headgate.testing.progress import duration, say
 
 
 def up(asked: Asked) -> None:
@@ -63,7 +63,7 @@ def up(asked: Asked) -> None:
 
 def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
     """What of ours is not there yet, and so is ours to take away."""
-    had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.penstock.io").strip())
+    had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.headgate.io").strip())
     had_namespace = kubectl.find("namespace", ground.SYSTEM) is not None
     return replace(
         begun,
@@ -99,7 +99,7 @@ def down() -> None:
 
 def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     """What will happen, before it does."""
-    say(f"penstock demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
+    say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
@@ -136,8 +136,8 @@ def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None
     say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
     say('  eval "$(python3 -m dev.demo environment)"      # where Cassandra is; then, in this checkout:')
     say("  .venv/bin/python examples/python/hello.py       # a message of your own; docs/python.md goes on from here")
-    say("  .venv/bin/penstock top --once                   # what is behind; docs/start-on-call.md")
-    say("  .venv/bin/kubectl-penstock why queue/emails -n shop     # what the operator decided, and why")
+    say("  .venv/bin/headgate top --once                   # what is behind; docs/start-on-call.md")
+    say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # what the operator decided, and why")
     say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
     say(f"  Cassandra: {told} (its user and password: python3 -m dev.demo environment)")
     say("  end it all: make down")
@@ -171,11 +171,11 @@ def main(arguments: Sequence[str]) -> int:
                 down()
             case _:
                 tell_environment()
-    except PenstockError as error:
-        say(f"penstock demo: {error}", to=sys.stderr)
+    except HeadgateError as error:
+        say(f"headgate demo: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        say("penstock demo: interrupted; `make down` ends what was started", to=sys.stderr)
+        say("headgate demo: interrupted; `make down` ends what was started", to=sys.stderr)
         return 130
     return 0
 

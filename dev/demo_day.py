@@ -10,7 +10,7 @@ import time
 
 from dev.demo_ground import ROOT, SHOP, VENV
 from dev.demo_shell import NAMESPACE, Shell, Watch, tell
-from penstock.testing.progress import duration, say, step
+from headgate.testing.progress import duration, say, step
 
 MESSAGES = 20_000
 QUEUE, DEAD, COUNTER = "shop/emails", "shop/emails-dead", "shop/page-views"
@@ -48,10 +48,10 @@ class Day:
 
     def _put(self) -> None:
         payload = '{"to": "customer-{n}@example.org", "order": {n}}'
-        with step(f"penstock send --queue {QUEUE} '{payload}' --count {MESSAGES}"):
-            self._shell.penstock("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
-        with step(f"and one that can not be sent: penstock send --queue {QUEUE} '{POISON}'"):
-            self._shell.penstock("send", "--queue", QUEUE, POISON, "--quiet")
+        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}"):
+            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"and one that can not be sent: headgate send --queue {QUEUE} '{POISON}'"):
+            self._shell.headgate("send", "--queue", QUEUE, POISON, "--quiet")
 
     def _drain(self) -> None:
         began = time.monotonic()
@@ -63,14 +63,14 @@ class Day:
 
     def _count(self) -> None:
         program = ROOT / "examples" / "python" / "count.py"
-        with step(f"count: {program.relative_to(ROOT)}; penstock counter top {COUNTER}"):
+        with step(f"count: {program.relative_to(ROOT)}; headgate counter top {COUNTER}"):
             tell(self._shell.run([str(VENV / "bin" / "python"), str(program)]))
-            tell(self._shell.penstock("counter", "top", COUNTER, "--limit", "3"))
+            tell(self._shell.headgate("counter", "top", COUNTER, "--limit", "3"))
 
     def _die(self) -> None:
-        with step(f"the one that fails comes to the dead letter queue: penstock peek --queue {DEAD}", expect_s=15):
+        with step(f"the one that fails comes to the dead letter queue: headgate peek --queue {DEAD}", expect_s=15):
             self._shell.wait(lambda: self._shell.held(DEAD) == 1, DEAD_WITHIN_S, "a dead letter")
-            tell(self._shell.penstock("peek", "--queue", DEAD))
+            tell(self._shell.headgate("peek", "--queue", DEAD))
 
     def _sleep(self) -> None:
         with step("with nothing to do the workers go", expect_s=35):
@@ -81,8 +81,8 @@ class Day:
         with step("the handler is mended by a release: kubectl patch queue emails ... mailer:send_or_ask"):
             self._kubectl.run("patch", "queue", "emails", "--type=json", "-p", RELEASED)
             self._shell.wait(self._is_released, READY_WITHIN_S, "the new release")
-        with step("kubectl penstock redrive queue/emails-dead -n shop", expect_s=10):
-            plugin = [str(VENV / "bin" / "kubectl-penstock"), "redrive", "queue/emails-dead"]
+        with step("kubectl headgate redrive queue/emails-dead -n shop", expect_s=10):
+            plugin = [str(VENV / "bin" / "kubectl-headgate"), "redrive", "queue/emails-dead"]
             tell(self._shell.run([*plugin, "-n", NAMESPACE, *self._shell.context]))
         with step("a worker comes for it, and it is handled", expect_s=15):
             self._shell.wait(self._is_over, DRAINED_WITHIN_S, "two empty queues")

@@ -21,19 +21,19 @@ from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.programs import SPARK_OPERATOR, require_built
 from dev.cluster.state import Cluster, state_root
-from penstock.errors import SpecError, Surroundings
-from penstock.store.connection_variables import connection_variables
-from penstock.testing.cassandra.archive import find_installation
-from penstock.testing.cassandra.connection import read_connection
-from penstock.testing.cassandra.kept import start_kept
-from penstock.testing.progress import say, step
+from headgate.errors import SpecError, Surroundings
+from headgate.store.connection_variables import connection_variables
+from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.connection import read_connection
+from headgate.testing.cassandra.kept import start_kept
+from headgate.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 VENV = ROOT / ".venv"
 SHOP, BULK = ROOT / "examples" / "shop.yaml", ROOT / "examples" / "spark.yaml"
-SYSTEM, RELEASE, SECRET = "penstock-system", "penstock", "penstock-demo"
-LOCAL_REGISTRY, LOCAL_TAG = "penstock.local", "dev"
+SYSTEM, RELEASE, SECRET = "headgate-system", "headgate", "headgate-demo"
+LOCAL_REGISTRY, LOCAL_TAG = "headgate.local", "dev"
 FILES = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """A file that the environment names, and the key of the Secret that holds it."""
 CHART_WITHIN_S = 300
@@ -149,7 +149,7 @@ def bring_images(cluster: Cluster, asked: Asked) -> None:
     """The working tree as an image, known to the cluster's node; a cluster of the user's pulls its own."""
     if cluster.mode == "context":
         return
-    target, title = ("all", "images of this tree") if asked.spark else ("penstock", "image of this tree")
+    target, title = ("all", "images of this tree") if asked.spark else ("headgate", "image of this tree")
     with step(f"bring the {title} into the cluster", expect_s=90 if asked.spark else 15):
         command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name, "--target", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> Non
     kubectl = lifecycle.client(cluster)
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}, secret_of(connection))
     values = values_for(asked)
-    with step("install the chart: helm upgrade --install penstock charts/penstock", expect_s=20):
+    with step("install the chart: helm upgrade --install headgate charts/headgate", expect_s=20):
         helm_for(kubectl).run(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM),
             *("--wait", "--timeout", f"{CHART_WITHIN_S}s"),
@@ -174,9 +174,9 @@ def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> Non
 
 def values_for(asked: Asked) -> dict[str, object]:
     """The images, and where the way to Cassandra stands."""
-    values: dict[str, object] = {"image": asked.image("penstock"), "connection": {"existingSecret": SECRET}}
+    values: dict[str, object] = {"image": asked.image("headgate"), "connection": {"existingSecret": SECRET}}
     if asked.spark:
-        spark = {"tag": version(), **asked.image("penstock-spark")}
+        spark = {"tag": version(), **asked.image("headgate-spark")}
         values["spark"] = {"image": "{registry}/{repository}:{tag}".format_map(spark)}
     return values
 

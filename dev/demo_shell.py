@@ -15,9 +15,9 @@ from typing import Any
 
 from dev.cluster.kubectl import Kubectl
 from dev.demo_ground import ROOT, VENV, Connection
-from penstock.errors import Surroundings
-from penstock.testing.processes import wait_until
-from penstock.testing.progress import say
+from headgate.errors import Surroundings
+from headgate.testing.processes import wait_until
+from headgate.testing.progress import say
 
 NAMESPACE = "shop"
 
@@ -32,9 +32,9 @@ class Shell:
         self._environment: Mapping[str, str] = {**os.environ, **connection, **told}
         self.context = [f"--context={kubectl.context}"] if kubectl.context else []
 
-    def penstock(self, *arguments: str) -> str:
+    def headgate(self, *arguments: str) -> str:
         """A command of ours."""
-        return self.run([str(VENV / "bin" / "penstock"), *arguments])
+        return self.run([str(VENV / "bin" / "headgate"), *arguments])
 
     def run(self, command: Sequence[str]) -> str:
         """What a command writes; the last line of what it says is the reason where it fails."""
@@ -49,7 +49,7 @@ class Shell:
 
     def held(self, queue: str) -> int:
         """Messages that are there, due, in hands or later."""
-        told: dict[str, Any] = json.loads(self.penstock("stats", "--queue", queue, "--json"))
+        told: dict[str, Any] = json.loads(self.headgate("stats", "--queue", queue, "--json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
     def apply(self, file: Path, *ready: str, within_s: float) -> None:
@@ -64,7 +64,7 @@ class Shell:
             told = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
             raise Surroundings(
                 "the demo waited in vain",
-                remedy="kubectl penstock why queue/emails -n shop; make down ends it",
+                remedy="kubectl headgate why queue/emails -n shop; make down ends it",
                 waited_for=what,
                 seconds=round(within_s),
                 seen="; ".join(told[-6:]),

@@ -15,8 +15,8 @@ from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
 from dev.demo_ground import BULK, ROOT
 from dev.demo_shell import NAMESPACE, Shell, Watch, tell
-from penstock.errors import Surroundings
-from penstock.testing.progress import duration, say, step
+from headgate.errors import Surroundings
+from headgate.testing.progress import duration, say, step
 
 MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"
@@ -32,13 +32,13 @@ def bring_spark_operator(cluster: Cluster) -> None:
         require_spark_operator(kubectl)
         return
     with step("start the Spark operator, built from source, in a pod", expect_s=40):
-        spark = image.build_image("penstock-spark")
+        spark = image.build_image("headgate-spark")
         lifecycle.load(cluster, spark_operator.spark_operator_image(spark))
         spark_operator.install(kubectl)
 
 
 def require_spark_operator(kubectl: Kubectl) -> None:
-    """Nothing is installed into a cluster that is not ours but Penstock itself."""
+    """Nothing is installed into a cluster that is not ours but Headgate itself."""
     if not spark_operator.is_there(kubectl):
         raise Surroundings(
             "this cluster has no Spark operator, which carries out bulk jobs",
@@ -72,8 +72,8 @@ class Drain:
 
     def _put(self) -> None:
         payload = '{"to": "reader-{n}@example.org"}'
-        with step(f"penstock send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
-            self._shell.penstock("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
+            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
 
     def _launch(self) -> None:
         with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=10):
@@ -96,13 +96,13 @@ class Drain:
         say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
     def _look(self) -> None:
-        with step(f"what it did: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; penstock stats"):
+        with step(f"what it did: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; headgate stats"):
             self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
             tell(json.dumps(self._told()))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("not all was drained", remedy=f"penstock stats --queue {QUEUE}", left=left)
-            tell(self._shell.penstock("stats", "--queue", QUEUE))
+                raise Surroundings("not all was drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
+            tell(self._shell.headgate("stats", "--queue", QUEUE))
 
     # ---- what is seen
 

@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.errors import Surroundings
-from penstock.testing.cache import cache_root, require_room
-from penstock.testing.progress import say, step
+from headgate.errors import Surroundings
+from headgate.testing.cache import cache_root, require_room
+from headgate.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MIN = (3, 11)
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
             make_venv(venv)
             install(venv)
     except Surroundings as error:
-        say(f"penstock: {error}", to=sys.stderr)
+        say(f"headgate: {error}", to=sys.stderr)
         return 1
     (venv / "ready").write_text("")
     return 0

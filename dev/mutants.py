@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.testing.progress import duration, say
+from headgate.testing.progress import duration, say
 
 ROOT = Path(__file__).resolve().parent.parent
 MUTANTS = ROOT / "tests" / "mutants"
@@ -115,7 +115,7 @@ def run_tests(tree: Path, tests: Sequence[str], *, servers: bool) -> tuple[int, 
 def try_mutant(mutant: Mutant) -> Ending:
     """Apply it to a copy, and see whether the tests notice."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="headgate-mutant-") as temporary:
         tree = Path(temporary)
         copy_tree(tree)
         target = tree / mutant.file
@@ -133,7 +133,7 @@ def try_mutant(mutant: Mutant) -> Ending:
 def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
     """Whether the named tests pass while nothing is broken; else what they find says nothing."""
     closing = ""
-    with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="headgate-mutant-") as temporary:
         copy_tree(Path(temporary))
         for servers in (False, True):
             tests = {test for mutant in mutants if (mutant.by == "servers") is servers for test in mutant.found_by}

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from penstock.testing.cache import cache_root
-from penstock.testing.progress import duration, say
+from headgate.testing.cache import cache_root
+from headgate.testing.progress import duration, say
 
 TOLD_EVERY_S = 20.0
 FAILURES_MAX = 5

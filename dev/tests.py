@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev import environment
-from penstock.testing.cache import cache_root
-from penstock.testing.progress import duration, say
+from headgate.testing.cache import cache_root
+from headgate.testing.progress import duration, say
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
@@ -38,7 +38,7 @@ BESIDE = ("operators",)
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
 """A cluster of its own for who may meet another that has one."""
 COLD_BUILDS = (
-    ("Cassandra", ("penstock.testing.cassandra", "fetch", "--with-engine")),
+    ("Cassandra", ("headgate.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
     ("the image", ("dev.cluster", "image", "--only-build")),
 )
@@ -144,7 +144,7 @@ def lint(report: Report) -> None:
     run("ruff", [str(BIN / "ruff"), "check", "."], report)
     run("ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."], report)
     run("mypy", [str(BIN / "mypy")], report)
-    run("generated files", [str(BIN / "python"), "-m", "penstock.api.generate", "--check"], report)
+    run("generated files", [str(BIN / "python"), "-m", "headgate.api.generate", "--check"], report)
     run("generated files of the chart", [str(BIN / "python"), "-m", "dev.chart_files", "--check"], report)
 
 
@@ -170,7 +170,7 @@ def run_quietly(name: str, which: str) -> Part:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env=quiet_environment() | ({"PENSTOCK_TEST_CLUSTER": CLUSTERS[name]} if name in CLUSTERS else {}),
+        env=quiet_environment() | ({"HEADGATE_TEST_CLUSTER": CLUSTERS[name]} if name in CLUSTERS else {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

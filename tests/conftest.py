@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dev.cluster.state import read_clusters
-from penstock.testing.debian import is_debian
+from headgate.testing.debian import is_debian
 
 pytest_plugins = ["dev.cluster.fixtures"]
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip"]
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
-POD_FIXTURES = {"penstock_image", "python_image", "spark_image"}
+POD_FIXTURES = {"headgate_image", "python_image", "spark_image"}
 POD_FILES = {"test_ending.py", "test_image.py", "test_image_spark.py"}
 OPERATOR_FILES = {
     "test_gitops.py", "test_kubectl_plugin.py", "test_operator.py", "test_operator_large.py",

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from penstock.errors import PenstockError
-from penstock.store.store import Unknown
+from headgate.errors import HeadgateError
+from headgate.store.store import Unknown
 
 BITS = 4
 DIGIT = (1 << BITS) - 1
@@ -99,7 +99,7 @@ class CounterLedger:
         """It was said to be unknown, or not to have been sent."""
         tale.under_way -= 1
         tale.told.append(f"{type(error).__name__} at {self.now_us()} by {by}")
-        if isinstance(error, Unknown) or not isinstance(error, PenstockError):
+        if isinstance(error, Unknown) or not isinstance(error, HeadgateError):
             tale.in_doubt = True
 
     # ---- reads

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from penstock.engines.contract import (
+from headgate.engines.contract import (
     Ack,
     Cancelled,
     DeadLetter,

@@ -16,8 +16,8 @@ from dev.cluster.choice import MODES
 from dev.cluster.oci import write_image
 from dev.cluster.programs import EXTRAS, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
-from penstock.errors import PenstockError, SpecError, Surroundings
-from penstock.testing.progress import duration, say
+from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.testing.progress import duration, say
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "--with", dest="extras", default="", help=f"also build, with commas between: {', '.join(EXTRAS)}"
     )
     make = command("image", "build an image of the working tree and import it into the cluster")
-    make.add_argument("--target", choices=(*image.TARGETS, "all"), default="penstock", help="of the Dockerfile")
+    make.add_argument("--target", choices=(*image.TARGETS, "all"), default="headgate", help="of the Dockerfile")
     make.add_argument("--only-build", action="store_true", help="build it into the cache, whatever cluster is up")
     make.add_argument("--archive", type=Path, help="write the archive here (OCI, also read by `docker load`)")
     make.add_argument("--import", dest="imported", type=Path, help="import this archive instead of building one")
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser().parse_args(arguments)
     try:
         return int(COMMANDS[asked.command](asked) or 0)
-    except PenstockError as error:
+    except HeadgateError as error:
         say(f"dev.cluster: {error}", to=sys.stderr)
         return 1
     except OSError as error:
@@ -116,7 +116,7 @@ def run_image(asked: argparse.Namespace) -> None:
         return
     targets = image.TARGETS if asked.target == "all" else (asked.target,)
     if asked.archive is not None and len(targets) > 1:
-        raise SpecError("an archive holds one image", remedy="name one: --target penstock", path=asked.archive)
+        raise SpecError("an archive holds one image", remedy="name one: --target headgate", path=asked.archive)
     if asked.only_build:
         _only_build(targets)
         return

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import Surroundings, Unavailable
+from headgate.errors import Surroundings, Unavailable
 
 APPLY = "application/apply-patch+yaml"
 _PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Namespace": "namespaces"}
@@ -43,7 +43,7 @@ class Api:
 
     def apply(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Make it so; who asks again changes nothing."""
-        path = f"{path_of(wanted)}?fieldManager=penstock-dev&force=true"
+        path = f"{path_of(wanted)}?fieldManager=headgate-dev&force=true"
         status, body = self._ask("PATCH", path, json.dumps(wanted), APPLY)
         return self._object(status, body, path)
 

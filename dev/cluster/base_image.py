@@ -16,10 +16,10 @@ from pathlib import Path
 from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
 from dev.cluster.machine_settings import mirror, proxy
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
-from penstock.errors import Surroundings
-from penstock.testing.cache import cached, is_cached
-from penstock.testing.namespaces import require_root
-from penstock.testing.progress import step
+from headgate.errors import Surroundings
+from headgate.testing.cache import cached, is_cached
+from headgate.testing.namespaces import require_root
+from headgate.testing.progress import step
 
 NAME = "image-base"
 VERSION = "2"

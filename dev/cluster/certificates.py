@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.errors import Bug
+from headgate.errors import Bug
 
 VALID_DAYS = 365
 _MADE_FOR = "made-for.json"
@@ -53,7 +53,7 @@ def require_made(program: Path, directory: Path, *, node_name: str, addresses: S
     directory.mkdir(parents=True, mode=0o700)
     request = {
         "directory": str(directory),
-        "authority": "penstock-development",
+        "authority": "headgate-development",
         "valid_days": VALID_DAYS,
         "certificates": certificates,
         "signing_key": "service-accounts",

@@ -11,8 +11,8 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.errors import Surroundings
-from penstock.testing.processes import wait_until
+from headgate.errors import Surroundings
+from headgate.testing.processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 # Where control plane and runtime live, beside the kubelet's own `kubepods`.

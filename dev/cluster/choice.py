@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.errors import Surroundings
+from headgate.errors import Surroundings
 
 Mode = Literal["context", "kind", "k3d", "node", "kwok"]
 MODES: tuple[Mode, ...] = ("context", "kind", "k3d", "node", "kwok")

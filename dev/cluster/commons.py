@@ -17,9 +17,9 @@ from pathlib import Path
 from dev.cluster import cgroups, mounts
 from dev.cluster.plan import Plan
 from dev.cluster.state import state_root
-from penstock.errors import Surroundings
-from penstock.testing import namespaces
-from penstock.testing.processes import wait_until
+from headgate.errors import Surroundings
+from headgate.testing import namespaces
+from headgate.testing.processes import wait_until
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def held() -> Iterator[None]:
 
         def free() -> bool:
             try:
-                lock.bind("\0penstock-cluster-commons")
+                lock.bind("\0headgate-cluster-commons")
             except OSError:
                 return False
             return True
@@ -82,7 +82,7 @@ def release(plan: Plan) -> None:
 
 def others(plan: Plan) -> list[str]:
     """The other local clusters of this machine, whoever started them."""
-    found = (path.name for path in namespaces.NAMES.glob("penstock-[0-9]*"))
+    found = (path.name for path in namespaces.NAMES.glob("headgate-[0-9]*"))
     return sorted(name for name in found if name != plan.namespace)
 
 

@@ -1,6 +1,6 @@
 """Programs from Debian's packages, unpacked privately into the cache: nothing is installed on the machine.
 
-The unpacking is penstock.testing.debian's. Here the programs get wrappers that set the paths to their private copies,
+The unpacking is headgate.testing.debian's. Here the programs get wrappers that set the paths to their private copies,
 and where packages can not be unpacked, the machine's own programs are taken, installed if need be. Knows nothing of
 what the programs are for.
 """
@@ -14,10 +14,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import Surroundings
-from penstock.testing import debian
-from penstock.testing.cache import cached, is_cached
-from penstock.testing.progress import say, step
+from headgate.errors import Surroundings
+from headgate.testing import debian
+from headgate.testing.cache import cached, is_cached
+from headgate.testing.progress import say, step
 
 # Apart from the bin/ that a package may bring.
 WRAPPERS = "wrappers"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from dev.cluster.oci import Image, Layer, read_layer
-from penstock.errors import Surroundings
-from penstock.testing.cache import cache_root, cached, is_cached
+from headgate.errors import Surroundings
+from headgate.testing.cache import cache_root, cached, is_cached
 
 _LAYERS = "image-layers"
 _GZIP = b"\x1f\x8b"

@@ -24,17 +24,17 @@ from dev.cluster.debian import release
 from dev.cluster.machine_settings import proxies, settings_for
 from dev.cluster.oci import MOMENT, Image, digest_of, write_image
 from dev.cluster.surroundings import docker_runs
-from penstock.errors import PenstockError, Surroundings, Unavailable
-from penstock.testing.cache import cache_root, locked, require_room
-from penstock.testing.docker_engine import DockerEngine
-from penstock.testing.progress import say, step
+from headgate.errors import HeadgateError, Surroundings, Unavailable
+from headgate.testing.cache import cache_root, locked, require_room
+from headgate.testing.docker_engine import DockerEngine
+from headgate.testing.progress import say, step
 
 TREE = Path(__file__).parents[2]
 DOCKERFILE = TREE / "Dockerfile"
 # Stages that seldom change. Under names of their own they outlive the clearing of what no name holds.
-KEPT_STAGES = {"penstock": ("packages", "builders"), "penstock-spark": ("builders", "spark-packages", "java")}
-STAGE_NAME = "penstock-stage"
-BASE_NAME = "penstock-base"
+KEPT_STAGES = {"headgate": ("packages", "builders"), "headgate-spark": ("builders", "spark-packages", "java")}
+STAGE_NAME = "headgate-stage"
+BASE_NAME = "headgate-base"
 UNNAMED_STAY = "2h"
 # The layer of the base leaves out what no container reads. apt and dpkg, in a build step, miss these of it.
 EMPTY_DIRECTORIES = (
@@ -45,7 +45,7 @@ EMPTY_DIRECTORIES = (
     "/var/log",
 )
 BUILD_TIMEOUT_S = 1800
-NEEDS_MB = {"penstock": 2000, "penstock-spark": 6000}
+NEEDS_MB = {"headgate": 2000, "headgate-spark": 6000}
 _PASSED_ON = ("PIP_INDEX_URL",)
 _BASE_ARGUMENT = re.compile(r"^ARG BASE=(\S+)$", re.MULTILINE)
 
@@ -166,7 +166,7 @@ def builder() -> Iterator[Builder]:
     require_builder()
     root = cache_root() / "docker"
     with locked(root / ".lock"):
-        require_room(root, NEEDS_MB["penstock"])
+        require_room(root, NEEDS_MB["headgate"])
         with _started(root / "data") as engine:
             ours = Builder(tuple(engine.client()), engine.environment(), own=True)
             _have_base(ours)
@@ -195,7 +195,7 @@ def _started(data: Path) -> DockerEngine:
     data.mkdir(parents=True, exist_ok=True)
     try:
         return DockerEngine.start_to_build(data)
-    except PenstockError as failure:
+    except HeadgateError as failure:
         if not any(data.iterdir()):
             raise
         say(f"    the Docker engine does not start on what it had kept ({failure.facts}); it begins anew")

@@ -1,8 +1,8 @@
 """pytest fixtures: a Kubernetes for the session, and a namespace for each test.
 
 The cluster of the tests has a name of its own, so that a developer's is not disturbed. One that runs is used and left
-running; one that had to be started is ended with the session. PENSTOCK_TEST_CONTEXT names another cluster;
-PENSTOCK_TEST_CLUSTER calls the one that is started otherwise, so that two sessions may go on side by side.
+running; one that had to be started is ended with the session. HEADGATE_TEST_CONTEXT names another cluster;
+HEADGATE_TEST_CLUSTER calls the one that is started otherwise, so that two sessions may go on side by side.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class KubernetesUnderTest:
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[KubernetesUnderTest]:
     """A real API server, and on most machines a real node."""
-    context = os.environ.get("PENSTOCK_TEST_CONTEXT")
-    called = os.environ.get("PENSTOCK_TEST_CLUSTER", TEST_CLUSTER)
+    context = os.environ.get("HEADGATE_TEST_CONTEXT")
+    called = os.environ.get("HEADGATE_TEST_CLUSTER", TEST_CLUSTER)
     name = called if context is None else f"{called}-named"
     was_up = lifecycle.is_up(name)
     cluster = lifecycle.up(name, context=context)
@@ -70,15 +70,15 @@ def python_image(kubernetes: KubernetesUnderTest) -> str:
 
 
 @pytest.fixture(scope="session")
-def penstock_image(kubernetes: KubernetesUnderTest) -> str:
+def headgate_image(kubernetes: KubernetesUnderTest) -> str:
     """The working tree as an image that pods of the cluster can run, built by the Dockerfile."""
-    return _image_of(kubernetes, "penstock")
+    return _image_of(kubernetes, "headgate")
 
 
 @pytest.fixture(scope="session")
 def spark_image(kubernetes: KubernetesUnderTest) -> str:
     """The same for drivers and executors of Spark."""
-    return _image_of(kubernetes, "penstock-spark")
+    return _image_of(kubernetes, "headgate-spark")
 
 
 def _image_of(kubernetes: KubernetesUnderTest, target: str) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dev.cluster.state import Cluster
-from penstock.errors import Surroundings
-from penstock.testing.progress import step
+from headgate.errors import Surroundings
+from headgate.testing.progress import step
 
 Runner = Callable[[Sequence[str]], str]
 
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> str:
 
 def docker_name(cluster: Cluster) -> str:
     """The cluster's name in Docker."""
-    return f"penstock-{cluster.name}"
+    return f"headgate-{cluster.name}"
 
 
 def bring_up(cluster: Cluster, runner: Runner = run) -> Cluster:

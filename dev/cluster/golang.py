@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.errors import Surroundings
-from penstock.testing.cache import cache_root, cached, is_cached
-from penstock.testing.processes import require_program
+from headgate.errors import Surroundings
+from headgate.testing.cache import cache_root, cached, is_cached
+from headgate.testing.processes import require_program
 
 HERE = Path(__file__).parent
 # The first Go that fetches by itself the toolchain that a module asks for.
@@ -177,7 +177,7 @@ def remedy_for(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     last = lines[-1] if lines else "(it said nothing)"
     if "no space left on device" in output:
-        return "the disk is full: free 8 GB, or set PENSTOCK_CACHE (and TMPDIR) to a directory on another disk"
+        return "the disk is full: free 8 GB, or set HEADGATE_CACHE (and TMPDIR) to a directory on another disk"
     if re.search(r"checksum mismatch|SECURITY ERROR", output):
         return f"a downloaded module is not the pinned one; do not use it: {last}"
     if re.search(
@@ -226,9 +226,9 @@ def _go_caches() -> Iterator[dict[str, str]]:
 
 
 def delete_go_caches() -> None:
-    """Give the room back, unless somebody builds now or PENSTOCK_KEEP_GO_CACHE says to keep it."""
+    """Give the room back, unless somebody builds now or HEADGATE_KEEP_GO_CACHE says to keep it."""
     root = cache_root() / "go"
-    if os.environ.get("PENSTOCK_KEEP_GO_CACHE") or not root.exists():
+    if os.environ.get("HEADGATE_KEEP_GO_CACHE") or not root.exists():
         return
     with (root / ".lock").open("a") as lock:
         try:

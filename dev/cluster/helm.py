@@ -15,9 +15,9 @@ from typing import Any
 
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.programs import HELM, require_built
-from penstock.errors import Refused, Unavailable
+from headgate.errors import Refused, Unavailable
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "penstock"
+CHART = Path(__file__).resolve().parents[2] / "charts" / "headgate"
 
 Values = Mapping[str, Any]
 

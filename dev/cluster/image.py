@@ -18,17 +18,17 @@ from dev.cluster.base_image import base_image
 from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
 from dev.cluster.docker_build import NEEDS_MB, TREE, Builder, base_identity, builder, require_builder
 from dev.cluster.oci import Image, Run, assemble
-from penstock.errors import SpecError
-from penstock.testing.cache import cache_root, cached, locked
-from penstock.testing.progress import step
+from headgate.errors import SpecError
+from headgate.testing.cache import cache_root, cached, locked
+from headgate.testing.progress import step
 
-TARGETS = ("penstock", "penstock-spark")
-REGISTRY = "penstock.local"
+TARGETS = ("headgate", "headgate-spark")
+REGISTRY = "headgate.local"
 _KEPT = "images"
 _KEPT_OF_EACH = 6
 _FORMAT = "1"
-_EXPECT_S = {"penstock": 15, "penstock-spark": 20}
-_FIRST_EXPECT_S = {"penstock": 90, "penstock-spark": 240}
+_EXPECT_S = {"headgate": 15, "headgate-spark": 20}
+_FIRST_EXPECT_S = {"headgate": 90, "headgate-spark": 240}
 
 
 def tag_of(target: str) -> str:
@@ -36,7 +36,7 @@ def tag_of(target: str) -> str:
     return f"{REGISTRY}/{target}:dev"
 
 
-def build_image(target: str = "penstock") -> Image:
+def build_image(target: str = "headgate") -> Image:
     """The image of the tree, built unless it is kept."""
     return build_images([target])[0]
 

@@ -13,8 +13,8 @@ from dev.cluster.debian import WRAPPERS
 from dev.cluster.oci import Image, Run, Source, assemble, write_image, write_layer
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
-from penstock.errors import Surroundings
-from penstock.testing.progress import say
+from headgate.errors import Surroundings
+from headgate.testing.progress import say
 
 # There while nobody uses the store and no container is recorded in it.
 _AT_REST = "at-rest"

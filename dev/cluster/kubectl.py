@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError, Refused, Unavailable
-from penstock.testing.processes import wait_until
+from headgate.errors import HeadgateError, Refused, Unavailable
+from headgate.testing.processes import wait_until
 
 Object = Mapping[str, Any]
 
@@ -133,7 +133,7 @@ def condition_of(seen: Object, kind: str) -> str | None:
     return next((each["status"] for each in conditions if each["type"] == kind), None)
 
 
-def refusal(error: PenstockError) -> str:
+def refusal(error: HeadgateError) -> str:
     """What the API server said when it refused."""
     return str(error.facts.get("answer", ""))
 

@@ -22,9 +22,9 @@ from dev.cluster.plan import Plan
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
 from dev.cluster.surroundings import find_kubectl, look_around
-from penstock.errors import Conflict, Surroundings
-from penstock.testing.cache import require_room
-from penstock.testing.progress import duration, say
+from headgate.errors import Conflict, Surroundings
+from headgate.testing.cache import require_room
+from headgate.testing.progress import duration, say
 
 # etcd takes 128 MB for its log at once; the rest is for images and logs.
 NEEDS_MB = 700
@@ -83,7 +83,7 @@ def load(cluster: Cluster, image: Image) -> bool:
     """Make an image known to the cluster; the answer is whether anything had to be sent."""
     if cluster.mode == "node":
         return ImageStore(cluster.plan, unpacked(NODE)).load(image)
-    with tempfile.TemporaryDirectory(prefix="penstock-image-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="headgate-image-") as scratch:
         archive = Path(scratch) / "image.tar"
         write_image(archive, image)
         load_archive(cluster, archive)

@@ -17,7 +17,7 @@ from dev.cluster.api import Api
 from dev.cluster.node import await_ready, node_ready
 from dev.cluster.settings import ControlPlane
 from dev.cluster.state import Cluster
-from penstock.testing.processes import Server, free_port, port_taken
+from headgate.testing.processes import Server, free_port, port_taken
 
 PROCESSES = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 NODE_NAME = "pretended-0"
@@ -122,7 +122,7 @@ def _write_settings(cluster: Cluster, control: ControlPlane) -> None:
     users["admin"] = cluster.directory / "kubeconfig"
     for user, path in users.items():
         path.touch(mode=0o600)
-        known = settings.kubeconfig(control.certificates, user, server, f"penstock-{cluster.name}")
+        known = settings.kubeconfig(control.certificates, user, server, f"headgate-{cluster.name}")
         path.write_text(json.dumps(known, indent=1))
 
 

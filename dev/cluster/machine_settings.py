@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.cluster.surroundings import answer_of
-from penstock.errors import Surroundings
+from headgate.errors import Surroundings
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")

@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 from dev.cluster.plan import Plan
-from penstock.testing.processes import Server
+from headgate.testing.processes import Server
 
 # What kubelet 1.34 insists on (pkg/kubelet/cm, setupKernelTunables).
 _KERNEL_SETTINGS = {
@@ -51,7 +51,7 @@ def holder(plan: Plan, pause: Path, namespace: str) -> Server:
 def script(plan: Plan, pause: Path) -> str:
     """What is mounted, in the order in which it has to be."""
     lines = ["mount --make-rshared /"]
-    lines += [f"mount -t tmpfs -o mode=0711 penstock {directory}" for directory in _COVERED_BY_MEMORY]
+    lines += [f"mount -t tmpfs -o mode=0711 headgate {directory}" for directory in _COVERED_BY_MEMORY]
     for directory, name in _COVERED_BY_DIRECTORY.items():
         lines.append(f"mount --bind {shlex.quote(str(plan.directory / name))} {directory}")
     for setting in _KERNEL_SETTINGS:

@@ -11,9 +11,9 @@ import ipaddress
 import json
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
-from penstock.errors import Surroundings
-from penstock.testing import namespaces
-from penstock.testing.namespaces import ip
+from headgate.errors import Surroundings
+from headgate.testing import namespaces
+from headgate.testing.namespaces import ip
 
 # Worse than any route that leads somewhere.
 GUARD_METRIC = "4000000000"

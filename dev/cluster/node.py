@@ -22,9 +22,9 @@ from dev.cluster.debian import WRAPPERS
 from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
-from penstock.errors import Surroundings
-from penstock.testing import namespaces
-from penstock.testing.processes import Server, free_port, port_taken, wait_until
+from headgate.errors import Surroundings
+from headgate.testing import namespaces
+from headgate.testing.processes import Server, free_port, port_taken, wait_until
 
 # The order in which they are asked to end: who starts pods first, the stores last.
 PROCESSES = (
@@ -194,7 +194,7 @@ def _write_settings(node: Node, port: int) -> None:
     )
     write("kubelet.json", json.dumps(settings.kubelet_file(plan)))
     write("kube-proxy.json", json.dumps(settings.proxy_file(plan)))
-    write("cni/10-penstock.conflist", json.dumps(settings.cni_file(plan)))
+    write("cni/10-headgate.conflist", json.dumps(settings.cni_file(plan)))
     write(settings.AUDIT_POLICY, json.dumps(settings.audit_policy()))
     write("Corefile", settings.dns_file(plan))
     write("resolv.conf", "")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import SpecError
+from headgate.errors import SpecError
 
 INDEXES = range(16)
 NODE_SIDE = "node0"
@@ -32,22 +32,22 @@ class Plan:
     @property
     def namespace(self) -> str:
         """The network namespace of the node, the control plane and the pods."""
-        return f"penstock-{self.index}"
+        return f"headgate-{self.index}"
 
     @property
     def host_side(self) -> str:
         """This machine's end of the link to it (15 letters at most)."""
-        return f"penstock{self.index}"
+        return f"headgate{self.index}"
 
     @property
     def cgroup(self) -> str:
         """The cgroup under which every process of the cluster lives, pods included."""
-        return f"penstock-{self.index}"
+        return f"headgate-{self.index}"
 
     @property
     def node_name(self) -> str:
         """The node, as `kubectl get nodes` shows it."""
-        return f"penstock-{self.name}"
+        return f"headgate-{self.name}"
 
     @property
     def node_network(self) -> ipaddress.IPv4Network:
@@ -146,6 +146,6 @@ def require_short_path(directory: Path) -> None:
     if len(str(directory)) + LONGEST_SOCKET > 107:
         raise SpecError(
             "the path of the cluster's directory is too long for a unix socket",
-            remedy="set PENSTOCK_STATE to a shorter directory",
+            remedy="set HEADGATE_STATE to a shorter directory",
             directory=directory,
         )

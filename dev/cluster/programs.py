@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
-from penstock.testing.cache import is_cached
-from penstock.testing.progress import say, step
+from headgate.testing.cache import is_cached
+from headgate.testing.progress import say, step
 
 KUBERNETES = "1.34.3"
 

@@ -15,7 +15,7 @@ from typing import Any
 from dev.cluster.plan import API_PORT, ETCD_PORT, Plan
 
 AUDIT_POLICY = "audit.json"
-PAUSE_IMAGE = "penstock.local/pause:1"
+PAUSE_IMAGE = "headgate.local/pause:1"
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def cni_file(plan: Plan) -> dict[str, Any]:
     """The pods' network: a link each to the node, no bridge, so that no setting of the machine's bridges matters."""
     return {
         "cniVersion": "1.0.0",
-        "name": "penstock",
+        "name": "headgate",
         "plugins": [
             {
                 "type": "ptp",

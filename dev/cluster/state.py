@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from dev.cluster.plan import Plan, require_valid_name
-from penstock.errors import Surroundings
-from penstock.testing.cache import cache_root, locked
+from headgate.errors import Surroundings
+from headgate.testing.cache import cache_root, locked
 
 FILE = "state.json"
 DEFAULT_NAME = "dev"
@@ -80,7 +80,7 @@ class Cluster:
 
 def state_root() -> Path:
     """The directory of what runs now."""
-    named = os.environ.get("PENSTOCK_STATE")
+    named = os.environ.get("HEADGATE_STATE")
     return Path(named).absolute() if named else cache_root().absolute() / "run"
 
 

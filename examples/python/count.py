@@ -1,13 +1,13 @@
-"""Count views of pages. The connection comes from the environment: PENSTOCK_CONTACT_POINTS and the rest."""
+"""Count views of pages. The connection comes from the environment: HEADGATE_CONTACT_POINTS and the rest."""
 
 import asyncio
 
-import penstock
+import headgate
 
 
 async def main() -> None:
     """A thousand views of ten pages; updates that wait at the same time share their writes."""
-    async with penstock.connect() as p:
+    async with headgate.connect() as p:
         views = await p.counter("shop/page-views")
         await asyncio.gather(*(views.add(f"page-{n % 10}") for n in range(1000)))
         print("page-1 was seen", await views.value("page-1"), "times")

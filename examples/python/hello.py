@@ -1,13 +1,13 @@
-"""Put a message and receive it. The connection comes from the environment: PENSTOCK_CONTACT_POINTS and the rest."""
+"""Put a message and receive it. The connection comes from the environment: HEADGATE_CONTACT_POINTS and the rest."""
 
 import asyncio
 
-import penstock
+import headgate
 
 
 async def main() -> None:
     """One message to shop/emails, and back."""
-    async with penstock.connect() as p:
+    async with headgate.connect() as p:
         q = await p.queue("shop/emails")
         put = await q.put({"to": "you@example.org", "subject": "hello"})
         print("put", put)

@@ -1,8 +1,8 @@
 """The same without async: for threads, scripts, and frameworks that know no event loop."""
 
-import penstock
+import headgate
 
-with penstock.connect_sync() as p:
+with headgate.connect_sync() as p:
     q = p.queue("shop/emails")
     put = q.put({"to": "you@example.org", "subject": "hello"})
     print("put", put)

@@ -29,9 +29,9 @@ CASES: Mapping[str, Values] = {
     "one process": {"operator": {"replicas": 1, "spread": "DoNotSchedule"}},
     "a registry of one's own": {
         "global": {"imageRegistry": "registry.internal:5000/mirror"},
-        "image": {"repository": "team/penstock", "tag": "9.9.9", "pullPolicy": "Always", "pullSecrets": ["pull"]},
+        "image": {"repository": "team/headgate", "tag": "9.9.9", "pullPolicy": "Always", "pullSecrets": ["pull"]},
         "cassandra": {"image": {"repository": "team/cassandra", "tag": "5.0.9", "pullPolicy": "Always"}},
-        "spark": {"image": "registry.internal:5000/penstock-spark:9", "role": False},
+        "spark": {"image": "registry.internal:5000/headgate-spark:9", "role": False},
         "workers": {"pullSecrets": ["pull-one", "pull-two"]},
     },
     "images by digest": {
@@ -60,7 +60,7 @@ CASES: Mapping[str, Values] = {
             "labels": {"team": "platform"},
             "annotations": {"example.org/note": "yes"},
         },
-        "serviceAccount": {"annotations": {"example.org/role": "penstock"}},
+        "serviceAccount": {"annotations": {"example.org/role": "headgate"}},
     },
     "a connection with everything": {
         "connection": {
@@ -68,10 +68,10 @@ CASES: Mapping[str, Values] = {
             "dataCenter": "eu-1",
             "keyspace": "queues",
             "clusterName": "Main",
-            "username": "penstock",
+            "username": "headgate",
             "password": "a b'c\"{{d}}",
             "tls": {"enabled": True, "ca": PEM, "certificate": PEM, "key": KEY},
-            "graphite": {"address": "graphite:2003", "prefix": "prod.penstock"},
+            "graphite": {"address": "graphite:2003", "prefix": "prod.headgate"},
         }
     },
     "a Secret that is there": {"connection": {"contactPoints": [], "existingSecret": "our-cassandra"}},
@@ -111,8 +111,8 @@ CASES: Mapping[str, Values] = {
         "alerts": {
             "enabled": True,
             "labels": {"release": "prometheus"},
-            "runbooks": "https://runbooks.example.org/penstock",
-            "disabled": ["PenstockDeadLetters"],
+            "runbooks": "https://runbooks.example.org/headgate",
+            "disabled": ["HeadgateDeadLetters"],
             "alertLabels": {"team": "platform"},
             "queueLagSeconds": 42,
         },
@@ -170,7 +170,7 @@ MISTAKES: Mapping[str, Mistake] = {
         {"crds": {"keep": False}, "uninstall": {"guard": False}}, "crds.keep=false needs uninstall.guard=true"
     ),
     "an alert that is not there": Mistake(
-        {"alerts": {"disabled": ["PenstockBored"]}}, "alerts.disabled: there is no alert PenstockBored"
+        {"alerts": {"disabled": ["HeadgateBored"]}}, "alerts.disabled: there is no alert HeadgateBored"
     ),
     "a key that is not there": Mistake({"operator": {"replica": 2}}, "additional properties 'replica' not allowed"),
     "a key at the top that is not there": Mistake({"operators": {}}, "additional properties 'operators' not allowed"),
@@ -183,7 +183,7 @@ MISTAKES: Mapping[str, Mistake] = {
     "one text for a list": Mistake(
         {"connection": {"contactPoints": "cassandra"}}, "'/connection/contactPoints': got string, want array"
     ),
-    "an image with its tag": Mistake({"image": {"repository": "penstock:1"}}, "'/image/repository'"),
+    "an image with its tag": Mistake({"image": {"repository": "headgate:1"}}, "'/image/repository'"),
     "a digest that is none": Mistake({"image": {"digest": "sha256:1"}}, "'/image/digest'"),
     "a policy that is none": Mistake({"image": {"pullPolicy": "Sometimes"}}, "'/image/pullPolicy'"),
     "a keyspace in capitals": Mistake({"connection": {"keyspace": "Queues"}}, "'/connection/keyspace'"),
@@ -207,10 +207,10 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
     return told
 
 
-def rendered(helm: Helm, values: Mapping[str, Any], *, release: str = "penstock") -> list[dict[str, Any]]:
+def rendered(helm: Helm, values: Mapping[str, Any], *, release: str = "headgate") -> list[dict[str, Any]]:
     """All that an installation would make, hooks and tests too."""
     told = helm.run(
-        *("template", release, str(CHART), "--namespace", "penstock-system", *KUBERNETES),
+        *("template", release, str(CHART), "--namespace", "headgate-system", *KUBERNETES),
         values=with_base(values),
     )
     return [document for document in yaml.safe_load_all(told) if document]

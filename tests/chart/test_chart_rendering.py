@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from dev.cluster.helm import CHART, Helm
-from penstock.api.parse import check_resource
-from penstock_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from penstock_operator.names import CONNECTION_COPY, SPARK_ACCOUNT
-from penstock_operator.rights import AT_HOME, DRIVING, EVERYWHERE, rules
+from headgate.api.parse import check_resource
+from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT
+from headgate_operator.rights import AT_HOME, DRIVING, EVERYWHERE, rules
 from tests.chart.cases import CASES, rendered
 
 Document = Mapping[str, Any]
@@ -83,7 +83,7 @@ def test_no_container_may_become_root_or_write_its_image(helm: Helm, name: str) 
 def test_every_object_says_that_it_is_helms_and_of_which_release(helm: Helm, name: str) -> None:
     for each in rendered(helm, CASES[name]):
         labels = each["metadata"]["labels"]
-        assert ("Helm", "penstock") == (
+        assert ("Helm", "headgate") == (
             labels["app.kubernetes.io/managed-by"],
             labels["app.kubernetes.io/instance"],
         ), each
@@ -115,8 +115,8 @@ def test_every_account_that_a_pod_names_is_made_and_bound_to_roles_that_are(helm
 
 def test_the_operator_may_what_its_code_says(helm: Helm) -> None:
     documents = rendered(helm, {})
-    assert rules(EVERYWHERE) == the(documents, "ClusterRole", "penstock-operator")["rules"]
-    assert rules(AT_HOME) == the(documents, "Role", "penstock-operator")["rules"]
+    assert rules(EVERYWHERE) == the(documents, "ClusterRole", "headgate-operator")["rules"]
+    assert rules(AT_HOME) == the(documents, "Role", "headgate-operator")["rules"]
     assert list(DRIVING) == the(documents, "ClusterRole", SPARK_ACCOUNT)["rules"]
 
 
@@ -141,13 +141,13 @@ def test_one_process_has_no_budget_that_would_hold_up_a_drain(helm: Helm) -> Non
 
 def test_the_operator_is_told_its_image_so_that_workers_have_the_same(helm: Helm) -> None:
     container = operator_of(rendered(helm, CASES["a registry of one's own"]))
-    image = "registry.internal:5000/mirror/team/penstock:9.9.9"
-    assert (image, image) == (container["image"], told(container)["PENSTOCK_IMAGE"])
+    image = "registry.internal:5000/mirror/team/headgate:9.9.9"
+    assert (image, image) == (container["image"], told(container)["HEADGATE_IMAGE"])
 
 
 def test_probes_ask_the_port_that_the_operator_opens(helm: Helm) -> None:
     container = operator_of(rendered(helm, {}))
-    assert f":{container['ports'][0]['containerPort']}" in told(container)["PENSTOCK_HEALTH"]
+    assert f":{container['ports'][0]['containerPort']}" in told(container)["HEADGATE_HEALTH"]
     assert {"/livez", "/readyz"} == {
         container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
     }
@@ -162,7 +162,7 @@ def test_every_image_comes_from_the_registry_that_is_named(helm: Helm) -> None:
 
 def test_a_digest_wins_over_the_tag(helm: Helm) -> None:
     assert (
-        f"registry.internal/penstock@sha256:{'0' * 64}"
+        f"registry.internal/headgate@sha256:{'0' * 64}"
         == operator_of(rendered(helm, CASES["images by digest"]))["image"]
     )
 
@@ -196,7 +196,7 @@ def test_what_is_not_said_is_not_in_the_secret(helm: Helm) -> None:
 def test_a_secret_that_is_there_is_named_and_none_is_made(helm: Helm) -> None:
     documents = rendered(helm, CASES["a Secret that is there"])
     assert [] == of_kind(documents, "Secret")
-    assert "our-cassandra" == told(operator_of(documents))["PENSTOCK_CONNECTION_SECRET"]
+    assert "our-cassandra" == told(operator_of(documents))["HEADGATE_CONNECTION_SECRET"]
 
 
 def test_no_password_stands_anywhere_but_in_the_secret(helm: Helm) -> None:
@@ -208,7 +208,7 @@ def test_no_password_stands_anywhere_but_in_the_secret(helm: Helm) -> None:
 def test_a_cassandra_for_trying_out_is_what_the_secret_leads_to(helm: Helm) -> None:
     documents = rendered(helm, CASES["a Cassandra for trying out"])
     service, stateful = the(documents, "Service", "cassandra"), the(documents, "StatefulSet")
-    address = f"{service['metadata']['name']}.penstock-system.svc"
+    address = f"{service['metadata']['name']}.headgate-system.svc"
     assert {"CONTACT_POINTS": address, "DATA_CENTER": "dc1"} == decoded(the(documents, "Secret"))
     labels = stateful["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
@@ -233,7 +233,7 @@ def test_without_a_volume_its_data_go_with_the_pod_and_with_one_they_stay(helm: 
 def test_definitions_are_brought_before_anything_else_at_install_and_upgrade(helm: Helm) -> None:
     job = the(rendered(helm, {}), "Job", "crds")
     assert "pre-install,pre-upgrade" == job["metadata"]["annotations"]["helm.sh/hook"]
-    assert ["python3", "-m", "penstock_operator.bring_crds"] == command(job)
+    assert ["python3", "-m", "headgate_operator.bring_crds"] == command(job)
 
 
 def test_the_end_is_guarded_and_told_whether_all_goes(helm: Helm) -> None:
@@ -257,7 +257,7 @@ def test_what_is_switched_off_is_not_there(helm: Helm) -> None:
 
 def test_the_resources_of_helm_test_are_valid(helm: Helm) -> None:
     documents = rendered(helm, {})
-    made = [each for each in documents if each["apiVersion"].startswith("penstock.io/")]
+    made = [each for each in documents if each["apiVersion"].startswith("headgate.io/")]
     assert {"Queue", "Counter"} == {each["kind"] for each in made}
     assert [] == [fault for each in made if isinstance(fault := check_resource(each), list)]
 
@@ -269,5 +269,5 @@ def command(job: Document) -> list[str]:
 
 def test_nothing_of_the_chart_is_left_out_of_the_package(helm: Helm, tmp_path: Any) -> None:
     helm.run("package", str(CHART), "--destination", str(tmp_path))
-    (archive,) = tmp_path.glob("penstock-*.tgz")
+    (archive,) = tmp_path.glob("headgate-*.tgz")
     assert "appVersion" in helm.run("show", "chart", str(archive))

@@ -16,11 +16,11 @@ HELM_SAYS = "values don't meet the specifications of the schema(s) in the follow
 def told_of(helm: Helm, values: dict[str, Any]) -> list[str]:
     """The lines that tell of mistakes, without what Helm says before each of them."""
     with pytest.raises(HelmRefused) as refused:
-        helm.run("template", "penstock", str(CHART), *KUBERNETES, values=with_base(values))
+        helm.run("template", "headgate", str(CHART), *KUBERNETES, values=with_base(values))
     answer = str(refused.value.facts["answer"])
     assert "Traceback" not in answer
     lines = [line for line in answer.splitlines() if line.strip()]
-    return [line for line in lines if HELM_SAYS not in line and line != "penstock:" and "Use --debug" not in line]
+    return [line for line in lines if HELM_SAYS not in line and line != "headgate:" and "Use --debug" not in line]
 
 
 @pytest.mark.parametrize("name", CASES)

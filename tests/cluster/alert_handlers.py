@@ -1,4 +1,4 @@
-"""Handlers for `penstock worker` that go wrong each in its own way, so that an alert has something to tell."""
+"""Handlers for `headgate worker` that go wrong each in its own way, so that an alert has something to tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from penstock.runtime import Reject
+from headgate.runtime import Reject
 
 
 async def rejects(payload: bytes) -> None:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import penstock
+import headgate
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.ports import server_ports
-from penstock.testing.processes import wait_until
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.ports import server_ports
+from headgate.testing.processes import wait_until
 from tests.chart.cases import rendered
 from tests.cluster.gate import Gate
 from tests.cluster.operator_process import Home, OperatorProcess, home, leading
@@ -83,7 +83,7 @@ class Scene:
         """One that is scraped: what it counts from now on is seen as more than before."""
         (port,) = server_ports(1)
         name = f"worker{len(self.targets)}"
-        command = [sys.executable, "-m", "penstock.cli.main", "worker", "--queue", queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", queue]
         command += ["--handler", f"tests.cluster.alert_handlers:{handler}", "--health", f"127.0.0.1:{port}", *options]
         paths = os.pathsep.join((str(ROOT / "workers"), str(ROOT)))
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -92,7 +92,7 @@ class Scene:
             )
         self.stack.callback(_ended, process)
         self.scrape(name, port)
-        asked = f'penstock_worker_received_total{{queue="{queue}", job="{name}"}}'
+        asked = f'headgate_worker_received_total{{queue="{queue}", job="{name}"}}'
         assert wait_until(lambda: self.value(asked) is not None, timeout_s=60), self.log(name)
         return process
 
@@ -102,7 +102,7 @@ class Scene:
 
     def put(self, queue: str, *payloads: bytes) -> None:
         """As a program does."""
-        with penstock.connect_sync(self.environment) as connection:
+        with headgate.connect_sync(self.environment) as connection:
             connection.queue(queue).put_many(list(payloads))
 
     def value(self, query: str) -> float | None:
@@ -139,7 +139,7 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
         "storage": {"tables": "shared"},
         **spec,
     }
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
 
 
 @contextmanager
@@ -160,6 +160,6 @@ def scene_of(
         told["KEYSPACE"] = its_home.keyspace
         made = Scene(its_home, running, store, asked, told, folder, stack)
         made.scrape("operator", running.port)
-        assert wait_until(lambda: made.value("penstock_operator_leading") == 1.0, timeout_s=30)
+        assert wait_until(lambda: made.value("headgate_operator_leading") == 1.0, timeout_s=30)
         yield made
     cassandra.cql(f"DROP KEYSPACE IF EXISTS {its_home.keyspace}")

@@ -16,11 +16,11 @@ from typing import Any
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import CHART, Helm
 from dev.cluster.kubectl import Kubectl, KubectlRefused
-from penstock.testing.processes import wait_until
+from headgate.testing.processes import wait_until
 from tests.chart.cases import Values, merged
 
-RELEASE = "penstock"
-OPERATOR = "penstock-operator"
+RELEASE = "headgate"
+OPERATOR = "headgate-operator"
 WITHIN = "3m"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
@@ -110,7 +110,7 @@ class Release:
     def leaders(self) -> list[str]:
         """Who says that he leads."""
         names = [str(pod["metadata"]["name"]) for pod in self.pods()]
-        return [name for name in names if "penstock_operator_leading 1.0" in self._metrics(name)]
+        return [name for name in names if "headgate_operator_leading 1.0" in self._metrics(name)]
 
     def _metrics(self, pod: str) -> str:
         try:
@@ -134,7 +134,7 @@ def release_of(
 ) -> Iterator[Release]:
     """A namespace for one, restricted; the release, if it is there, and the namespace go at the end."""
     mark = secrets.token_hex(3)
-    namespace, keyspace = f"penstock-chart-{mark}", f"chart_{mark}"
+    namespace, keyspace = f"headgate-chart-{mark}", f"chart_{mark}"
     kubernetes.kubectl.run("create", "namespace", namespace)
     kubernetes.kubectl.run("label", "namespace", namespace, RESTRICTED)
     kubectl = kubernetes.kubectl.in_namespace(namespace)

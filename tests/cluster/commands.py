@@ -1,4 +1,4 @@
-"""`penstock` as tests call it: in this process, which is quick, or as a process of its own, as users do."""
+"""`headgate` as tests call it: in this process, which is quick, or as a process of its own, as users do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from click.testing import CliRunner
 
-import penstock
-from penstock.cli.main import main
+import headgate
+from headgate.cli.main import main
 
 APART_WITHIN_S = 90
 
@@ -47,7 +47,7 @@ class Commands:
 
     def apart(self, *arguments: str, given: str | None = None) -> Ran:
         """As a user runs it, to its end."""
-        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        command = [sys.executable, "-m", "headgate.cli.main", *arguments]
         done = subprocess.run(
             command,
             env=self._environment,
@@ -61,16 +61,16 @@ class Commands:
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """As a user runs it, while it goes on."""
-        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        command = [sys.executable, "-m", "headgate.cli.main", *arguments]
         return subprocess.Popen(
             command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def connected(self, work: Callable[[penstock.Penstock], Awaitable[T]]) -> T:
+    def connected(self, work: Callable[[headgate.Headgate], Awaitable[T]]) -> T:
         """Do something by the SDK."""
 
         async def run() -> T:
-            async with penstock.connect(self.told) as connection:
+            async with headgate.connect(self.told) as connection:
                 return await work(connection)
 
         return asyncio.run(run())

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.cassandra.tls import certificates
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.cassandra.tls import certificates
 
 
 @pytest.fixture(scope="session")

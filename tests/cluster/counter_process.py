@@ -25,13 +25,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import penstock
-from penstock.counters.collector import Collector
-from penstock.counters.counter import CounterHandle
-from penstock.counters.decide_life import LifeTerms
-from penstock.counters.decide_tokens import Token
-from penstock.counters.types.contract import plain
-from penstock.errors import PenstockError, Unavailable
+import headgate
+from headgate.counters.collector import Collector
+from headgate.counters.counter import CounterHandle
+from headgate.counters.decide_life import LifeTerms
+from headgate.counters.decide_tokens import Token
+from headgate.counters.types.contract import plain
+from headgate.errors import HeadgateError, Unavailable
 
 COUNTERS = {"sum": "shop/hits", "distinct": "shop/visitors"}
 LIFE = LifeTerms(lifetime_us=3_000_000, refuse_within_us=1_500_000)
@@ -92,13 +92,13 @@ class Door:
             return 204, b""
         except Unavailable as error:
             return 503, str(error).encode()
-        except PenstockError as error:
+        except HeadgateError as error:
             return 400, str(error).encode()
 
 
 async def run(port: int) -> None:
     """Until the process is told to end."""
-    async with penstock.connect(os.environ) as connection:
+    async with headgate.connect(os.environ) as connection:
         hints = connection.ground.hints
         assert hints is not None
         handles, collectors = {}, []

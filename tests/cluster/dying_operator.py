@@ -1,6 +1,6 @@
-"""`penstock-operator` that is killed at the first effect that it begins once it has done one.
+"""`headgate-operator` that is killed at the first effect that it begins once it has done one.
 
-    PENSTOCK_TEST_DEATHS=FILE python -m tests.cluster.dying_operator --kubeconfig FILE --namespace NAME ...
+    HEADGATE_TEST_DEATHS=FILE python -m tests.cluster.dying_operator --kubeconfig FILE --namespace NAME ...
 
 One life of it does one effect, or as many as go on at once; so a row of such lives is killed between any two.
 Between the same two it dies twice and no more, as the file of deaths tells: an effect that nobody can see afterwards
@@ -16,12 +16,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from penstock_operator.perform import Performer
-from penstock_operator.process import main
-from penstock_operator.ring import effect_words
+from headgate_operator.perform import Performer
+from headgate_operator.process import main
+from headgate_operator.ring import effect_words
 
 DEATHS_EACH = 2
-DEATHS = Path(os.environ["PENSTOCK_TEST_DEATHS"])
+DEATHS = Path(os.environ["HEADGATE_TEST_DEATHS"])
 
 _whole = Performer._one
 _done: list[str] = []

@@ -90,7 +90,7 @@ class Built:
 
     def is_compiled(self) -> bool:
         """Whether Python finds our modules compiled, since it could not keep what it compiles."""
-        script = "import penstock.errors as it, os; print(os.path.exists(it.__cached__))"
+        script = "import headgate.errors as it, os; print(os.path.exists(it.__cached__))"
         return self.said("python3", "-c", script) == "True"
 
     def in_docker(self) -> tuple[str, list[str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.testing.cassandra.connection import read_connection
-from penstock.testing.cassandra.docker import DockerCassandra
-from penstock.testing.cassandra.serving import Existing, Serving
+from headgate.testing.cassandra.connection import read_connection
+from headgate.testing.cassandra.docker import DockerCassandra
+from headgate.testing.cassandra.serving import Existing, Serving
 
 
 def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Serving) -> None:
@@ -15,7 +15,7 @@ def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Se
         "authorizer": "CassandraAuthorizer",
         "batch_size_fail_threshold": "50KiB",
         "tombstone_failure_threshold": "100000",
-        "cluster_name": "penstock-test",
+        "cluster_name": "headgate-test",
     }
     assert expected == {name: told.get(name) for name in expected}
 

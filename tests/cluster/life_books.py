@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-import penstock
-from penstock.client.blocking import SyncPenstock
-from penstock.errors import Unavailable
+import headgate
+from headgate.client.blocking import SyncHeadgate
+from headgate.errors import Unavailable
 from tests.cluster.listener import Listener
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def _until_done(books: Books, once: Callable[[], T]) -> T:
             books.ended.wait(AGAIN_S)
 
 
-def _put(p: SyncPenstock, queue: str, books: Books, every_s: float) -> None:
+def _put(p: SyncHeadgate, queue: str, books: Books, every_s: float) -> None:
     q, number = p.queue(queue), 0
     while not books.ended.wait(every_s):
         number += 1
@@ -75,7 +75,7 @@ def _put(p: SyncPenstock, queue: str, books: Books, every_s: float) -> None:
         books.put.append(text)
 
 
-def _count(p: SyncPenstock, counter: str, books: Books, every_s: float) -> None:
+def _count(p: SyncHeadgate, counter: str, books: Books, every_s: float) -> None:
     views = p.counter(counter)
     while not books.ended.wait(every_s):
         token = _until_done(books, views.token)
@@ -89,7 +89,7 @@ def kept_books(
 ) -> Iterator[Books]:
     """Two applications that go on until the end, whatever happens."""
     books = Books(listener)
-    with penstock.connect_sync(dict(environment)) as p:
+    with headgate.connect_sync(dict(environment)) as p:
         books.works.append(threading.Thread(target=_put, args=(p, queue, books, 1 / a_second), daemon=True))
         if counter is not None:
             books.works.append(threading.Thread(target=_count, args=(p, counter, books, 1 / a_second), daemon=True))
@@ -103,5 +103,5 @@ def kept_books(
 
 def counted_in_the_end(environment: Mapping[str, str], counter: str) -> int:
     """The value as somebody reads it who has seen nothing of it."""
-    with penstock.connect_sync(dict(environment)) as p:
+    with headgate.connect_sync(dict(environment)) as p:
         return int(p.counter(counter).value("home"))

@@ -22,9 +22,9 @@ from typing import Any
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.processes import wait_until
-from penstock_operator.build_pod import CONNECTION_FILES
-from penstock_operator.rights import OPERATOR, bindings, cluster_role, role
+from headgate.testing.processes import wait_until
+from headgate_operator.build_pod import CONNECTION_FILES
+from headgate_operator.rights import OPERATOR, bindings, cluster_role, role
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60.0
@@ -83,7 +83,7 @@ class Home:
     kubeconfig: Path
     folder: Path
 
-    def start(self, *options: str, program: str = "penstock_operator.process") -> OperatorProcess:
+    def start(self, *options: str, program: str = "headgate_operator.process") -> OperatorProcess:
         """A process, as soon as its port is open."""
         log = self.folder / f"{secrets.token_hex(3)}.log"
         command = [sys.executable, "-m", program, "--kubeconfig", str(self.kubeconfig)]
@@ -106,7 +106,7 @@ def port_in(name: str, log: str) -> int:
 def home(kubernetes: KubernetesUnderTest, connection: Mapping[str, str], folder: Path) -> Iterator[Home]:
     """One of a test's own, with a keyspace of its own."""
     kubectl, mark = kubernetes.kubectl, secrets.token_hex(4)
-    namespace, keyspace = f"penstock-system-{mark}", f"op_{mark}"
+    namespace, keyspace = f"headgate-system-{mark}", f"op_{mark}"
     kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
     kubectl.run("create", "namespace", namespace)
@@ -156,7 +156,7 @@ def secret_of(connection: Mapping[str, str], namespace: str, keyspace: str) -> d
     told |= {name: Path(connection[path]).read_bytes() for name, path in FILES.items() if connection.get(path)}
     told["KEYSPACE"] = keyspace.encode()
     data = {name: base64.b64encode(value).decode() for name, value in told.items()}
-    metadata = {"name": "penstock-connection", "namespace": namespace}
+    metadata = {"name": "headgate-connection", "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
+from headgate.testing.cassandra.serving import Serving
 from tests.cluster.test_operator import reason
 
 CHILDREN = "deployments,poddisruptionbudgets,cronjobs,serviceaccounts,rolebindings,secrets"
-OURS = "app.kubernetes.io/managed-by=penstock"
+OURS = "app.kubernetes.io/managed-by=headgate"
 
 
 def is_told(one: dict[str, Any]) -> bool:

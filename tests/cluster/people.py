@@ -1,4 +1,4 @@
-"""People who may do so much and no more, with a kubeconfig of their own; and `kubectl penstock` as they call it."""
+"""People who may do so much and no more, with a kubeconfig of their own; and `kubectl headgate` as they call it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import yaml
 from click.testing import CliRunner
 
 from dev.cluster.kubectl import Kubectl
-from penstock.cli.main import main as penstock
-from penstock_operator.plugin import main as plugin
+from headgate.cli.main import main as headgate
+from headgate_operator.plugin import main as plugin
 
 Rights = Sequence[tuple[str, str, str]]
 """(group, resources by comma, verbs by comma)."""
@@ -63,12 +63,12 @@ class Calling:
         self._environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
     def plugin(self, kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
-        """`kubectl penstock ...`"""
+        """`kubectl headgate ...`"""
         return self._call(plugin, *arguments, "--kubeconfig", str(kubeconfig))
 
     def plan(self, kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
-        """`penstock plan ...`"""
-        return self._call(penstock, "plan", *arguments, "--kubeconfig", str(kubeconfig))
+        """`headgate plan ...`"""
+        return self._call(headgate, "plan", *arguments, "--kubeconfig", str(kubeconfig))
 
     def _call(self, program: Any, *arguments: str) -> tuple[int, str, str]:
         result = CliRunner(env=self._environment).invoke(program, arguments, catch_exceptions=False)

@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 
 from dev.cluster.programs import PROMETHEUS, require_built
-from penstock.testing.ports import server_ports
-from penstock.testing.processes import wait_until
+from headgate.testing.ports import server_ports
+from headgate.testing.processes import wait_until
 
 Rules = list[dict[str, Any]]
 
@@ -90,7 +90,7 @@ def prometheus(folder: Path, groups: Rules) -> Iterator[Prometheus]:
         "rule_files": ["rules.yaml"],
         "scrape_configs": [
             {
-                "job_name": "penstock",
+                "job_name": "headgate",
                 "honor_labels": True,
                 "file_sd_configs": [{"files": [targets.name], "refresh_interval": "1s"}],
             }

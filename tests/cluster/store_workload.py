@@ -17,17 +17,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
-from penstock.errors import PenstockError
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.consistency import Consistency
-from penstock.store.cql import create_keyspace_cql, create_table_cql
-from penstock.store.statements import Insert, InsertIfAbsent, Select, UpdateIf, is_
-from penstock.store.store import Unknown, Verdict
-from penstock.store.table import Column, Keyspace, Table, Written
-from penstock.store.types import Type
+from headgate.errors import HeadgateError
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.consistency import Consistency
+from headgate.store.cql import create_keyspace_cql, create_table_cql
+from headgate.store.statements import Insert, InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.store import Unknown, Verdict
+from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.types import Type
 
-KEYSPACE = "penstock_ring"
+KEYSPACE = "headgate_ring"
 WRITERS = 6
 CONTENDERS = 3
 LOCKS = 4
@@ -103,7 +103,7 @@ async def write(store: CassandraStore, seen: Seen, writer: int, ended: asyncio.E
         began_s = time.monotonic()
         try:
             await store.write(Insert(WRITES, row, timestamp_us=time.time_ns() // 1000))
-        except PenstockError as error:
+        except HeadgateError as error:
             seen.failed.append(f"{type(error).__name__}: {error}")
             continue
         seen.acknowledged(writer, time.monotonic() - began_s)
@@ -139,7 +139,7 @@ async def _decided(store: CassandraStore, seen: Seen, statement: UpdateIf) -> bo
     except Unknown:
         seen.unknown_lwts += 1
         return False
-    except PenstockError as error:
+    except HeadgateError as error:
         seen.failed.append(f"{type(error).__name__}: {error}")
         return False
     seen.verdicts[outcome.verdict.value] += 1

@@ -1,4 +1,4 @@
-"""`penstock apply` on a real server: by many at once, by those without rights, and by those whom it is not for."""
+"""`headgate apply` on a real server: by many at once, by those without rights, and by those whom it is not for."""
 
 # ruff: noqa: S608 - names are made here
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Any
 
 import pytest
 
-from penstock.api.parse import parse_resource
-from penstock.applying.apply import Applied, Applier
-from penstock.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
-from penstock.applying.perform_steps import StepPerformer
-from penstock.applying.wanted import Surroundings
-from penstock.errors import Conflict
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_schema import CassandraSchema
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import Known, Name, State
-from penstock.store.catalogue_tables import CATALOGUE_TABLES
-from penstock.store.clocks import Clock
-from penstock.store.decide_generation import Generation
-from penstock.store.table import Column, Table
-from penstock.store.types import Type
-from penstock.testing.cassandra import Credentials, Grant, create_role_statements
-from penstock.testing.cassandra.serving import Serving
+from headgate.api.parse import parse_resource
+from headgate.applying.apply import Applied, Applier
+from headgate.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
+from headgate.applying.perform_steps import StepPerformer
+from headgate.applying.wanted import Surroundings
+from headgate.errors import Conflict
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_schema import CassandraSchema
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Known, Name, State
+from headgate.store.catalogue_tables import CATALOGUE_TABLES
+from headgate.store.clocks import Clock
+from headgate.store.decide_generation import Generation
+from headgate.store.table import Column, Table
+from headgate.store.types import Type
+from headgate.testing.cassandra import Credentials, Grant, create_role_statements
+from headgate.testing.cassandra.serving import Serving
 
-COMMAND = [sys.executable, "-m", "penstock.cli.main", "apply"]
+COMMAND = [sys.executable, "-m", "headgate.cli.main", "apply"]
 EMAILS = Name("Queue", "shop", "emails")
 QUEUE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}
@@ -56,7 +56,7 @@ def keyspace(cassandra: Serving) -> Iterator[str]:
 
 
 class Run:
-    """`penstock apply` with what it printed."""
+    """`headgate apply` with what it printed."""
 
     def __init__(self, done: subprocess.Popen[str]) -> None:
         self.out, self.error = done.communicate(timeout=120)
@@ -129,7 +129,7 @@ def test_a_second_owner_is_refused_in_one_line(cassandra: Serving, keyspace: str
     assert 2 == other.code
     assert "" == other.out
     assert 1 == len(other.error.splitlines())
-    assert "owner=cli/penstock, you=cli/others" in other.error
+    assert "owner=cli/headgate, you=cli/others" in other.error
     assert "unchanged" in apply(environment, file).out
 
 
@@ -283,7 +283,7 @@ def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: 
     def resource(spec: dict[str, Any]) -> Any:
         metadata = {"name": spec.pop("name", "emails"), "namespace": "shop"}
         return parse_resource(
-            {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
+            {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
         )
 
     return asyncio.run(run())

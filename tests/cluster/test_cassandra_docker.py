@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing import namespaces
-from penstock.testing.cassandra.image import CHANGES, IMAGE, image_archive
-from penstock.testing.docker_engine import DockerEngine, docker_answers
+from headgate.testing import namespaces
+from headgate.testing.cassandra.image import CHANGES, IMAGE, image_archive
+from headgate.testing.docker_engine import DockerEngine, docker_answers
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a Docker engine of its own")
 
@@ -31,7 +31,7 @@ def engine() -> Iterator[DockerEngine]:
 
 def test_where_an_engine_runs_the_fixture_is_served_by_testcontainers(engine: DockerEngine) -> None:
     environment = {
-        name: value for name, value in engine.environment().items() if not name.startswith("PENSTOCK_TEST")
+        name: value for name, value in engine.environment().items() if not name.startswith("HEADGATE_TEST")
     }
     environment.pop("CONTACT_POINTS", None)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "inside_engine.py")]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SpecError, Unavailable
-from penstock.testing import namespaces
-from penstock.testing.cassandra import HostedRing
-from penstock.testing.network import Host, Network
-from penstock.testing.processes import wait_until
+from headgate.errors import SpecError, Unavailable
+from headgate.testing import namespaces
+from headgate.testing.cassandra import HostedRing
+from headgate.testing.network import Host, Network
+from headgate.testing.processes import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: hosts in network namespaces")
 PORT = 7777

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import Refused, SpecError, Surroundings, Unavailable
-from penstock.testing.cassandra import (
+from headgate.errors import Refused, SpecError, Surroundings, Unavailable
+from headgate.testing.cassandra import (
     Cassandra,
     Certificates,
     Connection,
@@ -27,10 +27,10 @@ from penstock.testing.cassandra import (
     certificates,
     create_role_statements,
 )
-from penstock.testing.cassandra.connection import read_connection
-from penstock.testing.cassandra.kept import start_kept
-from penstock.testing.cassandra.serving import Existing
-from penstock.testing.processes import Identity, wait_until
+from headgate.testing.cassandra.connection import read_connection
+from headgate.testing.cassandra.kept import start_kept
+from headgate.testing.cassandra.serving import Existing
+from headgate.testing.processes import Identity, wait_until
 
 ADMIN = Credentials("admin", "o'brien")
 KEYSPACE = "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -178,7 +178,7 @@ def reached_as(guarded: Cassandra, host: str, files: TlsFiles | None) -> str:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_client_that_names_the_host_as_its_certificate_does_is_served(guarded: Cassandra, host: str) -> None:
-    assert "penstock-test" == reached_as(guarded, host, guarded.connection.tls)
+    assert "headgate-test" == reached_as(guarded, host, guarded.connection.tls)
 
 
 def test_the_environment_tells_of_the_files(guarded: Cassandra) -> None:
@@ -224,7 +224,7 @@ def test_the_last_words_of_a_node_that_does_not_start_are_shown() -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command line, as `make demo` uses it."""
     return subprocess.run(
-        [sys.executable, "-m", "penstock.testing.cassandra", *arguments],
+        [sys.executable, "-m", "headgate.testing.cassandra", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -261,7 +261,7 @@ def test_no_server_outlives_tests_that_were_killed(tmp_path: Path) -> None:
     script = tmp_path / "session.py"
     script.write_text(
         "import signal, sys\n"
-        "from penstock.testing.cassandra import Cassandra\n"
+        "from headgate.testing.cassandra import Cassandra\n"
         "started = Cassandra.start()\n"
         "print(started.node.server.pid, started.node.place.directory, flush=True)\n"
         "signal.pause()\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.testing.cassandra import Ring
-from penstock.testing.processes import wait_until
+from headgate.errors import Unavailable
+from headgate.testing.cassandra import Ring
+from headgate.testing.processes import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ import pytest
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm, HelmRefused
 from dev.cluster.kubectl import Kubectl, KubectlRefused, has_condition
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.processes import wait_until
-from penstock_operator.decide_crds import NAMES, VERSION, definitions
-from penstock_operator.kubectl import Kubectl as PeoplesKubectl
-from penstock_operator.leader import Leader
-from penstock_operator.names import FINALIZER
-from penstock_operator.process import _version
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.processes import wait_until
+from headgate_operator.decide_crds import NAMES, VERSION, definitions
+from headgate_operator.kubectl import Kubectl as PeoplesKubectl
+from headgate_operator.leader import Leader
+from headgate_operator.names import FINALIZER
+from headgate_operator.process import _version
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.cluster.people import Calling
 
@@ -61,10 +61,10 @@ def fields(definition: dict[str, Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def release(
-    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, penstock_image: str, helm: Helm
+    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, headgate_image: str, helm: Helm
 ) -> Iterator[Release]:
     """Installed over definitions of an older release, which somebody had applied by kubectl."""
-    with release_of(kubernetes, helm, penstock_image, near_cassandra.environment()) as made:
+    with release_of(kubernetes, helm, headgate_image, near_cassandra.environment()) as made:
         for definition in definitions("0.0.9"):
             put_in_place(kubernetes.kubectl, older(definition))
         assert "retention" not in fields(crd(made.kubectl, NAMES[0]))
@@ -75,7 +75,7 @@ def release(
 
 def queue(name: str, **spec: Any) -> dict[str, Any]:
     told = {"shards": 1, "storage": {"tables": "shared"}, **spec}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
 
 
 def test_definitions_of_an_older_release_are_brought_to_this_one(release: Release) -> None:
@@ -164,7 +164,7 @@ def test_after_an_uninstall_with_retain_workers_go_on_and_a_namespace_is_release
 ) -> None:
     if not release.is_installed():
         release.install()
-    consumer = {"name": "mailer", "handler": "penstock.cli.check:count", "scaling": {"min": 1, "max": 1}}
+    consumer = {"name": "mailer", "handler": "headgate.cli.check:count", "scaling": {"min": 1, "max": 1}}
     k8s_namespace.apply(queue("emails", consumers=[consumer]), queue("held"))
     for name in ("emails", "held"):
         k8s_namespace.wait_for("queue", name, has_condition("Ready"), what="is Ready", timeout_s=90)
@@ -184,7 +184,7 @@ def test_an_end_without_definitions_leaves_nothing_but_data(
     if release.is_installed():
         release.uninstall()
     release.install({"crds": {"keep": False}})
-    k8s_namespace.apply(queue("emails", consumers=[{"name": "mailer", "handler": "penstock.cli.check:count"}]))
+    k8s_namespace.apply(queue("emails", consumers=[{"name": "mailer", "handler": "headgate.cli.check:count"}]))
     k8s_namespace.wait_for("queue", "emails", has_condition("Ready"), what="is Ready", timeout_s=90)
     before = tables(near_cassandra, release.keyspace)
     release.uninstall()

@@ -17,14 +17,14 @@ import yaml
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import CHART, Helm
 from dev.cluster.kubectl import has_condition
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.alert_scene import Scene, fires, queue, rules_of, scene_of
 from tests.cluster.prometheus_process import program
 
 pytestmark = pytest.mark.slow
 
-METRIC = re.compile(r"\b(penstock_[a-z_]+|workqueue_[a-z_]+)\b")
+METRIC = re.compile(r"\b(headgate_[a-z_]+|workqueue_[a-z_]+)\b")
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +64,23 @@ def test_nothing_fires_while_all_is_well(scene: Scene) -> None:
     name = f"{here.namespace}/well"
     scene.worker(name, "takes_a_while")
     scene.put(name, b"1", b"2")
-    assert wait_until(lambda: scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60)
+    assert wait_until(lambda: scene.value(f'headgate_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60)
     ours = {"namespace": here.namespace, "queue": name}
     others = [each for each in scene.prometheus.alerts() if {"namespace", "queue"} & each.keys()]
     unconcerned = [each for each in others if not any(each.get(label) == told for label, told in ours.items())]
     assert [] == [each for each in scene.prometheus.alerts() if each not in unconcerned]
 
 
-@fires("PenstockResourceStalled", "PenstockResourceNotReady")
+@fires("HeadgateResourceStalled", "HeadgateResourceNotReady")
 def test_resources_that_wait_for_a_person_and_that_are_not_ready(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("a", deadLetter="b"), queue("b", deadLetter="a"), queue("lonely", deadLetter="nobody"))
-    scene.until_fires("PenstockResourceStalled", name="a", reason="DeadLetterCycle")
-    scene.until_fires("PenstockResourceNotReady", name="lonely", reason="DeadLetterMissing")
+    scene.until_fires("HeadgateResourceStalled", name="a", reason="DeadLetterCycle")
+    scene.until_fires("HeadgateResourceNotReady", name="lonely", reason="DeadLetterMissing")
     assert "a" not in {each["name"] for each in scene.prometheus.alerts() if each["alertname"].endswith("NotReady")}
 
 
-@fires("PenstockLanesUnhealthy", "PenstockQueueLags")
+@fires("HeadgateLanesUnhealthy", "HeadgateQueueLags")
 def test_messages_that_nobody_handles(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("unhandled"), queue("late"))
@@ -89,11 +89,11 @@ def test_messages_that_nobody_handles(scene: Scene) -> None:
     scene.put(f"{here.namespace}/unhandled", b"1")
     scene.worker(f"{here.namespace}/late", "lingers", "--concurrency", "1")
     scene.put(f"{here.namespace}/late", *(b"%d" % number for number in range(40)))
-    scene.until_fires("PenstockQueueLags", queue="late")
-    scene.until_fires("PenstockLanesUnhealthy", name="unhandled", reason="LanesUnprocessed")
+    scene.until_fires("HeadgateQueueLags", queue="late")
+    scene.until_fires("HeadgateLanesUnhealthy", name="unhandled", reason="LanesUnprocessed")
 
 
-@fires("PenstockDeadLetters", "PenstockWorkersSlowed")
+@fires("HeadgateDeadLetters", "HeadgateWorkersSlowed")
 def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
@@ -104,16 +104,16 @@ def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene
     scene.worker(f"{here.namespace}/failing", "fails", "--concurrency", "4", *patience)
     scene.put(f"{here.namespace}/refused", b"1", b"2")
     scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
-    scene.until_fires("PenstockDeadLetters", queue=f"{here.namespace}/refused")
-    scene.until_fires("PenstockWorkersSlowed", queue=f"{here.namespace}/failing")
+    scene.until_fires("HeadgateDeadLetters", queue=f"{here.namespace}/refused")
+    scene.until_fires("HeadgateWorkersSlowed", queue=f"{here.namespace}/failing")
 
 
 def test_every_metric_that_rules_and_dashboard_name_is_exported_by_a_running_process(scene: Scene) -> None:
     assert set() == named_metrics() - scene.prometheus.metrics()
 
 
-@fires("PenstockNobodyLeads")
+@fires("HeadgateNobodyLeads")
 def test_an_operator_that_is_gone(scene: Scene) -> None:
-    assert "PenstockNobodyLeads" not in scene.prometheus.firing()
+    assert "HeadgateNobodyLeads" not in scene.prometheus.firing()
     scene.operator.kill()
-    scene.until_fires("PenstockNobodyLeads")
+    scene.until_fires("HeadgateNobodyLeads")

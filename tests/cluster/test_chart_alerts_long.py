@@ -19,10 +19,10 @@ from dev.cluster.golang import sources
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import has_condition, names_of
 from dev.cluster.programs import SPARK_OPERATOR
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
-from penstock_operator.kinds import SPARK_APPLICATION
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
+from headgate_operator.kinds import SPARK_APPLICATION
 from tests.cluster.alert_scene import Scene, fires, queue, scene_of
 from tests.cluster.test_operator_rights import SPARK_CRD
 
@@ -42,15 +42,15 @@ def scene(
     kubernetes: KubernetesUnderTest,
     cassandra: Serving,
     helm: Helm,
-    penstock_image: str,
+    headgate_image: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("alerts-long")
-    with scene_of(kubernetes, cassandra, helm, folder, "--image", penstock_image) as made:
+    with scene_of(kubernetes, cassandra, helm, folder, "--image", headgate_image) as made:
         yield made
 
 
-@fires("PenstockMessagesKillProcesses")
+@fires("HeadgateMessagesKillProcesses")
 def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("deadly", maxReceives=3, deadLetter="dead"), queue("dead"))
@@ -61,18 +61,18 @@ def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
     scene.put(name, b"kill")
     assert -signal.SIGKILL == first.wait(timeout=60)
     scene.worker(name, "kills")
-    scene.until_fires("PenstockMessagesKillProcesses", queue=name, timeout_s=120)
+    scene.until_fires("HeadgateMessagesKillProcesses", queue=name, timeout_s=120)
 
 
-@fires("PenstockConsumersFailing")
+@fires("HeadgateConsumersFailing")
 def test_workers_whose_handler_is_not_there(scene: Scene) -> None:
     here = scene.namespace()
     consumer = {"name": "mailer", "handler": "nowhere.to.be:found", "scaling": {"min": 1, "max": 1}}
     here.apply(queue("refused", consumers=[consumer]))
-    scene.until_fires("PenstockConsumersFailing", name="refused", timeout_s=240)
+    scene.until_fires("HeadgateConsumersFailing", name="refused", timeout_s=240)
 
 
-@fires("PenstockBulkFailing")
+@fires("HeadgateBulkFailing")
 def test_a_bulk_job_that_failed(scene: Scene) -> None:
     kubectl = scene.home.kubectl
     kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(sources(SPARK_OPERATOR) / SPARK_CRD))
@@ -85,7 +85,7 @@ def test_a_bulk_job_that_failed(scene: Scene) -> None:
     assert wait_until(lambda: here.list("sparkapplications") != [], timeout_s=90)
     (name,) = names_of(here.list("sparkapplications"))
     here.run("patch", "sparkapplication", name, "--subresource=status", "--type=merge", "-p", json.dumps(FAILED))
-    scene.until_fires("PenstockBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
+    scene.until_fires("HeadgateBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
 
 
 @contextmanager
@@ -101,15 +101,15 @@ def hints_kept_for_hours(server: Serving) -> Iterator[None]:
         server.node.nodetool("setmaxhintwindow", "1000")
 
 
-@fires("PenstockCollectionUnhealthy")
+@fires("HeadgateCollectionUnhealthy")
 def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene, cassandra: Serving) -> None:
     here = scene.namespace()
     spec = {"type": "sum", "gc": {"after": "2m"}, "storage": {"tables": "shared"}}
-    here.apply({"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
+    here.apply({"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
     here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
     with hints_kept_for_hours(cassandra):
         done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
+            [sys.executable, "-m", "headgate.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
             capture_output=True,
             text=True,
@@ -117,15 +117,15 @@ def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene, cassandra: S
             timeout=60,
         )
     assert 1 == done.returncode, done.stderr
-    scene.until_fires("PenstockCollectionUnhealthy", name="soon", reason="GcAfterTooShort", timeout_s=180)
+    scene.until_fires("HeadgateCollectionUnhealthy", name="soon", reason="GcAfterTooShort", timeout_s=180)
 
 
-@fires("PenstockRepairUnhealthy")
+@fires("HeadgateRepairUnhealthy")
 def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
     here = scene.namespace()
     here.apply(queue("tended"))
     here.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
-    labels = {"app.kubernetes.io/managed-by": "penstock", "penstock.io/task": "repair"}
+    labels = {"app.kubernetes.io/managed-by": "headgate", "headgate.io/task": "repair"}
     container = {"name": "repair", "image": python_image, "imagePullPolicy": "IfNotPresent", "command": ["false"]}
     pod = {"restartPolicy": "Never", "containers": [container]}
     for number in (1, 2):
@@ -135,10 +135,10 @@ def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
     for number in (1, 2):
         here.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
     here.run("annotate", "queue", "tended", "looked=now")  # by itself each is looked at again within ten minutes
-    scene.until_fires("PenstockRepairUnhealthy", name="tended", reason="RepairFailing")
+    scene.until_fires("HeadgateRepairUnhealthy", name="tended", reason="RepairFailing")
 
 
-@fires("PenstockReconcilesFail")
+@fires("HeadgateReconcilesFail")
 def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
     here = scene.namespace()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
@@ -146,16 +146,16 @@ def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
     here.wait_for("resourcequota", "none", lambda seen: "hard" in seen.get("status", {}), what="is in force")
     consumer = {"name": "mailer", "handler": "mailer.tasks:send", "scaling": {"min": 1, "max": 1}}
     here.apply(*(queue(f"q{number:02}", consumers=[consumer]) for number in range(TRIED_AGAIN)))
-    scene.until_fires("PenstockReconcilesFail", timeout_s=180)
+    scene.until_fires("HeadgateReconcilesFail", timeout_s=180)
     here.delete("resourcequota", "none")
 
 
 @fires(
-    "PenstockCassandraUnavailable",
-    "PenstockReceivesFail",
-    "PenstockLeasesAge",
-    "PenstockSettlesFail",
-    "PenstockDataLeftBehind",
+    "HeadgateCassandraUnavailable",
+    "HeadgateReceivesFail",
+    "HeadgateLeasesAge",
+    "HeadgateSettlesFail",
+    "HeadgateDataLeftBehind",
 )
 def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
     here, doomed = scene.namespace(), scene.namespace()
@@ -166,23 +166,23 @@ def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
     here.wait_for("queue", "q00", has_condition("Ready"), what="is Ready", timeout_s=90)
     scene.worker(name, "takes_a_while", "--concurrency", "4")
     scene.put(name, *(b"%d" % number for number in range(200)))
-    assert wait_until(lambda: (scene.value(f'penstock_worker_acked_total{{queue="{name}"}}') or 0) > 4, timeout_s=60)
+    assert wait_until(lambda: (scene.value(f'headgate_worker_acked_total{{queue="{name}"}}') or 0) > 4, timeout_s=60)
     scene.store.cut()
     try:
-        scene.until_fires("PenstockLeasesAge", queue=name, timeout_s=60)
-        scene.until_fires("PenstockCassandraUnavailable", timeout_s=120)
+        scene.until_fires("HeadgateLeasesAge", queue=name, timeout_s=60)
+        scene.until_fires("HeadgateCassandraUnavailable", timeout_s=120)
         doomed.run("delete", "namespace", str(doomed.namespace), "--wait=false")
-        scene.until_fires("PenstockReceivesFail", queue=name, timeout_s=240)
-        scene.until_fires("PenstockSettlesFail", queue=name, timeout_s=60)
-        scene.until_fires("PenstockDataLeftBehind", timeout_s=180)
+        scene.until_fires("HeadgateReceivesFail", queue=name, timeout_s=240)
+        scene.until_fires("HeadgateSettlesFail", queue=name, timeout_s=60)
+        scene.until_fires("HeadgateDataLeftBehind", timeout_s=180)
     finally:
         scene.store.heal()
-    assert wait_until(lambda: "PenstockCassandraUnavailable" not in scene.prometheus.firing(), timeout_s=120), (
+    assert wait_until(lambda: "HeadgateCassandraUnavailable" not in scene.prometheus.firing(), timeout_s=120), (
         scene.prometheus.alerts()
     )
 
 
-@fires("PenstockChangesWait")
+@fires("HeadgateChangesWait")
 def test_an_operator_that_is_held_back(
     kubernetes: KubernetesUnderTest, cassandra: Serving, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -190,4 +190,4 @@ def test_an_operator_that_is_held_back(
     with scene_of(kubernetes, cassandra, helm, folder, "--qps", SLOW_QPS) as scene:
         here = scene.namespace()
         here.apply(*(queue(f"q{number:03}") for number in range(MANY)))
-        scene.until_fires("PenstockChangesWait", timeout_s=240)
+        scene.until_fires("HeadgateChangesWait", timeout_s=240)

@@ -9,32 +9,32 @@ from contextlib import contextmanager
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster import lifecycle
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.oci import Run, assemble, read_layer
-from penstock.cli.check import Told
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.cassandra.image import image_archive
-from penstock.testing.processes import wait_until
-from penstock_operator.names import CONNECTION_DIGEST, consumer_name
+from headgate.cli.check import Told
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.cassandra.image import image_archive
+from headgate.testing.processes import wait_until
+from headgate_operator.names import CONNECTION_DIGEST, consumer_name
 from tests.cluster.chart_release import Release, image_values, release_of
 from tests.cluster.test_chart import queue
 
 pytestmark = pytest.mark.slow
 
-COUNTING = {"name": "counting", "handler": "penstock.cli.check:count", "scaling": {"min": 2, "max": 2}}
-CASSANDRA = "penstock.local/cassandra:5.0"
+COUNTING = {"name": "counting", "handler": "headgate.cli.check:count", "scaling": {"min": 2, "max": 2}}
+CASSANDRA = "headgate.local/cassandra:5.0"
 SHARDS = 2
 
 
 @pytest.fixture
 def release(
-    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, penstock_image: str, helm: Helm
+    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, headgate_image: str, helm: Helm
 ) -> Iterator[Release]:
-    with release_of(kubernetes, helm, penstock_image, near_cassandra.environment()) as made:
+    with release_of(kubernetes, helm, headgate_image, near_cassandra.environment()) as made:
         yield made
 
 
@@ -44,7 +44,7 @@ def putting(environment: dict[str, str], namespace: str, key: str) -> Iterator[l
     put, over = [0], threading.Event()
 
     def work() -> None:
-        with penstock.connect_sync(environment) as connection:
+        with headgate.connect_sync(environment) as connection:
             counter, emails = connection.counter(f"{namespace}/views"), connection.queue(f"{namespace}/emails")
             while not over.wait(0.1):
                 told = Told(counter=f"{namespace}/views", key=key, token=counter.token())
@@ -62,7 +62,7 @@ def putting(environment: dict[str, str], namespace: str, key: str) -> Iterator[l
 
 def digests(here: Kubectl) -> set[str]:
     """Of which Secret the pods that are ready were made."""
-    pods = [pod for pod in here.list("pods", "penstock.io/consumer=counting") if has_condition("Ready")(pod)]
+    pods = [pod for pod in here.list("pods", "headgate.io/consumer=counting") if has_condition("Ready")(pod)]
     return {pod["metadata"]["annotations"][CONNECTION_DIGEST] for pod in pods}
 
 
@@ -74,7 +74,7 @@ def test_a_password_that_is_changed_reaches_the_workers_and_nothing_is_lost(
     counter = {"type": "sum", "storage": {"tables": "shared"}}
     here.apply(
         queue("emails", shards=SHARDS, consumers=[COUNTING]),
-        {"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": counter},
+        {"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": counter},
     )
     for kind, name in (("queue", "emails"), ("counter", "views")):
         here.wait_for(kind, name, has_condition("Ready"), what="is Ready", timeout_s=120)
@@ -88,14 +88,14 @@ def test_a_password_that_is_changed_reaches_the_workers_and_nothing_is_lost(
         assert deployment["status"]["updatedReplicas"] == deployment["status"]["readyReplicas"]
         since = put[0]
         assert wait_until(lambda: put[0] > since + 20, timeout_s=60)
-    with penstock.connect_sync(environment) as connection:
+    with headgate.connect_sync(environment) as connection:
         views = connection.counter(f"{here.namespace}/views")
         assert wait_until(lambda: views.value(key) == put[0], timeout_s=90), (views.value(key), put)
         assert put[0] == views.value(key)
 
 
 def test_with_a_cassandra_of_its_own_messages_come_through(
-    kubernetes: KubernetesUnderTest, penstock_image: str, helm: Helm
+    kubernetes: KubernetesUnderTest, headgate_image: str, helm: Helm
 ) -> None:
     run = Run(
         entrypoint=("docker-entrypoint.sh",),
@@ -103,10 +103,10 @@ def test_with_a_cassandra_of_its_own_messages_come_through(
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
     lifecycle.load(kubernetes.cluster, assemble(CASSANDRA, (read_layer(image_archive()),), run))
-    with release_of(kubernetes, helm, penstock_image, {"CONTACT_POINTS": "-"}) as made:
+    with release_of(kubernetes, helm, headgate_image, {"CONTACT_POINTS": "-"}) as made:
         values = {
-            **image_values(penstock_image),
-            "cassandra": {"enabled": True, "image": {"registry": "penstock.local", "pullPolicy": "Never"}},
+            **image_values(headgate_image),
+            "cassandra": {"enabled": True, "image": {"registry": "headgate.local", "pullPolicy": "Never"}},
         }
         made.values.clear()
         made.values.update(values)

@@ -53,7 +53,7 @@ def in_place(helm: Helm, values: Values, namespace: str) -> list[dict[str, Any]]
     """The documents, in a namespace that is there."""
     documents = rendered(helm, values)
     for each in documents:
-        if "namespace" in each["metadata"] and each["metadata"]["namespace"] == "penstock-system":
+        if "namespace" in each["metadata"] and each["metadata"]["namespace"] == "headgate-system":
             each["metadata"]["namespace"] = namespace
     return documents
 

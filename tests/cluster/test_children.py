@@ -17,17 +17,17 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.golang import sources
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
-from penstock.api.queues import Queue
-from penstock_operator.build_account import spark_account, spark_binding, worker_account
-from penstock_operator.build_pod import Owner
-from penstock_operator.build_secret import connection_copy
-from penstock_operator.build_spark import application
-from penstock_operator.decide_children import KINDS, children
-from penstock_operator.differing import STAMP_PATH, differences, stamped
-from penstock_operator.effects import ApplyObject
-from penstock_operator.kinds import SPARK_APPLICATION
-from penstock_operator.names import MANAGER, Key, consumer_name
-from penstock_operator.world import ChildName, Memory
+from headgate.api.queues import Queue
+from headgate_operator.build_account import spark_account, spark_binding, worker_account
+from headgate_operator.build_pod import Owner
+from headgate_operator.build_secret import connection_copy
+from headgate_operator.build_spark import application
+from headgate_operator.decide_children import KINDS, children
+from headgate_operator.differing import STAMP_PATH, differences, stamped
+from headgate_operator.effects import ApplyObject
+from headgate_operator.kinds import SPARK_APPLICATION
+from headgate_operator.names import MANAGER, Key, consumer_name
+from headgate_operator.world import ChildName, Memory
 from tests.unit.api_cases import ROOT
 from tests.unit.operator_children_cases import (
     CONNECTION,
@@ -129,8 +129,8 @@ def test_the_bulk_run_is_a_spark_application_as_its_operator_takes_it(restricted
 def owner(kubernetes: KubernetesUnderTest, restricted: Kubectl) -> Owner:
     """A Queue that is there, so that the server does not collect what belongs to it."""
     kubernetes.kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    kubernetes.kubectl.wait_for("crd", "queues.penstock.io", has_condition("Established"), what="is established")
-    made_of = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": {"name": "emails"}, "spec": {}}
+    kubernetes.kubectl.wait_for("crd", "queues.headgate.io", has_condition("Established"), what="is established")
+    made_of = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": "emails"}, "spec": {}}
     return owner_in(restricted, restricted.apply(made_of)[0]["metadata"]["uid"])
 
 

@@ -20,17 +20,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.processes import wait_until
-from penstock_operator.build_account import worker_account
-from penstock_operator.build_cronjob import cronjob, name_of
-from penstock_operator.build_deployment import deployment
-from penstock_operator.build_pod import CONNECTION_FILES, Owner
-from penstock_operator.build_secret import connection_copy
-from penstock_operator.names import Key
-from penstock_operator.world import JobGroup
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.processes import wait_until
+from headgate_operator.build_account import worker_account
+from headgate_operator.build_cronjob import cronjob, name_of
+from headgate_operator.build_deployment import deployment
+from headgate_operator.build_pod import CONNECTION_FILES, Owner
+from headgate_operator.build_secret import connection_copy
+from headgate_operator.names import Key
+from headgate_operator.world import JobGroup
 from tests.unit.operator_children_cases import CONNECTION, SETTINGS, UID, consumer
 
 Answer = TypeVar("Answer")
@@ -74,13 +74,13 @@ def told(near_cassandra: Cassandra, tmp_path_factory: pytest.TempPathFactory) ->
     file = tmp_path_factory.mktemp("children") / "queues.yaml"
     file.write_text(
         "".join(
-            f"---\napiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
+            f"---\napiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
             f"spec: {spec}\n"
             for name in ("python", "http")
         )
     )
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
@@ -133,7 +133,7 @@ def launched(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
 
 
 def put(told: dict[str, str], queue: str, text: str) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         await (await connection.queue(f"shop/{queue}")).put(text)
 
     connected(told, work)
@@ -142,15 +142,15 @@ def put(told: dict[str, str], queue: str, text: str) -> None:
 def owners(told: dict[str, str], queue: str) -> list[str | None]:
     """Who holds the lanes of a queue."""
 
-    async def work(connection: penstock.Penstock) -> list[str | None]:
+    async def work(connection: headgate.Headgate) -> list[str | None]:
         return [lane.owner for lane in (await (await connection.queue(f"shop/{queue}")).stats()).lanes]
 
     return connected(told, work)
 
 
-def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, Answer]]) -> Answer:
+def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Answer]]) -> Answer:
     async def main() -> Answer:
-        async with penstock.connect(told) as connection:
+        async with headgate.connect(told) as connection:
             return await work(connection)
 
     return asyncio.run(main())
@@ -172,8 +172,8 @@ def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, 
     return said
 
 
-def test_a_python_handler_runs_in_the_image_with_penstock_and_drains_when_its_pod_is_ended(
-    here: Kubectl, penstock_image: str, told: dict[str, str]
+def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_pod_is_ended(
+    here: Kubectl, headgate_image: str, told: dict[str, str]
 ) -> None:
     template = {
         "spec": {
@@ -187,7 +187,7 @@ def test_a_python_handler_runs_in_the_image_with_penstock_and_drains_when_its_po
             "volumes": [{"name": "handler", "configMap": {"name": "handler"}}],
         }
     }
-    pod = started(here, penstock_image, "python", handler="shop_handler:handle", template=template)
+    pod = started(here, headgate_image, "python", handler="shop_handler:handle", template=template)
     put(told, "python", "first")
     assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
     said = ended_while_busy(here, told, "python", pod, "worker")["worker"]
@@ -197,10 +197,10 @@ def test_a_python_handler_runs_in_the_image_with_penstock_and_drains_when_its_po
 
 
 def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_drained(
-    here: Kubectl, penstock_image: str, python_image: str, told: dict[str, str]
+    here: Kubectl, headgate_image: str, python_image: str, told: dict[str, str]
 ) -> None:
     template = {"spec": {"containers": [{"name": "handler", "command": ["python3", "-c", HTTP_HANDLER]}]}}
-    pod = started(here, penstock_image, "http", image=python_image, http={"port": 8080}, template=template)
+    pod = started(here, headgate_image, "http", image=python_image, http={"port": 8080}, template=template)
     put(told, "http", "first")
     assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
     said = ended_while_busy(here, told, "http", pod, "handler")
@@ -210,9 +210,9 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
 
 
 def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words(
-    here: Kubectl, penstock_image: str
+    here: Kubectl, headgate_image: str
 ) -> None:
-    name = launched(here, penstock_image, "python", handler="nowhere:handle")
+    name = launched(here, headgate_image, "python", handler="nowhere:handle")
 
     def last_end(pod: dict[str, Any]) -> dict[str, Any]:
         statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or []
@@ -224,9 +224,9 @@ def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words
     assert "nowhere" in last_end(pod)["message"]
 
 
-def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, penstock_image: str) -> None:
-    group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, penstock_image)
-    made = cronjob("shop", replace(SETTINGS, image=penstock_image), group)
+def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, headgate_image: str) -> None:
+    group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, headgate_image)
+    made = cronjob("shop", replace(SETTINGS, image=headgate_image), group)
     made["metadata"]["namespace"] = here.namespace
     here.apply(made)
     here.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.cli.main import COMMANDS
-from penstock.engines.timeline.lane_taking import lane_of
-from penstock.engines.timeline.repair import REPAIR_LANE, Leader
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+import headgate
+from headgate.cli.main import COMMANDS
+from headgate.engines.timeline.lane_taking import lane_of
+from headgate.engines.timeline.repair import REPAIR_LANE, Leader
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.commands import Commands, Ran
 
 KEYSPACE = f"commands_{uuid.uuid4().hex[:12]}"
@@ -37,7 +37,7 @@ EVERY_FIVE, HOURLY = "*/5 * * * *", "0 * * * *"
 def queue_of(name: str, spec: str, namespace: str = "shop") -> str:
     """A queue whose clocks are near, so that nothing waits long."""
     return (
-        "---\napiVersion: penstock.io/v1beta1\nkind: Queue\n"
+        "---\napiVersion: headgate.io/v1beta1\nkind: Queue\n"
         f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{NEAR}, {spec}}}\n"
     )
 
@@ -177,14 +177,14 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
     emptied(run)
     run("send", "--queue", "shop/emails", "poison {n}", "--count", "3")
     run("send", "--queue", "shop/emails-dead", "of nowhere")
-    run("send", "--queue", "shop/emails-dead", "of one gone", "--attribute", "penstock.dead.queue=shop/gone")
+    run("send", "--queue", "shop/emails-dead", "of one gone", "--attribute", "headgate.dead.queue=shop/gone")
 
-    async def kill(connection: penstock.Penstock) -> None:
+    async def kill(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         killed = 0
         while killed < 3:
             given = await queue.receive(3)
-            await queue.settle([penstock.settle.DeadLetter(each.receipt, "no such address") for each in given])
+            await queue.settle([headgate.settle.DeadLetter(each.receipt, "no such address") for each in given])
             killed += len(given)
 
     run.connected(kill)
@@ -206,7 +206,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
 def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is_told(run: Commands) -> None:
     run("send", "--queue", "depot/parcels", "x", "--count", "40")
 
-    async def receive_slowly(connection: penstock.Penstock) -> list[dict[str, object]]:
+    async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
         """Only who owns lanes tells how they stand."""
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
@@ -249,7 +249,7 @@ def passed(run: Commands, queue: str, count: int) -> None:
 def until_owed(run: Commands, queue: str) -> None:
     """A look is due. The position of a lane passes a part only while somebody holds the lane."""
 
-    async def hold(connection: penstock.Penstock) -> None:
+    async def hold(connection: headgate.Headgate) -> None:
         held = await connection.queue(queue)
         while True:
             assert [] == await held.receive(1, wait=0.5)
@@ -283,7 +283,7 @@ def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_
 
 
 def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_does(run: Commands) -> None:
-    async def hold(connection: penstock.Penstock) -> tuple[Ran, Ran]:
+    async def hold(connection: headgate.Headgate) -> tuple[Ran, Ran]:
         """As a process that repairs for a while, and then dies."""
         engine = (await connection.queue("shop/looked-at")).engine
         lane = lane_of(engine.host, engine.settings, (REPAIR_LANE.number, 0))
@@ -319,7 +319,7 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
     assert (0, ["depot/hourly"]) == (hourly.code, [repaired(line)[0] for line in hourly.out])
     whole = run("repair", "--namespace", "depot")
     assert (1, 3) == (whole.code, len(whole.out))
-    others = run("repair", "--namespace", "depot", PENSTOCK_CONNECTION="other-cassandra")
+    others = run("repair", "--namespace", "depot", HEADGATE_CONNECTION="other-cassandra")
     assert (0, ["no queue in depot"]) == (others.code, others.out)
     for arguments, says in (
         (
@@ -370,7 +370,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     rest = {"top": ["--once"], "apply": [str(tmp_path / "q.yaml")]}
     arguments = rest.get(command) or ["--queue", "shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
-    line = "penstock: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"
+    line = "headgate: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
 

@@ -25,10 +25,10 @@ from urllib.parse import quote
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.main import main
-from penstock.counters.decide_tokens import Token
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import Server, wait_until
+from headgate.cli.main import main
+from headgate.counters.decide_tokens import Token
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import Server, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 KEYSPACE = f"counting_{uuid.uuid4().hex[:12]}"
@@ -42,12 +42,12 @@ STARTS_WITHIN_S = 120.0
 TRIES_MAX = 200
 TIMEOUT_S = 30.0
 RESOURCES = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Counter
 metadata: {name: hits, namespace: shop}
 spec: {type: sum, buckets: 8, storage: {tables: shared}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Counter
 metadata: {name: visitors, namespace: shop}
 spec: {type: distinct, buckets: 8, storage: {tables: shared}}

@@ -1,4 +1,4 @@
-"""Counters on a real Cassandra, from `penstock apply` to a value: the SDK with and without async, and commands."""
+"""Counters on a real Cassandra, from `headgate apply` to a value: the SDK with and without async, and commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.client.queue import ConnectionOfAnotherLoop, ConnectionOfAnotherProcess
-from penstock.counters.collector import Collector
-from penstock.counters.counter import CounterHandle
-from penstock.counters.decide_life import LifeTerms
-from penstock.counters.types.registry import type_of
-from penstock.testing.cassandra.serving import Serving
+import headgate
+from headgate.client.queue import ConnectionOfAnotherLoop, ConnectionOfAnotherProcess
+from headgate.counters.collector import Collector
+from headgate.counters.counter import CounterHandle
+from headgate.counters.decide_life import LifeTerms
+from headgate.counters.types.registry import type_of
+from headgate.testing.cassandra.serving import Serving
 from tests.cluster.commands import Commands
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ MS_US = 1_000
 def counter_of(name: str, spec: str, namespace: str = "shop") -> str:
     """A counter as a person writes it."""
     return (
-        "---\napiVersion: penstock.io/v1beta1\nkind: Counter\n"
+        "---\napiVersion: headgate.io/v1beta1\nkind: Counter\n"
         f"metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}\n"
     )
 
@@ -109,7 +109,7 @@ def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Commands, tmp_pa
 
 
 def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop: Commands) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
         begin = datetime.now(UTC)
         await asyncio.gather(*(views.add("home", 1) for _ in range(500)), *(views.add("cart", 2) for _ in range(50)))
@@ -125,7 +125,7 @@ def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop:
 
     shop.connected(work)
 
-    async def look_from_elsewhere(connection: penstock.Penstock) -> None:
+    async def look_from_elsewhere(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
         await views.add("home", 5)
         assert 515 == await views.value("home")
@@ -134,7 +134,7 @@ def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop:
 
 
 def test_audiences_of_two_counters_are_combined(shop: Commands) -> None:
-    async def work(connection: penstock.Penstock) -> tuple[float, float, float]:
+    async def work(connection: headgate.Headgate) -> tuple[float, float, float]:
         visitors = await connection.counter("shop/visitors")
         buyers = await connection.counter("shop/buyers")
         await asyncio.gather(visitors.add("mon", *range(300)), buyers.add("mon", *range(200, 400)))
@@ -145,7 +145,7 @@ def test_audiences_of_two_counters_are_combined(shop: Commands) -> None:
 
 
 def test_threads_without_a_loop_count_together(shop: Commands) -> None:
-    with penstock.connect_sync(shop.told) as p:
+    with headgate.connect_sync(shop.told) as p:
         views = p.counter("shop/page-views")
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: views.add("threads", number), range(100)))
@@ -161,7 +161,7 @@ def test_threads_without_a_loop_count_together(shop: Commands) -> None:
 
 
 def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         """Its mutators live for two seconds, and are final three later: above the hint window of this server."""
         counter = await connection.counter("shop/short-lived")
         life = LifeTerms(lifetime_us=2000 * MS_US, refuse_within_us=1000 * MS_US)
@@ -191,7 +191,7 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> 
 
 
 def test_a_counter_of_another_loop_or_process_says_so(shop: Commands) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
 
         def use_elsewhere() -> None:
@@ -235,7 +235,7 @@ def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Comman
     announced = tmp_path / "acme_counters-1.dist-info"
     announced.mkdir()
     (announced / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-counters\nVersion: 1\n")
-    (announced / "entry_points.txt").write_text("[penstock.counter_types]\nacme/longest = acme_counters:Longest\n")
+    (announced / "entry_points.txt").write_text("[headgate.counter_types]\nacme/longest = acme_counters:Longest\n")
     installed = Commands({**shop.told, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     for word in ("tea", "rice", "milk"):
         assert 0 == installed.apart("counter", "add", "depot/foreign", "menu", word).code

@@ -14,29 +14,29 @@ from typing import Any
 
 import pytest
 
-from penstock.counters.collector import Collector, PassReport
-from penstock.counters.counter import CounterHandle
-from penstock.counters.decide_shards import TALLY
-from penstock.counters.settings import CounterSettings
-from penstock.counters.tables import ALL, shared_tables
-from penstock.counters.types.sum import Sum
-from penstock.engines.host import Host
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_hints import CassandraHintWindows
-from penstock.store.cassandra_schema import CassandraSchema
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.clocks import Clock
-from penstock.store.positions import Positions
-from penstock.store.schema import ensure
-from penstock.store.statements import Select
-from penstock.store.table import Keyspace
-from penstock.testing.cassandra import Ring
-from penstock.testing.cassandra.serving import Serving
+from headgate.counters.collector import Collector, PassReport
+from headgate.counters.counter import CounterHandle
+from headgate.counters.decide_shards import TALLY
+from headgate.counters.settings import CounterSettings
+from headgate.counters.tables import ALL, shared_tables
+from headgate.counters.types.sum import Sum
+from headgate.engines.host import Host
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_hints import CassandraHintWindows
+from headgate.store.cassandra_schema import CassandraSchema
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.clocks import Clock
+from headgate.store.positions import Positions
+from headgate.store.schema import ensure
+from headgate.store.statements import Select
+from headgate.store.table import Keyspace
+from headgate.testing.cassandra import Ring
+from headgate.testing.cassandra.serving import Serving
 from tests.counter_invariants import CounterLedger
 
-KEYSPACE = "penstock_counters"
+KEYSPACE = "headgate_counters"
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 DAY = 24 * HOUR

@@ -19,11 +19,11 @@ from kubernetes import client, config
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, KubectlRefused, refusal
-from penstock.api import cron
-from penstock.api.crd import PLURALS
-from penstock.api.model import GROUP, VERSION
-from penstock.api.parse import check_resource
-from penstock.api.passed_on import ITEMS_MAX, says_too_long
+from headgate.api import cron
+from headgate.api.crd import PLURALS
+from headgate.api.model import GROUP, VERSION
+from headgate.api.parse import check_resource
+from headgate.api.passed_on import ITEMS_MAX, says_too_long
 from tests.unit.api_cases import (
     ACCEPTED,
     CHANGES,
@@ -318,8 +318,8 @@ def test_the_examples_are_accepted(here: Kubectl) -> None:
             if made["apiVersion"].startswith(GROUP):
                 made["metadata"].pop("namespace", None)
                 here.run("apply", "--validate=strict", "-f", "-", stdin=json.dumps(made))
-    assert {"emails", "emails-dead", "orders", "tickets"} <= {found["metadata"]["name"] for found in here.list("psq")}
-    assert [found["metadata"]["name"] for found in here.list("psc")] == ["page-views"]
+    assert {"emails", "emails-dead", "orders", "tickets"} <= {found["metadata"]["name"] for found in here.list("hgq")}
+    assert [found["metadata"]["name"] for found in here.list("hgc")] == ["page-views"]
 
 
 def test_an_empty_spec_is_kept_with_its_defaults_and_without_other_engines_blocks(server: Server) -> None:
@@ -380,11 +380,11 @@ def test_kubectl_explain_tells_what_a_field_is_its_default_and_when_to_change_it
 
 def test_short_names_and_the_category_find_the_resources(here: Kubectl) -> None:
     here.apply(document("Queue", {}, "one"), document("Counter", {}, "two"))
-    assert here.run("get", "psq", "-o", "name").split() == ["queue.penstock.io/one"]
-    assert here.run("get", "psc", "-o", "name").split() == ["counter.penstock.io/two"]
-    assert sorted(here.run("get", "penstock", "-o", "name").split()) == [
-        "counter.penstock.io/two",
-        "queue.penstock.io/one",
+    assert here.run("get", "hgq", "-o", "name").split() == ["queue.headgate.io/one"]
+    assert here.run("get", "hgc", "-o", "name").split() == ["counter.headgate.io/two"]
+    assert sorted(here.run("get", "headgate", "-o", "name").split()) == [
+        "counter.headgate.io/two",
+        "queue.headgate.io/one",
     ]
 
 
@@ -407,8 +407,8 @@ def test_kubectl_get_shows_engine_shards_backlog_oldest_workers_ready_and_age(he
     here.apply(document("Queue", {"shards": 6}), document("Counter", {"type": "topk"}))
     workers = [{"name": "mailer", "replicas": 3, "ready": 2}]
     figures = {"backlog": 12, "oldestAge": "1m30s", "consumers": workers}
-    patch_status(here, f"psq/{SUBJECT}", {**figures, "conditions": [CONDITION]})
-    patch_status(here, f"psc/{SUBJECT}", {"keys": 7, "conditions": [CONDITION]})
+    patch_status(here, f"hgq/{SUBJECT}", {**figures, "conditions": [CONDITION]})
+    patch_status(here, f"hgc/{SUBJECT}", {"keys": 7, "conditions": [CONDITION]})
     head, row = (line.split() for line in here.run("get", "queues").splitlines())
     assert head == ["NAME", "ENGINE", "SHARDS", "BACKLOG", "OLDEST", "WORKERS", "READY", "AGE"]
     assert row[:-1] == [SUBJECT, "timeline", "6", "12", "1m30s", "2", "True"]
@@ -419,15 +419,15 @@ def test_kubectl_get_shows_engine_shards_backlog_oldest_workers_ready_and_age(he
 
 def test_kubectl_scale_sets_the_shards_and_reads_what_is_in_force(here: Kubectl) -> None:
     here.apply(document("Queue", {"shards": 6}))
-    patch_status(here, f"psq/{SUBJECT}", {"replicas": 6, "selector": "penstock.io/queue=subject"})
+    patch_status(here, f"hgq/{SUBJECT}", {"replicas": 6, "selector": "headgate.io/queue=subject"})
     here.run("scale", f"queue/{SUBJECT}", "--replicas=12")
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{here.namespace}/queues/{SUBJECT}/scale"
     scale = json.loads(here.run("get", "--raw", path))
     assert (scale["spec"], scale["status"]) == (
         {"replicas": 12},
-        {"replicas": 6, "selector": "penstock.io/queue=subject"},
+        {"replicas": 6, "selector": "headgate.io/queue=subject"},
     )
-    assert here.get("psq", SUBJECT)["spec"]["shards"] == 12
+    assert here.get("hgq", SUBJECT)["spec"]["shards"] == 12
 
 
 def test_scaling_an_extent_queue_past_its_most_extents_is_refused(here: Kubectl) -> None:
@@ -451,8 +451,8 @@ def test_a_status_is_written_apart_from_the_spec_and_keeps_what_the_model_knows(
         "repair": {"lastResult": "Succeeded", "lastRun": "2026-11-18T09:00:00Z"},
         "bulk": {"nightly": {"state": "Succeeded", "done": 5, "failed": 0}},
     }
-    patch_status(here, f"psq/{SUBJECT}", status)
-    kept = here.get("psq", SUBJECT)
+    patch_status(here, f"hgq/{SUBJECT}", status)
+    kept = here.get("hgq", SUBJECT)
     assert kept["status"] == status
     assert kept["metadata"]["generation"] == 1
     assert not isinstance(check_resource(kept), list)
@@ -462,7 +462,7 @@ def test_a_pod_template_is_kept_to_the_last_key(here: Kubectl) -> None:
     template = {"spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "worker", "env": [{"name": "A"}]}]}}
     consumer = {"name": "a", "handler": "a:b", "template": template}
     here.apply(document("Queue", {"consumers": [consumer]}))
-    assert here.get("psq", SUBJECT)["spec"]["consumers"][0]["template"] == template
+    assert here.get("hgq", SUBJECT)["spec"]["consumers"][0]["template"] == template
 
 
 def test_two_managers_own_a_consumer_each(here: Kubectl) -> None:
@@ -471,5 +471,5 @@ def test_two_managers_own_a_consumer_each(here: Kubectl) -> None:
         spec = {"engine": "extent", "consumers": [{"name": name, "handler": "a:b"}]}
         made = json.dumps(document("Queue", spec))
         here.run("apply", "--server-side", f"--field-manager={name}", "-f", "-", stdin=made)
-    consumers = here.get("psq", SUBJECT)["spec"]["consumers"]
+    consumers = here.get("hgq", SUBJECT)["spec"]["consumers"]
     assert [consumer["name"] for consumer in consumers] == ["billing", "search"]

@@ -1,4 +1,4 @@
-"""`penstock dev`: what a newcomer sees, what he is told to try, and that nothing is left."""
+"""`headgate dev`: what a newcomer sees, what he is told to try, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.local.stack import state_directory
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import Identity, wait_until
+from headgate.local.stack import state_directory
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import Identity, wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "dev" / "emails.yaml"
 ANOTHER = """---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {name: letters, namespace: shop}
 spec:
@@ -94,7 +94,7 @@ def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -
     }
     environment = {**mine, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **(told or {})}
     with subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli.main", "dev", *map(str, files)],
+        [sys.executable, "-m", "headgate.cli.main", "dev", *map(str, files)],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -147,7 +147,7 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         assert (0, 10) == (sent.returncode, len(sent.stdout.splitlines())), sent
         assert 10 == len({each[1] for each in begun.said(r"sent 'hello' to (you-\d+)", times=10)})
         took_s = time.monotonic() - began_s
-        measured(f"penstock dev, from nothing to ten messages handled: {took_s:.1f} s")
+        measured(f"headgate dev, from nothing to ten messages handled: {took_s:.1f} s")
         assert took_s < 4 * MESSAGE_WITHIN_S
 
         # What is printed can be typed.
@@ -185,7 +185,7 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     (tmp_path / "mine" / "tasks.py").write_text(code)
     (tmp_path / "mine" / "says.py").write_text("WORD = 'old'\n")
     told = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
-    send = [sys.executable, "-m", "penstock.cli.main", "send", "--queue", "shop/letters"]
+    send = [sys.executable, "-m", "headgate.cli.main", "send", "--queue", "shop/letters"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
     try:
         with dev(tmp_path / "queues.yaml", told=told, folder=tmp_path) as begun:

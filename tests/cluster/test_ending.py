@@ -16,10 +16,10 @@ from dev.cluster import cgroups, lifecycle, mounts, node
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from dev.cluster.state import Cluster, directory_of, read_cluster
-from penstock.errors import Surroundings
-from penstock.testing import namespaces
-from penstock.testing.namespaces import ip
-from penstock.testing.processes import Identity, wait_until
+from headgate.errors import Surroundings
+from headgate.testing import namespaces
+from headgate.testing.namespaces import ip
+from headgate.testing.processes import Identity, wait_until
 
 NAME = "ending"
 MOUNT_POINTS = ("/run/containerd", "/var/log/containers", mounts.KUBELET, "/var/lib/cni")

@@ -18,9 +18,9 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
-from penstock.testing.cache import cache_root
-from penstock.testing.cassandra import Cassandra, certificates
-from penstock.testing.processes import wait_until
+from headgate.testing.cache import cache_root
+from headgate.testing.cassandra import Cassandra, certificates
+from headgate.testing.processes import wait_until
 from tests.unit.page_examples import ROOT, Example, examples_of
 
 WITHIN_S = 420
@@ -80,7 +80,7 @@ def guarded_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
 def shell(
     kubernetes: KubernetesUnderTest,
     guarded_cassandra: Cassandra,
-    penstock_image: str,
+    headgate_image: str,
     helm: Helm,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Shell:
@@ -90,18 +90,18 @@ def shell(
         (folder / name).symlink_to(ROOT / name)
     told = guarded_cassandra.environment()
     shutil.copy(told["SSL_CA"], folder / "ca.pem")
-    registry, _, rest = penstock_image.partition("/")
+    registry, _, rest = headgate_image.partition("/")
     programs = (kubernetes.kubectl.program, helm.program, sys.executable)
     environment = {
         **os.environ,
         **told,
-        "USERNAME": "penstock",
+        "USERNAME": "headgate",
         "PASSWORD": PASSWORD,
         "CASSANDRA_PASSWORD": PASSWORD,
         "PATH": os.pathsep.join([*(str(Path(program).parent) for program in programs), os.environ["PATH"]]),
         "KUBECONFIG": kubernetes.kubectl.kubeconfig,
         "HOME": str(folder),
-        "PENSTOCK_CACHE": str(cache_root()),
+        "HEADGATE_CACHE": str(cache_root()),
     }
     environment.pop("KEYSPACE", None)
     names = {
@@ -129,20 +129,20 @@ def test_a_newcomer_installs_uses_looks_and_takes_away_by_the_pages_alone(
     said = []
     for example, _ in run_of("start-platform.md", shell):
         said.append(example.text)
-        if "penstock send" in example.text:
+        if "headgate send" in example.text:
             assert wait_until(lambda: is_drained(shell), timeout_s=DRAINED_WITHIN_S, every_s=2.0)
             on_call = dict(run_of("start-on-call.md", shell))
             assert any("why" in one.text for one in on_call)
     assert "helm uninstall" in said[-1]
-    system = kubectl.in_namespace("penstock-system")
+    system = kubectl.in_namespace("headgate-system")
     assert [] == system.list("deployments,jobs,serviceaccounts", "app.kubernetes.io/instance")
     assert kubectl.find("namespace", "shop") is None
-    kubectl.delete("namespace", "penstock-system")
+    kubectl.delete("namespace", "headgate-system")
 
 
 def is_drained(shell: Shell) -> bool:
     """Whether all that was sent was handled."""
-    told = shell.say("penstock stats --queue shop/emails --json")
+    told = shell.say("headgate stats --queue shop/emails --json")
     return '"backlog": 0, "in_flight": 0' in told
 
 
@@ -154,15 +154,15 @@ def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_take
     context = kubectl.run("config", "current-context").strip()
     values = (shell.as_here("registry: registry.example")).replace("tag:", "").replace("registry:", "").split()
     asked = f"CONTEXT={context} REGISTRY={values[0]} TAG={values[1]}"
-    environment = {**shell.environment, "PENSTOCK_STATE": str(tmp_path), "PYTHONPATH": "workers:."}
+    environment = {**shell.environment, "HEADGATE_STATE": str(tmp_path), "PYTHONPATH": "workers:."}
     there = Shell(ROOT, environment, {})
     try:
         told = there.say(f"make demo {asked}")
     finally:
         there.say("make down")
-    assert told.startswith("penstock demo, on a Kubernetes")
+    assert told.startswith("headgate demo, on a Kubernetes")
     assert "and 0 again" in told
     assert "page-1 was seen" in told
     assert "has no address" in told
     assert kubectl.find("namespace", "shop") is None
-    assert kubectl.find("namespace", "penstock-system") is None
+    assert kubectl.find("namespace", "headgate-system") is None

@@ -12,7 +12,7 @@ import yaml
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
+from headgate.testing.cassandra.serving import Serving
 from tests.cluster.operator_process import OperatorProcess, home, leading
 from tests.cluster.test_operator import becomes
 from tests.unit.health_readers import argo_health, flux_health, kstatus
@@ -79,7 +79,7 @@ def test_a_prefix_reaches_the_dead_letter_queue_that_is_named(
 def test_argo_cd_gets_both_health_checks_under_the_keys_that_it_reads(kubernetes: KubernetesUnderTest) -> None:
     config = rendered(kubernetes, GITOPS / "argocd")["argocd-cm"]
     lua = (GITOPS / "argocd" / "health.lua").read_text()
-    keys = [f"resource.customizations.health.penstock.io_{kind}" for kind in ("Counter", "Queue")]
+    keys = [f"resource.customizations.health.headgate.io_{kind}" for kind in ("Counter", "Queue")]
     assert dict.fromkeys(keys, lua) == config["data"]
     assert "argocd" == config["metadata"]["labels"]["app.kubernetes.io/part-of"]
 

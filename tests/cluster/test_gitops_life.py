@@ -20,8 +20,8 @@ import pytest
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl, KubectlRefused, names_of, refusal
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.processes import Server, wait_until
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.processes import Server, wait_until
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.cluster.life_books import Books, counted_in_the_end, kept_books
 from tests.cluster.life_changes import BORN, CHANGES, IMMUTABLE
@@ -64,7 +64,7 @@ class Life:
         """What the operator made here, with uids."""
         found = {}
         for kind in CHILDREN:
-            for one in self.here.list(kind, "app.kubernetes.io/managed-by=penstock"):
+            for one in self.here.list(kind, "app.kubernetes.io/managed-by=headgate"):
                 found[kind, str(one["metadata"]["name"])] = str(one["metadata"]["uid"])
         return found
 
@@ -159,7 +159,7 @@ class Life:
 
 def document(kind: str, name: str, spec: Mapping[str, Any]) -> Change:
     """A resource."""
-    return {"apiVersion": "penstock.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def lived(
     environment = {**cassandra.environment(), "KEYSPACE": release.keyspace}
     life = Life(kubernetes, release, here, cassandra, Books(listener))
     life.apply()
-    own = here.get("secret", "penstock-connection")
+    own = here.get("secret", "headgate-connection")
     here.apply({**own, "metadata": {"name": "own-connection"}})
     queue, counter = f"{here.namespace}/emails", f"{here.namespace}/page-views"
     try:
@@ -209,10 +209,10 @@ def lived(
 
 @pytest.fixture
 def release(
-    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, penstock_image: str, helm: Helm
+    kubernetes: KubernetesUnderTest, near_cassandra: Cassandra, headgate_image: str, helm: Helm
 ) -> Iterator[Release]:
     """Of this life, with a keyspace of its own."""
-    with release_of(kubernetes, helm, penstock_image, near_cassandra.environment()) as made:
+    with release_of(kubernetes, helm, headgate_image, near_cassandra.environment()) as made:
         yield made
     near_cassandra.cql(f"DROP KEYSPACE IF EXISTS {made.keyspace}")
 

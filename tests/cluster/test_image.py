@@ -1,4 +1,4 @@
-"""The image `penstock`, built by its Dockerfile on a Docker engine, and run as strict clusters run it."""
+"""The image `headgate`, built by its Dockerfile on a Docker engine, and run as strict clusters run it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dev.cluster import docker_build, image
-from penstock.testing.docker_engine import DockerEngine
+from headgate.testing.docker_engine import DockerEngine
 from tests.cluster.image_built import ANYBODY, CODE_AT_MOST, MIB, STRANGER, VERSION, Built, built
 
 pytestmark = pytest.mark.skipif(docker_build.obstacle() is not None, reason="needs root: a Docker engine of its own")
@@ -32,28 +32,28 @@ print(count)
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Built]:
-    with built("penstock") as made:
+    with built("headgate") as made:
         yield made
 
 
 @pytest.mark.parametrize("user", [ANYBODY, STRANGER])
-@pytest.mark.parametrize("command", ["penstock", "penstock-operator"])
+@pytest.mark.parametrize("command", ["headgate", "headgate-operator"])
 def test_commands_tell_the_projects_version_whoever_runs_them(ours: Built, command: str, user: str) -> None:
     assert VERSION == ours.said(command, "--version", user=user).split()[-1]
 
 
 @pytest.mark.parametrize("command", ["worker", "repair", "gc", "apply", "plan"])
 def test_every_process_of_a_queue_finds_all_that_it_needs(ours: Built, command: str) -> None:
-    assert f"Usage: penstock {command}" in ours.said("penstock", command, "--help")
+    assert f"Usage: headgate {command}" in ours.said("headgate", command, "--help")
 
 
 def test_every_module_of_the_data_plane_and_the_operator_can_be_imported(ours: Built) -> None:
-    count = ours.said("python3", "-c", IMPORT_ALL, "penstock,penstock_operator", "penstock.testing")
+    count = ours.said("python3", "-c", IMPORT_ALL, "headgate,headgate_operator", "headgate.testing")
     assert int(count) > 200
 
 
 def test_the_operator_says_in_one_line_that_it_finds_no_cluster(ours: Built) -> None:
-    ran = ours.run("penstock-operator", user=ANYBODY)
+    ran = ours.run("headgate-operator", user=ANYBODY)
     assert (1, 1) == (ran.code, len(ran.err.strip().splitlines())), ran
     assert "Traceback" not in ran.out + ran.err
 
@@ -97,7 +97,7 @@ def test_a_second_build_of_the_same_tree_needs_no_engine(ours: Built, monkeypatc
         raise AssertionError("nothing has changed")
 
     monkeypatch.setattr(image, "builder", refused)
-    assert ours.image == image.build_image("penstock")
+    assert ours.image == image.build_image("headgate")
 
 
 def test_an_engine_that_builds_changes_nothing_of_the_network_and_ends_with_all_but_what_it_keeps(

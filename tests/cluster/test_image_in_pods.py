@@ -9,7 +9,7 @@ import pytest
 
 from dev.cluster import image
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.processes import wait_until
+from headgate.testing.processes import wait_until
 
 ANYBODY = 1234560000
 RESTRICTED = {
@@ -57,11 +57,11 @@ def pod(name: str, tag: str, **container: Any) -> dict[str, Any]:
     }
 
 
-def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubectl, penstock_image: str) -> None:
-    here.apply(pod("version", penstock_image, command=["penstock", "--version"]))
+def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubectl, headgate_image: str) -> None:
+    here.apply(pod("version", headgate_image, command=["headgate", "--version"]))
     seen = here.wait_for("pod", "version", lambda it: it["status"]["phase"] in ("Succeeded", "Failed"), what="ended")
     assert "Succeeded" == seen["status"]["phase"], here.logs("version")
-    built = image.build_image("penstock")
+    built = image.build_image("headgate")
     told = seen["status"]["containerStatuses"][0]["imageID"]
     assert any(name in told for name in (built.id, built.digest)), told
 

@@ -1,4 +1,4 @@
-"""The image `penstock-spark`, built by its Dockerfile, and run as strict clusters run it; in test-long: it has a
+"""The image `headgate-spark`, built by its Dockerfile, and run as strict clusters run it; in test-long: it has a
 gigabyte."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import os
 from pyspark.sql import SparkSession
 
 def doubled(batches):
-    import pyarrow.compute, penstock, penstock_spark
+    import pyarrow.compute, headgate, headgate_spark
     for batch in batches:
         yield pyarrow.RecordBatch.from_arrays([pyarrow.compute.multiply(batch.column(0), 2)], names=["id"])
 
@@ -36,7 +36,7 @@ print("sum", row[0], "user", spark.sparkContext.sparkUser(), os.getuid())
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Built]:
-    with built("penstock-spark") as made:
+    with built("headgate-spark") as made:
         yield made
 
 
@@ -46,7 +46,7 @@ def test_a_job_of_spark_runs_python_and_arrow_for_a_number_without_a_name(spark:
     (tmp_path / "job.py").chmod(0o644)
     options = ("--volume", f"{tmp_path / 'job.py'}:/job.py:ro", "--env", "SPARK_LOCAL_IP=127.0.0.1")
     ran = spark.run("spark-submit", "--master", "local[2]", "/job.py", options=options)
-    assert (0, ["sum 999000 user penstock 12345"]) == (
+    assert (0, ["sum 999000 user headgate 12345"]) == (
         ran.code,
         [line for line in ran.out.splitlines() if line.startswith("sum")],
     ), "\n".join(line for line in ran.err.splitlines() if "\tat " not in line)[-6000:]
@@ -59,14 +59,14 @@ def test_an_executor_that_spark_has_told_nothing_says_so_in_one_line(spark: Buil
 
 
 def test_spark_stands_where_its_own_images_have_it(spark: Built) -> None:
-    script = "ls -d /opt/spark/bin/spark-submit /opt/spark/conf /opt/java/bin/java /opt/penstock/bulk.py"
+    script = "ls -d /opt/spark/bin/spark-submit /opt/spark/conf /opt/java/bin/java /opt/headgate/bulk.py"
     assert 4 == len(spark.said("sh", "-c", script).splitlines())
     assert int(spark.said("sh", "-c", "ls /opt/spark/jars | grep -c kubernetes")) > 5
 
 
 def test_the_data_plane_and_the_jobs_can_be_imported(spark: Built) -> None:
     assert "" == spark.said(
-        "python3", "-c", "import penstock, penstock_spark.entrypoint, pyspark, pyarrow, datasketches"
+        "python3", "-c", "import headgate, headgate_spark.entrypoint, pyspark, pyarrow, datasketches"
     )
 
 

@@ -1,4 +1,4 @@
-"""`kubectl penstock` and `penstock plan --context` against a real API server, by people with the rights that
+"""`kubectl headgate` and `headgate plan --context` against a real API server, by people with the rights that
 docs/kubectl-plugin.md names, and no others; and with the real operator, which runs outside of the cluster.
 """
 
@@ -14,7 +14,7 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.processes import wait_until
+from headgate.testing.processes import wait_until
 from tests.cluster.operator_process import OperatorProcess
 from tests.cluster.people import Calling, person
 from tests.cluster.test_operator import becomes, operator, queue
@@ -22,7 +22,7 @@ from tests.cluster.test_operator import becomes, operator, queue
 __all__ = ["operator"]
 
 ROOT = Path(__file__).resolve().parents[2]
-QUEUES = ("penstock.io", "queues")
+QUEUES = ("headgate.io", "queues")
 LEADER = """
 import http.server, json
 
@@ -79,7 +79,7 @@ def leading(kubernetes: KubernetesUnderTest, python_image: str) -> Iterator[str]
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "penstock-operator"},
+        "metadata": {"name": "headgate-operator"},
         "spec": {
             "holderIdentity": "leader_1",
             "leaseDurationSeconds": 3600,
@@ -108,7 +108,7 @@ def test_who_may_patch_queues_pauses_and_resumes(here: Kubectl, calling: Calling
     assert out.startswith(f"queue {namespace}/emails is paused\nnote: ")
     assert here.get("queue", "emails")["spec"]["paused"] is True
     assert (0, f"queue {namespace}/emails is paused already\n", "") == calling.plugin(who, "pause", "queue/emails")
-    assert 0 == calling.plugin(who, "resume", "psq/emails", "-n", namespace)[0]
+    assert 0 == calling.plugin(who, "resume", "hgq/emails", "-n", namespace)[0]
     assert here.get("queue", "emails")["spec"]["paused"] is False
 
 
@@ -125,7 +125,7 @@ def test_the_right_that_is_missing_is_named_as_the_server_tells_it(
     here: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     namespace = namespace_of(here)
-    says = "You lack a right in this cluster; ask for the right to {} queues.penstock.io in namespace {}\n"
+    says = "You lack a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
     nobody = person(here, tmp_path, {namespace: []})
     assert (1, "", says.format("get", namespace)) == calling.plugin(nobody, "why", "queue/emails")
     reader = person(here, tmp_path, {namespace: [(*QUEUES, "get")]})
@@ -135,7 +135,7 @@ def test_the_right_that_is_missing_is_named_as_the_server_tells_it(
         code,
         err,
     )
-    code, _, err = calling.plugin(reader, "lanes", "queue/emails", "--image", "penstock:1")
+    code, _, err = calling.plugin(reader, "lanes", "queue/emails", "--image", "headgate:1")
     says = f"You lack a right in this cluster; ask for the right to create jobs.batch in namespace {namespace}\n"
     assert (1, says) == (code, err)
 
@@ -166,12 +166,12 @@ def test_a_leader_whose_pod_is_gone_is_one_line(
     there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
     who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")], leading: there})
     lease = definitions.in_namespace(leading)
-    lease.run("patch", "lease", "penstock-operator", "--type=merge", "-p", '{"spec": {"holderIdentity": "gone_1"}}')
+    lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", '{"spec": {"holderIdentity": "gone_1"}}')
     try:
         code, _, err = calling.plugin(who, "why", "queue/emails", "--operator-namespace", leading)
     finally:
         back = '{"spec": {"holderIdentity": "leader_1"}}'
-        lease.run("patch", "lease", "penstock-operator", "--type=merge", "-p", back)
+        lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", back)
     assert (1, 1) == (code, err.count("\n"))
     assert err.startswith("The operator that leads could not be asked (pod=gone, ")
 
@@ -184,10 +184,10 @@ def test_a_job_that_no_account_lets_start_is_told_in_the_servers_words(
         ("", "pods,events", "list"), ("", "pods,pods/log", "get"),
     ]  # fmt: skip
     who = person(here, tmp_path, {namespace_of(here): rights})
-    code, out, err = calling.plugin(who, "lanes", "queue/emails", "--image", "penstock:1")
+    code, out, err = calling.plugin(who, "lanes", "queue/emails", "--image", "headgate:1")
     assert (1, "", 1) == (code, out, err.count("\n"))
     assert err.startswith("The Job could not start (why=")
-    assert "penstock-worker" in err
+    assert "headgate-worker" in err
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=30)
 
 

@@ -1,4 +1,4 @@
-"""`kubectl penstock lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by somebody
+"""`kubectl headgate lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by somebody
 who may make Jobs there and has no way to Cassandra of his own.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.processes import wait_until
-from penstock_operator.build_cronjob import cronjob
-from penstock_operator.world import JobGroup
+from headgate.testing.processes import wait_until
+from headgate_operator.build_cronjob import cronjob
+from headgate_operator.world import JobGroup
 from tests.cluster.people import Calling, person
 from tests.cluster.test_children_run import here, told
 from tests.unit.operator_children_cases import CONNECTION, SETTINGS
@@ -27,7 +27,7 @@ __all__ = ["here", "told"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHTS = [
-    ("penstock.io", "queues", "get"), ("batch", "cronjobs", "list"), ("batch", "jobs", "create,delete,get"),
+    ("headgate.io", "queues", "get"), ("batch", "cronjobs", "list"), ("batch", "jobs", "create,delete,get"),
     ("", "pods,events", "list"), ("", "pods,pods/log", "get"),
 ]  # fmt: skip
 SPEC = {"shards": 2, "maxClockSkew": "100ms", "timeline": {"safetyLag": "200ms"}, "storage": {"tables": "shared"}}
@@ -37,7 +37,7 @@ def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) ->
     """A queue in this namespace, on both sides, with repair as the operator makes it; its name for programs."""
     namespace = str(here.namespace)
     metadata = {"name": "emails", "namespace": namespace}
-    document = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": SPEC}
+    document = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": SPEC}
     here.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     here.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
     group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, image)
@@ -46,7 +46,7 @@ def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) ->
     here.apply(document, repair)
     file = folder / "queue.yaml"
     file.write_text(json.dumps(document))
-    command = [sys.executable, "-m", "penstock.cli.main", "apply", str(file)]
+    command = [sys.executable, "-m", "headgate.cli.main", "apply", str(file)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert 0 == done.returncode, done.stderr
@@ -55,7 +55,7 @@ def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) ->
 
 def put(told: dict[str, str], queue: str, *texts: str) -> None:
     async def work() -> None:
-        async with penstock.connect(told) as connection:
+        async with headgate.connect(told) as connection:
             found = await connection.queue(queue)
             for text in texts:
                 await found.put(text)
@@ -66,11 +66,11 @@ def put(told: dict[str, str], queue: str, *texts: str) -> None:
 def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
     here: Kubectl,
     told: dict[str, str],
-    penstock_image: str,
+    headgate_image: str,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    queue = make_queue(here, told, penstock_image, tmp_path)
+    queue = make_queue(here, told, headgate_image, tmp_path)
     put(told, queue, "one", "two")
     who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
 
@@ -95,11 +95,11 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
 def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
     here: Kubectl,
     told: dict[str, str],
-    penstock_image: str,
+    headgate_image: str,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    make_queue(here, told, penstock_image, tmp_path)
+    make_queue(here, told, headgate_image, tmp_path)
     who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
     code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--before", "yesterday")
     assert 2 == code
@@ -108,9 +108,9 @@ def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
 
 
 def test_an_image_that_is_not_there_is_told_and_nothing_is_left(
-    here: Kubectl, told: dict[str, str], penstock_image: str, tmp_path: Path
+    here: Kubectl, told: dict[str, str], headgate_image: str, tmp_path: Path
 ) -> None:
-    make_queue(here, told, penstock_image, tmp_path)
+    make_queue(here, told, headgate_image, tmp_path)
     who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
     code, _, err = calling.plugin(who, "lanes", "queue/emails", "--image", "localhost:1/none:1", "--timeout", "30")
     assert (1, 1) == (code, err.count("\n"))

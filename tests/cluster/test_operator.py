@@ -17,9 +17,9 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, names_of
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
-from penstock_operator.names import consumer_name
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
+from headgate_operator.names import consumer_name
 from tests.cluster.operator_process import WITHIN_S, OperatorProcess, home, leading
 
 CONSUMERS = [{"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 0}}]
@@ -41,7 +41,7 @@ def operator(
 def queue(name: str = "emails", **spec: Any) -> dict[str, Any]:
     """A Queue with one consumer that sleeps."""
     told = {"shards": 2, "consumers": CONSUMERS, **spec}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
 
 
 def reason(document: Any, type_: str = "Ready") -> str:
@@ -78,8 +78,8 @@ def test_a_queue_that_is_applied_becomes_ready_with_its_children(
     made = becomes(here, "emails", "Reconciled")
     assert 2 == made["status"]["replicas"]
     assert [consumer_name("emails", "mailer")] == names_of(here.list("deployment"))
-    assert {"penstock-worker"} <= set(names_of(here.list("serviceaccount")))
-    assert {"penstock-connection"} <= set(names_of(here.list("secret")))
+    assert {"headgate-worker"} <= set(names_of(here.list("serviceaccount")))
+    assert {"headgate-connection"} <= set(names_of(here.list("secret")))
     assert wait_until(lambda: len(here.list("cronjob")) == 1, timeout_s=WITHIN_S)
     assert "active" == state_of(cassandra, operator.keyspace, here.namespace or "", "emails")
 
@@ -119,7 +119,7 @@ def writes(operator: OperatorProcess, *, after_s: float = 0) -> float:
     if after_s:
         wait_until(lambda: False, timeout_s=after_s)
     _, text = operator.ask("/metrics")
-    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("penstock_operator_writes"))
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("headgate_operator_writes"))
 
 
 def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(
@@ -134,7 +134,7 @@ def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(
         lambda: state_of(cassandra, operator.keyspace, here.namespace or "", "emails") == "retained", timeout_s=30
     )
     assert there == tables_of(cassandra, operator.keyspace)
-    assert wait_until(lambda: not here.list("deployment", "app.kubernetes.io/managed-by=penstock"), timeout_s=30)
+    assert wait_until(lambda: not here.list("deployment", "app.kubernetes.io/managed-by=headgate"), timeout_s=30)
 
 
 def test_deleted_under_delete_it_goes_with_its_tables(
@@ -144,7 +144,7 @@ def test_deleted_under_delete_it_goes_with_its_tables(
     before = tables_of(cassandra, operator.keyspace)
     here.apply(queue(deletionPolicy="Delete"))
     made = becomes(here, "emails", "Reconciled")
-    assert ["penstock.io/store"] == made["metadata"]["finalizers"]
+    assert ["headgate.io/store"] == made["metadata"]["finalizers"]
     assert before < tables_of(cassandra, operator.keyspace)
     here.delete("queue", "emails", wait=False)
     assert wait_until(lambda: here.find("queue", "emails") is None, timeout_s=180)
@@ -179,7 +179,7 @@ def test_without_a_cluster_it_says_so_in_one_line(tmp_path: Path) -> None:
         [
             sys.executable,
             "-m",
-            "penstock_operator.process",
+            "headgate_operator.process",
             "--kubeconfig",
             str(tmp_path / "none"),
             "--health",

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, has_condition
-from penstock.client.blocking import SyncPenstock, SyncQueue
-from penstock.errors import SpecError, Unavailable
-from penstock.testing.cassandra import Cassandra
-from penstock.testing.processes import wait_until
-from penstock_operator.names import consumer_name
+from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate.errors import SpecError, Unavailable
+from headgate.testing.cassandra import Cassandra
+from headgate.testing.processes import wait_until
+from headgate_operator.names import consumer_name
 from tests.cluster.listener import Listener, listening
 from tests.cluster.operator_process import OperatorProcess, home, leading
 from tests.cluster.slowed import slowed
@@ -32,7 +32,7 @@ ALL_S = 20.0
 TO_ZERO_S = 45.0
 TURNED_S = 20.0
 DELAY_S = 20
-PENSTOCK_AND_HANDLER = "/handler"
+HEADGATE_AND_HANDLER = "/handler"
 
 Measured = Callable[[str], None]
 
@@ -41,7 +41,7 @@ Measured = Callable[[str], None]
 class Day:
     """What a person has: a cluster with the operator, a program that puts, and handlers that tell."""
 
-    connection: SyncPenstock
+    connection: SyncHeadgate
     listener: Listener
     operator: OperatorProcess
 
@@ -50,13 +50,13 @@ class Day:
 def day(
     kubernetes: KubernetesUnderTest,
     near_cassandra: Cassandra,
-    penstock_image: str,
+    headgate_image: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Day]:
     environment = near_cassandra.environment()
     with ExitStack() as stack:
         its_home = stack.enter_context(home(kubernetes, environment, tmp_path_factory.mktemp("day")))
-        operator = stack.enter_context(leading(its_home, "--image", penstock_image))
+        operator = stack.enter_context(leading(its_home, "--image", headgate_image))
         listener = stack.enter_context(listening(str(kubernetes.host_address)))
         own = kubernetes.kubectl.in_namespace(its_home.namespace)
         # It makes the keyspace, and has the image unpacked, as somebody's first queue did long ago.
@@ -64,7 +64,7 @@ def day(
         own.wait_for("queue", "warm", has_condition("Ready"), what="is Ready", timeout_s=90)
         own.delete("queue", "warm", wait=False)
         told = {**environment, "KEYSPACE": its_home.keyspace}
-        yield Day(stack.enter_context(penstock.connect_sync(told)), listener, operator)
+        yield Day(stack.enter_context(headgate.connect_sync(told)), listener, operator)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def queue(name: str, shards: int, **consumer: Any) -> dict[str, Any]:
     """With tables of its own and one consumer."""
     worker = {
         "name": "worker",
-        "env": [{"name": "PYTHONPATH", "value": PENSTOCK_AND_HANDLER}],
+        "env": [{"name": "PYTHONPATH", "value": HEADGATE_AND_HANDLER}],
         "volumeMounts": [{"name": "handler", "mountPath": "/handler"}],
     }
     volumes = [{"name": "handler", "configMap": {"name": "handler"}}]
@@ -98,7 +98,7 @@ def queue(name: str, shards: int, **consumer: Any) -> dict[str, Any]:
         **consumer,
     }
     return {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
         "metadata": {"name": name},
         "spec": {
@@ -247,5 +247,5 @@ def has_two_shards(seen: dict[str, Any]) -> bool:
 def is_left_alone(seen: dict[str, Any]) -> bool:
     """Whether the operator's main field manager has given the replicas up."""
     managers = seen["metadata"].get("managedFields") or ()
-    held = [each["fieldsV1"].get("f:spec", {}) for each in managers if each["manager"] == "penstock"]
+    held = [each["fieldsV1"].get("f:spec", {}) for each in managers if each["manager"] == "headgate"]
     return not any("f:replicas" in fields for fields in held)

@@ -14,8 +14,8 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.operator_process import Home, home, leading
 from tests.cluster.operator_states import CHILDREN, OURS, is_told, state
 from tests.cluster.test_operator import queue, tables_of
@@ -124,7 +124,7 @@ def test_killed_between_any_two_effects_it_comes_to_the_same(
     kubernetes: KubernetesUnderTest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_TEST_DEATHS", str(place.home.folder / "deaths"))
+    monkeypatch.setenv("HEADGATE_TEST_DEATHS", str(place.home.folder / "deaths"))
     calm = _calm_end(place, kubernetes)
     make(place.here)
     made = lives_until(place, lambda: is_carried_out(place))

@@ -16,9 +16,9 @@ import yaml
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.errors import PenstockError
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.errors import HeadgateError
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.operator_process import ROOT, OperatorProcess, home, leading
 from tests.cluster.test_operator import becomes, queue
 
@@ -28,7 +28,7 @@ PROBED_WITHIN_S = 5.0
 """As the chart's liveness probe does."""
 LIVED_FOR_S = 40.0
 """More than two terms of the Lease."""
-CRD = ROOT / "crds" / "queues.penstock.io.yaml"
+CRD = ROOT / "crds" / "queues.headgate.io.yaml"
 
 
 def large_queue(name: str = "large") -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Probes:
                     answer.read()
             except OSError as error:
                 self.missed.append(f"probe {self.count}: {error}")
-            spec = self.kubectl.get("lease", "penstock-operator")["spec"]
+            spec = self.kubectl.get("lease", "headgate-operator")["spec"]
             self.holders.add(f"{spec.get('holderIdentity')} {spec.get('leaseTransitions')}")
 
     @contextmanager
@@ -102,7 +102,7 @@ def unbounded_crd(kubectl: Kubectl) -> Iterator[None]:
 def is_accepted(here: Kubectl, document: dict[str, Any]) -> bool:
     try:
         here.run("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
-    except PenstockError:
+    except HeadgateError:
         return False
     return True
 
@@ -136,7 +136,7 @@ def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harm
 ) -> None:
     running, its_namespace = operator
     here = k8s_namespace
-    with pytest.raises(PenstockError) as refused:
+    with pytest.raises(HeadgateError) as refused:
         here.apply(large_queue())
     assert (
         'spec.consumers[0].template.spec.containers[0].env: Invalid value: "array": must have at most 200 items; '

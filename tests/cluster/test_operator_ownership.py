@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
-from penstock_operator.names import consumer_name
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
+from headgate_operator.names import consumer_name
 from tests.cluster.operator_process import WITHIN_S, Home, home, leading
 from tests.cluster.operator_states import OURS
 from tests.cluster.test_operator import becomes, queue, reason, state_of
@@ -62,7 +62,7 @@ def test_what_was_retained_says_name_taken_until_it_is_adopted_and_then_has_its_
     here, path = k8s_namespace, f"{k8s_namespace.namespace}/emails"
     here.apply(queue())
     becomes(here, "emails", "Reconciled")
-    with penstock.connect_sync(environment) as connection:
+    with headgate.connect_sync(environment) as connection:
         connection.queue(path).put("of before")
     here.delete("queue", "emails")
     assert wait_until(
@@ -70,11 +70,11 @@ def test_what_was_retained_says_name_taken_until_it_is_adopted_and_then_has_its_
     )
     here.apply(queue())
     taken = becomes(here, "emails", "NameTaken", "Stalled")
-    assert "penstock.io/adopt" in message_of(taken)
+    assert "headgate.io/adopt" in message_of(taken)
     assert [] == here.list("deployment")
-    here.run("annotate", "queue", "emails", "penstock.io/adopt=by-name")
+    here.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
     becomes(here, "emails", "Reconciled")
-    with penstock.connect_sync(environment) as connection:
+    with headgate.connect_sync(environment) as connection:
         [message] = connection.queue(path).receive(1, wait=20)
         assert "of before" == message.text()
 
@@ -87,7 +87,7 @@ def test_what_the_command_line_made_is_taken_until_it_is_adopted(
     document["metadata"]["namespace"] = here.namespace
     file.write_text(json.dumps(document))
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
@@ -97,7 +97,7 @@ def test_what_the_command_line_made_is_taken_until_it_is_adopted(
     assert 0 == done.returncode, done.stderr
     here.apply(document)
     becomes(here, "emails", "NameTaken", "Stalled")
-    here.run("annotate", "queue", "emails", "penstock.io/adopt=by-name")
+    here.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
     becomes(here, "emails", "Reconciled")
 
 
@@ -139,17 +139,17 @@ def test_copies_of_the_connection_follow_it_are_mended_and_go_with_the_last_reso
     becomes(here, "emails", "Reconciled")
     before = here.get("deployment", MAILER)["spec"]["template"]["metadata"]["annotations"]
     change = {"stringData": {"GRAPHITE_PREFIX": "rotated"}}
-    home_of_it.run("patch", "secret", "penstock-connection", "-p", json.dumps(change))
+    home_of_it.run("patch", "secret", "headgate-connection", "-p", json.dumps(change))
 
     def is_rotated() -> bool:
-        copy = decoded(here.get("secret", "penstock-connection"))
+        copy = decoded(here.get("secret", "headgate-connection"))
         template = here.get("deployment", MAILER)["spec"]["template"]
         return copy.get("GRAPHITE_PREFIX") == "rotated" and template["metadata"]["annotations"] != before
 
     assert wait_until(is_rotated, timeout_s=WITHIN_S)
-    here.run("patch", "secret", "penstock-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
-    source = decoded(home_of_it.get("secret", "penstock-connection"))
-    assert wait_until(lambda: decoded(here.get("secret", "penstock-connection")) == source, timeout_s=MENDED_S)
+    here.run("patch", "secret", "headgate-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
+    source = decoded(home_of_it.get("secret", "headgate-connection"))
+    assert wait_until(lambda: decoded(here.get("secret", "headgate-connection")) == source, timeout_s=MENDED_S)
     here.delete("queue", "emails")
     assert wait_until(lambda: here.list("secrets,serviceaccounts,cronjobs", OURS) == [], timeout_s=WITHIN_S)
 
@@ -160,7 +160,7 @@ def test_who_names_a_secret_of_his_own_gets_no_copy(
     here = k8s_namespace
     here.apply(queue(storage={"connectionSecret": "mine"}))
     becomes(here, "emails", "ConnectionMissing", "TablesReady")
-    source = its_home.kubectl.in_namespace(its_home.namespace).get("secret", "penstock-connection")
+    source = its_home.kubectl.in_namespace(its_home.namespace).get("secret", "headgate-connection")
     metadata = {"name": "mine", "namespace": here.namespace}
     here.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": source["data"]})
     becomes(here, "emails", "Reconciled")

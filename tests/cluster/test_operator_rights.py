@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-import penstock
+import headgate
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.golang import sources
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
-from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, Address, Kind
-from penstock_operator.names import consumer_name
-from penstock_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
+from headgate_operator.cluster import Cluster
+from headgate_operator.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, Address, Kind
+from headgate_operator.names import consumer_name
+from headgate_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
 from tests.cluster.operator_process import ACCOUNTS, Asked, Home, asked, home, leading
 from tests.cluster.test_operator import queue
 
@@ -70,7 +70,7 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
     assert wait_until(
         lambda: here.find("poddisruptionbudget", consumer_name("emails", "mailer")) is not None, timeout_s=WITHIN_S
     )
-    with penstock.connect_sync(environment) as connection:
+    with headgate.connect_sync(environment) as connection:
         connection.queue(f"{here.namespace}/emails").put_many(["one", "two", "three"])
     assert wait_until(lambda: len(here.list("sparkapplications")) == 1, timeout_s=WITHIN_S)
     here.run("scale", "queue/emails", "--replicas=3")  # an event tells of it
@@ -82,7 +82,7 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
     here.delete("counter", "views", wait=False)
     assert wait_until(
         lambda: (
-            here.list("queues,counters,sparkapplications,rolebindings", "app.kubernetes.io/managed-by=penstock") == []
+            here.list("queues,counters,sparkapplications,rolebindings", "app.kubernetes.io/managed-by=headgate") == []
         ),
         timeout_s=180,
     )
@@ -109,7 +109,7 @@ async def _crossed(kubeconfig: str, at: Address, log: Log) -> None:
 def counter() -> dict[str, Any]:
     """With tables that go with it."""
     spec = {"type": "sum", "deletionPolicy": "Delete"}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": spec}
 
 
 def _used(told: Iterable[Asked]) -> set[Right]:

@@ -9,8 +9,8 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.operator_process import Home, OperatorProcess, home, leading
 from tests.cluster.slowed import slowed
 from tests.cluster.test_operator import becomes, queue
@@ -31,7 +31,7 @@ def its_home(
 
 
 def leads(one: OperatorProcess) -> bool:
-    return "penstock_operator_leading 1.0" in one.ask("/metrics")[1].splitlines()
+    return "headgate_operator_leading 1.0" in one.ask("/metrics")[1].splitlines()
 
 
 def taken_after(standby: OperatorProcess, began_s: float) -> float:

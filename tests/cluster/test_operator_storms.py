@@ -18,9 +18,9 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, names_of
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
-from penstock_operator.names import consumer_name
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
+from headgate_operator.names import consumer_name
 from tests.cluster.gate import Gate
 from tests.cluster.operator_process import Home, home, leading
 from tests.cluster.operator_states import OURS, child_as_told, is_told, state
@@ -239,7 +239,7 @@ def test_with_cassandra_cut_for_a_minute_deletions_go_on_as_their_policy_says_an
             work(here, lambda: over.wait(CUT_S / 4))
             assert wait_until(lambda: here.find("queue", "q10") is None, timeout_s=60), "deleted under Retain"
             waiting = here.wait_for("queue", "q05", _waits_for_cassandra, what="waits and says why", timeout_s=60)
-            assert ["penstock.io/store"] == waiting["metadata"]["finalizers"]
+            assert ["headgate.io/store"] == waiting["metadata"]["finalizers"]
             ending.run("delete", "namespace", str(ending.namespace), "--wait=false")
             assert wait_until(
                 lambda: ways.home.kubectl.find("namespace", str(ending.namespace)) is None, timeout_s=120

@@ -1,5 +1,5 @@
 """An application's own logged batch with a message in it, sent by the driver that applications use: on one Cassandra,
-and on a ring whose coordinators are killed while batches are in their hands. And what is behind, as `penstock top`
+and on a ring whose coordinators are killed while batches are in their hands. And what is behind, as `headgate top`
 shows it.
 
 The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
@@ -26,15 +26,15 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 from cassandra.query import BatchStatement, SimpleStatement
 
-import penstock
-from penstock.store.cassandra_batches import BatchUnfit
-from penstock.testing.cassandra import Ring
-from penstock.testing.cassandra.connection import ContactPoint, read_connection
-from penstock.testing.cassandra.serving import Serving
+import headgate
+from headgate.store.cassandra_batches import BatchUnfit
+from headgate.testing.cassandra import Ring
+from headgate.testing.cassandra.connection import ContactPoint, read_connection
+from headgate.testing.cassandra.serving import Serving
 
 SPEC = "{shards: 2, timeline: {part: 5s}, storage: {tables: shared}}"
 QUEUE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: orders, namespace: shop}}
 spec: {spec}
@@ -58,7 +58,7 @@ LOOKS = 12
 def command(told: Mapping[str, str], *words: str) -> str:
     """What a command of ours prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *words],
+        [sys.executable, "-m", "headgate.cli.main", *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
         capture_output=True,
         text=True,
@@ -108,20 +108,20 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return prepared(cassandra.environment(), tmp_path_factory.mktemp("batches") / "queue.yaml")
 
 
-def ordering(told: dict[str, str], work: Callable[[penstock.Queue, Any], Coroutine[Any, Any, None]]) -> None:
+def ordering(told: dict[str, str], work: Callable[[headgate.Queue, Any], Coroutine[Any, Any, None]]) -> None:
     """Do something with the queue and a session of the application."""
 
     async def run() -> None:
-        async with penstock.connect(told) as connection:
+        async with headgate.connect(told) as connection:
             with session_at(told, read_connection(told).contact_points[0]) as session:
                 await work(await connection.queue("shop/orders"), session)
 
     asyncio.run(run())
 
 
-async def received(queue: penstock.Queue, count: int) -> list[Any]:
+async def received(queue: headgate.Queue, count: int) -> list[Any]:
     """What so many messages say, settled."""
-    found: list[penstock.Message] = []
+    found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100, wait=20)
         assert given, f"{len(found)} of {count}, and no more"
@@ -131,7 +131,7 @@ async def received(queue: penstock.Queue, count: int) -> list[Any]:
 
 
 def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str]) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         insert = session.prepare(ORDER)
         batch = BatchStatement()
         batch.add(insert, (1, "tea"))
@@ -149,7 +149,7 @@ def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str])
 
 
 def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(told: dict[str, str]) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement()
         put = await queue.put_statements(batch, {"order": 2}, delay=3600)
         await asyncio.to_thread(session.execute, batch)
@@ -160,7 +160,7 @@ def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(told: dict[
 
 
 def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it_takes(told: dict[str, str]) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         insert = session.prepare(FILE)
 
         def large(size: int) -> BatchStatement:
@@ -192,7 +192,7 @@ def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it
 def test_a_table_that_forgets_too_soon_is_seen_where_it_is_told_and_in_prepared_statements(
     told: dict[str, str],
 ) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         text = "INSERT INTO short (id, item) VALUES (%s, %s)"
         named = f"{told['KEYSPACE']}.short"
         by_text, by_prepared = BatchStatement(), BatchStatement()
@@ -207,7 +207,7 @@ def test_a_table_that_forgets_too_soon_is_seen_where_it_is_told_and_in_prepared_
 
 
 def test_conditions_are_refused_as_the_server_refuses_them(told: dict[str, str]) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement(consistency_level=ConsistencyLevel.LOCAL_QUORUM)
         put = await queue.put_statements(batch, {"order": 6}, within=30)
         batch.add(SimpleStatement("INSERT INTO orders (id, item) VALUES (1, 'x') IF NOT EXISTS"))
@@ -221,12 +221,12 @@ def test_conditions_are_refused_as_the_server_refuses_them(told: dict[str, str])
 
 def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
     with (
-        penstock.connect_sync(told) as connection,
+        headgate.connect_sync(told) as connection,
         session_at(told, read_connection(told).contact_points[0]) as session,
     ):
         queue = connection.queue("shop/orders")
         batch = BatchStatement()
-        put = queue.put_statements(batch, penstock.Put({"order": 7}), within=5)
+        put = queue.put_statements(batch, headgate.Put({"order": 7}), within=5)
         put.check()
         session.execute(batch)
         (message,) = queue.receive(10, wait=20)
@@ -235,7 +235,7 @@ def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
 
 
 def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str]) -> None:
-    async def work(queue: penstock.Queue, session: Any) -> None:
+    async def work(queue: headgate.Queue, session: Any) -> None:
         await queue.put_many([b"%d" % number for number in range(30)])
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
@@ -281,7 +281,7 @@ def test_a_coordinator_killed_at_any_step_of_a_batch_leaves_order_and_message_or
 async def _order_until_killed(told: dict[str, str], victim: Any, first: int) -> set[int]:
     """Batches, some at a time; the coordinator of all is killed while it has these in hand. The answered."""
     (point,) = victim.connection.contact_points
-    async with penstock.connect(told) as connection:
+    async with headgate.connect(told) as connection:
         queue = await connection.queue("shop/orders")
         with session_at(told, point) as session:
             insert = session.prepare(ORDER)
@@ -317,7 +317,7 @@ def _orders(told: dict[str, str]) -> list[int]:
 async def _deliver_all(told: dict[str, str]) -> Counter[int]:
     """Receive and repair until every order that is written has its message, and then for a while longer."""
     delivered: Counter[int] = Counter()
-    async with penstock.connect(told) as connection:
+    async with headgate.connect(told) as connection:
         queue = await connection.queue("shop/orders")
         loop = asyncio.get_running_loop()
         until_s, calm = loop.time() + SETTLES_WITHIN_S, 0

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.testing.cassandra.serving import Serving
+import headgate
+from headgate.testing.cassandra.serving import Serving
 from tests.cluster.commands import Commands
 from tests.unit.page_examples import examples_of
 
 PASSWORD = "change-me"
 RESOURCES = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {name: emails, namespace: shop}
 spec: {shards: 1, maxClockSkew: 100ms, timeline: {safetyLag: 200ms}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Counter
 metadata: {name: views, namespace: shop}
 spec: {type: sum}
@@ -33,7 +33,7 @@ def make_role(cassandra: Serving, name: str) -> dict[str, str]:
     """A role and its keyspace as the page has them, but for the name; the environment of a process with this role."""
     environment = cassandra.environment()
     (grants,) = (example for example in examples_of("security.md") if example.language == "cql")
-    text = grants.text.replace("penstock", name).replace("'dc1'", f"'{environment['DATA_CENTER']}'")
+    text = grants.text.replace("headgate", name).replace("'dc1'", f"'{environment['DATA_CENTER']}'")
     for statement in text.split(";"):
         if statement.strip():
             cassandra.cql(statement)
@@ -56,7 +56,7 @@ def test_the_role_of_the_page_is_enough_for_queues_counters_repair_and_collectio
     applied = granted("apply", str(file))
     assert (0, []) == (applied.code, applied.err)
 
-    async def work(connection: penstock.Penstock) -> tuple[str, int]:
+    async def work(connection: headgate.Headgate) -> tuple[str, int]:
         emails, views = await connection.queue("shop/emails"), await connection.counter("shop/views")
         await emails.put("hello")
         await views.add("home", 3)

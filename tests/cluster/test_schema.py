@@ -11,19 +11,19 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_schema import CassandraSchema
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.clocks import Clock
-from penstock.store.cql import table_id
-from penstock.store.drift import Standing
-from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, plan, verify
-from penstock.store.statements import Insert
-from penstock.store.table import Column, Keyspace, Table
-from penstock.store.types import Type
-from penstock.testing.cassandra import Credentials, Grant, Ring, create_role_statements
-from penstock.testing.cassandra.serving import Serving
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_schema import CassandraSchema
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.clocks import Clock
+from headgate.store.cql import table_id
+from headgate.store.drift import Standing
+from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, plan, verify
+from headgate.store.statements import Insert
+from headgate.store.table import Column, Keyspace, Table
+from headgate.store.types import Type
+from headgate.testing.cassandra import Credentials, Grant, Ring, create_role_statements
+from headgate.testing.cassandra.serving import Serving
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def on(
     server: Serving,
     work: Callable[[CassandraStore, CassandraSchema], Awaitable[T]],
     *,
-    keyspace_name: str = "penstock",
+    keyspace_name: str = "headgate",
     role: Credentials | None = None,
 ) -> T:
     """Run something on a connection of its own, as the superuser or as a role."""

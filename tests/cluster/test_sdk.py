@@ -1,4 +1,4 @@
-"""The SDK on a real Cassandra, from `penstock apply` to a message settled: with async, without, and what it says."""
+"""The SDK on a real Cassandra, from `headgate apply` to a message settled: with async, without, and what it says."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-import penstock
-from penstock import PenstockError, Put, Settled, settle
-from penstock.client.directory import QueueDeleted, QueueUnknown
-from penstock.engines.contract import Fate, PassEnd
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import State
-from penstock.testing.cassandra.serving import Serving
+import headgate
+from headgate import HeadgateError, Put, Settled, settle
+from headgate.client.directory import QueueDeleted, QueueUnknown
+from headgate.engines.contract import Fate, PassEnd
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import State
+from headgate.testing.cassandra.serving import Serving
 
 KEYSPACE = f"sdk_{uuid.uuid4().hex[:12]}"
 QUEUES = f"""
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: emails, namespace: shop}}
 spec: {{shards: 3, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: orders, namespace: shop}}
 spec:
@@ -44,22 +44,22 @@ spec:
   timeline: {{safetyLag: 200ms}}
   storage: {{tables: shared}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: orders-dead, namespace: shop}}
 spec: {{shards: 1, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{keyspace: {KEYSPACE}_dead}}}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: doomed, namespace: shop}}
 spec: {{shards: 1, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{tables: shared}}}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: later, namespace: shop}}
 spec: {{shards: 2, maxClockSkew: 100ms, timeline: {{safetyLag: 200ms}}, storage: {{tables: shared}}}}
 ---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: invoices, namespace: billing}}
 spec: {{engine: bucket}}
@@ -80,7 +80,7 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     file = tmp_path_factory.mktemp("sdk") / "queues.yaml"
     file.write_text(QUEUES)
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
@@ -93,19 +93,19 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
 
 
-def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, None]]) -> None:
+def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, None]]) -> None:
     """Do something on a connection."""
 
     async def run() -> None:
-        async with penstock.connect(told) as connection:
+        async with headgate.connect(told) as connection:
             await work(connection)
 
     asyncio.run(run())
 
 
-async def drain(queue: penstock.Queue, count: int) -> list[penstock.Message]:
+async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
     """Receive so many and settle them."""
-    found: list[penstock.Message] = []
+    found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100)
         assert given, f"{len(found)} of {count}, and no more"
@@ -118,7 +118,7 @@ async def drain(queue: penstock.Queue, count: int) -> list[penstock.Message]:
 
 
 def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         puts = [
             b"\x00bytes",
@@ -145,7 +145,7 @@ def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -
 def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what_it_breaks(
     told: dict[str, str],
 ) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/orders")
         await queue.put_many([{"number": number} for number in range(3)])
         seen: list[tuple[int, int]] = []
@@ -163,7 +163,7 @@ def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what
         assert [(0, 1), (1, 1), (1, 2), (2, 1)] == sorted(seen)
         dead = await (await connection.queue("shop/orders-dead")).receive(wait=15)
         assert [1] == [each.json()["number"] for each in dead]
-        assert "one is not to be had" in str(dead[0].attributes["penstock.dead.reason"])
+        assert "one is not to be had" in str(dead[0].attributes["headgate.dead.reason"])
         await dead[0].ack()
 
     connected(told, work)
@@ -175,7 +175,7 @@ def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what
 def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not_come_then(
     told: dict[str, str],
 ) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         at = datetime.now(UTC) + timedelta(seconds=4)
         kept = await queue.put("kept", deliver_at=at)
@@ -194,7 +194,7 @@ def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not
 
 
 def test_once_and_groups_and_the_moment_of_a_purge(told: dict[str, str]) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         key = uuid.uuid4().hex
         assert 1 == len({await queue.put("order", once=key) for _ in range(3)})
@@ -208,7 +208,7 @@ def test_once_and_groups_and_the_moment_of_a_purge(told: dict[str, str]) -> None
 
 
 def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         await queue.put("x")
         (message,) = await queue.receive(1)
@@ -216,13 +216,13 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
         assert timedelta(seconds=50) < message.visible_until - datetime.now(UTC)
         await message.ack()
         assert [Settled.STALE] == await queue.settle([settle.Ack(message.receipt)])
-        with pytest.raises(penstock.SpecError, match="not a receipt"):
+        with pytest.raises(headgate.SpecError, match="not a receipt"):
             await queue.settle([settle.Ack("nonsense")])
         await queue.put("y")
         (message,) = await queue.receive(1, visibility=1)
         again = await queue.receive(1, wait=10)
         assert [2] == [each.attempt for each in again]
-        with pytest.raises(penstock.StaleReceipt):
+        with pytest.raises(headgate.StaleReceipt):
             await message.ack()
         await again[0].ack()
 
@@ -230,7 +230,7 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
 
 
 def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, str]) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/later")
         soon = await queue.put("soon")
         later = await queue.put({"n": 1}, delay=3600)
@@ -252,7 +252,7 @@ def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, s
 
 
 def test_without_async_many_threads_put_and_one_receives(told: dict[str, str]) -> None:
-    with penstock.connect_sync(told) as connection:
+    with headgate.connect_sync(told) as connection:
         queue = connection.queue("shop/emails")
         ids: list[str] = []
         threads = [
@@ -289,15 +289,15 @@ def test_a_program_that_ends_without_closing_gives_its_lanes_back(told: dict[str
     done = run(
         told,
         """
-        import penstock
-        q = penstock.connect_sync().open().queue("shop/emails")
+        import headgate
+        q = headgate.connect_sync().open().queue("shop/emails")
         q.put("left behind")
         print(q.receive(1, visibility=5)[0].text())
         """,
     )
     assert (0, "left behind", "") == (done.returncode, done.stdout.strip(), done.stderr)
 
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         (found,) = await queue.receive(1, wait=20)
         assert ("left behind", 2, False) == (found.text(), found.attempt, found.suspect)
@@ -310,16 +310,16 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
     done = run(
         told,
         """
-        import os, penstock
-        with penstock.connect_sync() as p:
+        import os, headgate
+        with headgate.connect_sync() as p:
             q = p.queue("shop/emails")
             child = os.fork()
             if child == 0:
                 try:
                     q.put("from the child")
-                except penstock.Refused as error:
+                except headgate.Refused as error:
                     print(error, flush=True)
-                    with penstock.connect_sync() as own:
+                    with headgate.connect_sync() as own:
                         own.queue("shop/doomed")
                         print("connected anew", flush=True)
                 os._exit(0)
@@ -349,8 +349,8 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
     ],
 )
 def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str, says: str) -> None:
-    async def work(connection: penstock.Penstock) -> None:
-        with pytest.raises(PenstockError) as caught:
+    async def work(connection: headgate.Headgate) -> None:
+        with pytest.raises(HeadgateError) as caught:
             await connection.queue(name)
         assert says == str(caught.value)
 
@@ -363,26 +363,26 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
         ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens at the contact points"),
         ({"KEYSPACE": "nothing_here"}, "there is no such keyspace, or the role may not see it"),
         ({"KEYSPACE": f"{KEYSPACE}_dead"}, "Cassandra does not have this table as it is needed (table=catalogue, "),
-        ({"CONTACT_POINTS": ""}, "PENSTOCK_CONTACT_POINTS is not set"),
+        ({"CONTACT_POINTS": ""}, "HEADGATE_CONTACT_POINTS is not set"),
         ({"DATA_CENTER": "mars"}, "no node is in the data centre of this connection"),
     ],
 )
 def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         await connection.queue("shop/emails")
 
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(HeadgateError) as caught:
         connected({**told, **change}, work)
     assert str(caught.value).startswith(says)
     assert 1 == len(str(caught.value).splitlines())
 
 
 def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_another(told: dict[str, str]) -> None:
-    async def work(connection: penstock.Penstock) -> None:
+    async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/doomed")
         await queue.put("one")
         assert "shop/doomed" in await connection.queues()
-        catalogue = Catalogue(connection.ground.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/penstock")
+        catalogue = Catalogue(connection.ground.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/headgate")
         entry = await catalogue.set_state(queue.entry, State.DELETING)
         assert "shop/doomed" not in await connection.queues()
         await connection.refresh()
@@ -399,13 +399,13 @@ def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_anoth
 
 def test_after_its_end_a_connection_says_that_it_is_closed(told: dict[str, str]) -> None:
     async def work() -> None:
-        connection = penstock.connect(told)
-        with pytest.raises(penstock.Refused, match="was not opened"):
+        connection = headgate.connect(told)
+        with pytest.raises(headgate.Refused, match="was not opened"):
             await connection.queue("shop/emails")
         async with connection:
             queue = await connection.queue("shop/emails")
         for used in (queue.put("x"), queue.receive(1), connection.queue("shop/emails")):
-            with pytest.raises(penstock.Refused, match="The connection was closed"):
+            with pytest.raises(headgate.Refused, match="The connection was closed"):
                 await used
 
     asyncio.run(work())
@@ -425,7 +425,7 @@ def test_a_program_of_the_how_to_runs_as_it_is_printed(told: dict[str, str], num
 
 async def emptied(told: dict[str, str], name: str) -> None:
     """Other tests leave messages there that are no JSON."""
-    async with penstock.connect(told) as p:
+    async with headgate.connect(told) as p:
         await (await p.queue(name)).purge()
 
 

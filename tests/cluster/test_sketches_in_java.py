@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from penstock.counters.types.contract import Json
-from penstock.counters.types.registry import type_of
-from penstock.testing.cache import cached
-from penstock.testing.cassandra.jars import maven_failure
-from penstock.testing.cassandra.java import find_java
-from penstock.testing.processes import require_program
+from headgate.counters.types.contract import Json
+from headgate.counters.types.registry import type_of
+from headgate.testing.cache import cached
+from headgate.testing.cassandra.jars import maven_failure
+from headgate.testing.cassandra.java import find_java
+from headgate.testing.processes import require_program
 
 JARS = {"datasketches-java": "6.1.1", "datasketches-memory": "3.0.2"}
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"

@@ -15,7 +15,7 @@ from dev.cluster.kubectl import Kubectl
 from dev.demo_ground import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import Drain
-from penstock.testing.cassandra import Cassandra
+from headgate.testing.cassandra import Cassandra
 from tests.cluster.chart_release import release_of
 
 pytestmark = pytest.mark.slow  # the image has a gigabyte, and three JVMs start
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # the image has a gigabyte, and three JVMs start
 @pytest.fixture
 def with_spark_operator(kubernetes: KubernetesUnderTest, spark_image: str) -> Iterator[Kubectl]:
     """A cluster that carries out SparkApplications for as long as the test lasts."""
-    made = spark_operator.spark_operator_image(image.build_image("penstock-spark"))
+    made = spark_operator.spark_operator_image(image.build_image("headgate-spark"))
     lifecycle.load(kubernetes.cluster, made)
     spark_operator.install(kubernetes.kubectl)
     try:
@@ -38,11 +38,11 @@ def test_what_waits_is_drained_by_pods_of_spark_and_told_in_the_queues_status(
     kubernetes: KubernetesUnderTest,
     with_spark_operator: Kubectl,
     spark_image: str,
-    penstock_image: str,
+    headgate_image: str,
     helm: Helm,
     near_cassandra: Cassandra,
 ) -> None:
-    with release_of(kubernetes, helm, penstock_image, near_cassandra.environment()) as release:
+    with release_of(kubernetes, helm, headgate_image, near_cassandra.environment()) as release:
         release.install({"spark": {"image": spark_image}})
         try:
             Drain(Shell(with_spark_operator, {**near_cassandra.environment(), "KEYSPACE": release.keyspace})).show()

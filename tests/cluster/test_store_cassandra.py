@@ -14,21 +14,21 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.errors import Bug, PenstockError, Refused, Surroundings
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_driver import PenstockConnection, driver
-from penstock.store.cassandra_errors import NotAllowed, TooLarge
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cql import create_keyspace_cql, create_table_cql
-from penstock.store.statements import Batch, Insert, Select
-from penstock.store.store import Overloaded, Unknown
-from penstock.store.table import Column, Keyspace, Table
-from penstock.store.types import Type
-from penstock.testing.cassandra import Cassandra, certificates
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import free_port, wait_until
+from headgate.errors import Bug, HeadgateError, Refused, Surroundings
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_driver import HeadgateConnection, driver
+from headgate.store.cassandra_errors import NotAllowed, TooLarge
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cql import create_keyspace_cql, create_table_cql
+from headgate.store.statements import Batch, Insert, Select
+from headgate.store.store import Overloaded, Unknown
+from headgate.store.table import Column, Keyspace, Table
+from headgate.store.types import Type
+from headgate.testing.cassandra import Cassandra, certificates
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import free_port, wait_until
 
-KEYSPACE = "penstock_store"
+KEYSPACE = "headgate_store"
 KEY = (Column("p", Type.TEXT),)
 TABLE = Table(
     "store_on_cassandra", "what these tests write", KEY, (Column("c", Type.INT),), (Column("v", Type.BLOB),)
@@ -204,8 +204,8 @@ def test_no_tls_where_the_server_wants_it(tls_told: dict[str, str]) -> None:
     assert "USE_SSL" in why_not({**tls_told, "USE_SSL": "false"})
 
 
-def refusal(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> PenstockError:
-    with pytest.raises(PenstockError) as caught:
+def refusal(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> HeadgateError:
+    with pytest.raises(HeadgateError) as caught:
         using(told, work)
     assert "\n" not in str(caught.value)
     return caught.value
@@ -237,7 +237,7 @@ def test_a_table_that_is_not_there_is_told_with_its_remedy(told: dict[str, str])
     nowhere = TABLE.named("not_there")
     found = refusal(told, lambda store: store.read(Select(nowhere, {"p": "x"})))
     assert Surroundings is type(found)
-    assert "`penstock apply`" in str(found)
+    assert "`headgate apply`" in str(found)
 
 
 def test_a_life_beyond_what_the_server_can_hold_is_refused(told: dict[str, str]) -> None:
@@ -258,7 +258,7 @@ def test_the_reactor_is_libev_and_ours(told: dict[str, str]) -> None:
     async def reactor(store: CassandraStore) -> object:
         return store._session.cluster.connection_class
 
-    assert PenstockConnection is using(told, reactor)
+    assert HeadgateConnection is using(told, reactor)
 
 
 def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.cassandra import HostedRing
+from headgate.testing.cassandra import HostedRing
 
 HERE = Path(__file__).parent.parent.parent
 BEFORE, DURING, AFTER = 300, 1500, 600

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.cassandra import Ring
-from penstock.testing.debian import is_debian
-from penstock.testing.wall_clock import find_installed_libfaketime, shifted
+from headgate.testing.cassandra import Ring
+from headgate.testing.debian import is_debian
+from headgate.testing.wall_clock import find_installed_libfaketime, shifted
 from tests.cluster.timeline_fleet import Event, Fleet, Member, wall_us_at
 from tests.cluster.timeline_process import prepare
 

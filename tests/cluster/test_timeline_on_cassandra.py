@@ -20,30 +20,30 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Cancelled, Message, PassEnd, Settled
-from penstock.engines.decide_lease import LeaseTerms
-from penstock.engines.host import Host
-from penstock.engines.packed import PackedRun
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key, make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, day_of, id_bytes, id_text
-from penstock.engines.timeline.row_writes import day_statement, index_statement
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.engines.timeline.stamped import index_key_of
-from penstock.engines.timeline.tables import ALL, shared_tables
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_schema import CassandraSchema
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.clocks import Clock
-from penstock.store.positions import Positions
-from penstock.store.schema import ensure
-from penstock.store.statements import UpdateIf, is_
-from penstock.store.table import Keyspace
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.engines.contract import Ack, Cancelled, Message, PassEnd, Settled
+from headgate.engines.decide_lease import LeaseTerms
+from headgate.engines.host import Host
+from headgate.engines.packed import PackedRun
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, day_of, id_bytes, id_text
+from headgate.engines.timeline.row_writes import day_statement, index_statement
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.stamped import index_key_of
+from headgate.engines.timeline.tables import ALL, shared_tables
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_schema import CassandraSchema
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.clocks import Clock
+from headgate.store.positions import Positions
+from headgate.store.schema import ensure
+from headgate.store.statements import UpdateIf, is_
+from headgate.store.table import Keyspace
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 
-KEYSPACE = "penstock_timeline"
+KEYSPACE = "headgate_timeline"
 SECOND = 1_000_000
 LEASE = LeaseTerms(ttl_s=6, touch_us=SECOND, skew_us=500_000)
 """A short one, where a test waits for its end."""
@@ -208,7 +208,7 @@ def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict
     program = textwrap.dedent(
         f"""
         import asyncio, uuid
-        from penstock.engines.contract import Ack, Settled
+        from headgate.engines.contract import Ack, Settled
         from tests.cluster.test_timeline_on_cassandra import LEASE, opened
 
         async def main():

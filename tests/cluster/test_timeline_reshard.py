@@ -2,7 +2,7 @@
 
 Nothing is lost, groups keep their order over the changes, what was scheduled comes or stays cancelled, and the lanes
 of the old generations are retired. Once with a notice of seconds instead of a minute; and once as a person does it,
-by `penstock apply`, with repair at work beside.
+by `headgate apply`, with repair at work beside.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.timeline.lane_taking import lane_of
-from penstock.engines.timeline.settings import Generation
-from penstock.testing.cassandra import Ring
-from penstock.testing.processes import wait_until
+from headgate.engines.timeline.lane_taking import lane_of
+from headgate.engines.timeline.settings import Generation
+from headgate.testing.cassandra import Ring
+from headgate.testing.processes import wait_until
 from tests.cluster.timeline_fleet import ROOT, Fleet, Measured, Member, wall_us_at
 from tests.cluster.timeline_process import KEYSPACE, SECOND, Order, opened, prepare
 
@@ -143,7 +143,7 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
 
 
 QUEUE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec:
@@ -154,11 +154,11 @@ spec:
 
 
 def apply(ring: Ring, directory: Path, name: str, shards: int) -> subprocess.CompletedProcess[str]:
-    """`penstock apply`, as a person runs it."""
+    """`headgate apply`, as a person runs it."""
     file = directory / f"{name}-{shards}.yaml"
     file.write_text(QUEUE.format(name=name, shards=shards))
     return subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": "workers:.", **ring.environment(), "KEYSPACE": KEYSPACE},
         cwd=ROOT,
         capture_output=True,

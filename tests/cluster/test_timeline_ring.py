@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.cassandra import HostedRing, Ring
+from headgate.testing.cassandra import HostedRing, Ring
 from tests.cluster.timeline_fleet import Event, Fleet, Measured, Member
 from tests.cluster.timeline_process import SECOND, boot_us, prepare
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from penstock.testing.debian import is_debian
-from penstock.testing.wall_clock import find_installed_libfaketime, shifted
+from headgate.testing.debian import is_debian
+from headgate.testing.wall_clock import find_installed_libfaketime, shifted
 
 LOOK = "import json, time; print(json.dumps([time.clock_gettime(getattr(time, name)) for name in NAMES]))"
 CLOCKS = ("CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_BOOTTIME")

@@ -1,4 +1,4 @@
-"""`penstock worker` on a real Cassandra: drains lanes, ends well, and what becomes of messages when it does not."""
+"""`headgate worker` on a real Cassandra: drains lanes, ends well, and what becomes of messages when it does not."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-import penstock
-from penstock.engines.contract import LaneStats
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+import headgate
+from headgate.engines.contract import LaneStats
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 KEYSPACE = f"worker_{uuid.uuid4().hex[:12]}"
@@ -33,7 +33,7 @@ KEYSPACE = f"worker_{uuid.uuid4().hex[:12]}"
 def queue_of(name: str, spec: str, timeline: str = "") -> str:
     """A queue whose clocks are near, so that nothing waits long."""
     return f"""---
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec: {{maxClockSkew: 100ms, timeline: {{safetyLag: 200ms, {timeline}}}, storage: {{tables: shared}}, {spec}}}
@@ -62,7 +62,7 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     file = tmp_path_factory.mktemp("worker") / "queues.yaml"
     file.write_text(QUEUES)
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
@@ -105,7 +105,7 @@ class Notes:
 
 
 class Workers:
-    """Processes of `penstock worker`, one queue and one handler."""
+    """Processes of `headgate worker`, one queue and one handler."""
 
     def __init__(self, told: dict[str, str], folder: Path, queue: str, handler: str) -> None:
         self.notes = Notes(folder / "notes")
@@ -118,7 +118,7 @@ class Workers:
 
     def start(self, name: str, *options: str) -> None:
         """One more."""
-        command = [sys.executable, "-m", "penstock.cli.main", "worker", "--queue", self._queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", self._queue]
         command += [
             "--handler",
             f"tests.cluster.worker_handlers:{self._handler}",
@@ -171,11 +171,11 @@ def workers(told: dict[str, str], folder: Path, queue: str, handler: str) -> Ite
             process.wait()
 
 
-def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutine[Any, Any, Any]]) -> Any:
+def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Any]]) -> Any:
     """Do something on a connection."""
 
     async def run() -> Any:
-        async with penstock.connect(told) as connection:
+        async with headgate.connect(told) as connection:
             return await work(connection)
 
     return asyncio.run(run())
@@ -184,7 +184,7 @@ def connected(told: dict[str, str], work: Callable[[penstock.Penstock], Coroutin
 def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: float = 0.0) -> list[str]:
     """Put these, in flushes of a hundred; their ids."""
 
-    async def work(connection: penstock.Penstock) -> list[str]:
+    async def work(connection: headgate.Headgate) -> list[str]:
         queue = await connection.queue(name)
         ids: list[str] = []
         for start in range(0, len(payloads), 100):
@@ -209,11 +209,11 @@ def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: di
         fleet.start("one")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         port = fleet.said("one", "worker begins")["health_port"]
-        fleet.until(lambda: metrics(port)["penstock_worker_acked_total"] >= len(ids))
+        fleet.until(lambda: metrics(port)["headgate_worker_acked_total"] >= len(ids))
         seen = metrics(port)
-        assert (12, 0) == (seen["penstock_worker_lanes"], seen["penstock_worker_in_flight"])
-        assert 0 <= seen["penstock_worker_lease_age_seconds"] < 10
-        assert len(ids) == seen["penstock_worker_lag_seconds_count"] == seen["penstock_worker_received_total"]
+        assert (12, 0) == (seen["headgate_worker_lanes"], seen["headgate_worker_in_flight"])
+        assert 0 <= seen["headgate_worker_lease_age_seconds"] < 10
+        assert len(ids) == seen["headgate_worker_lag_seconds_count"] == seen["headgate_worker_received_total"]
         for probe in ("livez", "readyz"):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{probe}", timeout=10) as answer:
                 assert b"ok\n" == answer.read()
@@ -260,13 +260,13 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
         assert fleet.running["two"].poll() is None, "the second worker died too"
         assert 0 == fleet.end("two")
 
-        async def dead(connection: penstock.Penstock) -> list[tuple[bytes, Any, Any]]:
+        async def dead(connection: headgate.Headgate) -> list[tuple[bytes, Any, Any]]:
             queue = await connection.queue("shop/dead")
             found = await queue.receive(10, wait=20)
             await queue.ack(found)
             more = await queue.receive(10, wait=3)
             return [
-                (each.payload, each.attributes["penstock.dead.reason"], each.attributes["penstock.dead.attempts"])
+                (each.payload, each.attributes["headgate.dead.reason"], each.attributes["headgate.dead.attempts"])
                 for each in found + more
             ]
 
@@ -328,7 +328,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
 def lanes_of(told: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
     """How each lane stands."""
 
-    async def work(connection: penstock.Penstock) -> Any:
+    async def work(connection: headgate.Headgate) -> Any:
         return (await (await connection.queue(queue)).stats()).lanes
 
     return {(each.generation, each.shard): each for each in connected(told, work)}
@@ -402,10 +402,10 @@ def has_a_lane_each(told: dict[str, str], queue: str) -> bool:
 
 _PUTTER = """
 import asyncio, json, sys
-import penstock
+import headgate
 
 async def main():
-    async with penstock.connect(json.loads(sys.argv[1])) as connection:
+    async with headgate.connect(json.loads(sys.argv[1])) as connection:
         queue = await connection.queue("shop/stormy")
         ids = []
         for _ in range(100):

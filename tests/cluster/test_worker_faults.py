@@ -1,4 +1,4 @@
-"""`penstock worker` on a real Cassandra with slow messages, with rights revoked for a while, with large messages."""
+"""`headgate worker` on a real Cassandra with slow messages, with rights revoked for a while, with large messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.errors import Refused
-from penstock.testing.cassandra.cql_probe import CqlProbe
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+import headgate
+from headgate.errors import Refused
+from headgate.testing.cassandra.cql_probe import CqlProbe
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.cluster.commands import Commands
 from tests.cluster.test_role import make_role
 from tests.cluster.test_worker import Workers, connected, livez, metrics, queue_of, workers
@@ -78,7 +78,7 @@ def test_one_slow_message_in_a_hundred_does_not_stop_its_lane(
 def put_steadily(environment: dict[str, str], name: str) -> float:
     """Put numbered messages of 10 kB at an even pace; how long it took."""
 
-    async def work(connection: penstock.Penstock) -> float:
+    async def work(connection: headgate.Headgate) -> float:
         queue = await connection.queue(name)
         began_s = time.monotonic()
         for first in range(0, PUTS_PER_S * PUT_FOR_S, 10):
@@ -92,7 +92,7 @@ def put_steadily(environment: dict[str, str], name: str) -> float:
 
 def acked(port: int) -> float:
     """How many messages a worker has settled as done."""
-    return metrics(port)["penstock_worker_acked_total"]
+    return metrics(port)["headgate_worker_acked_total"]
 
 
 # ---- rights that are revoked for a while
@@ -160,7 +160,7 @@ class Load:
         return self._ids
 
     def _run(self, environment: dict[str, str], name: str) -> None:
-        async def work(connection: penstock.Penstock) -> None:
+        async def work(connection: headgate.Headgate) -> None:
             queue = await connection.queue(name)
             while not self._stopped.is_set():
                 self._ids += await queue.put_many([b"x"] * 10)
@@ -239,7 +239,7 @@ def test_twelve_lanes_with_a_backlog_of_1_mib_messages_take_less_than_300_mb(
         peak_mb = peak_memory_mb(fleet.running["one"].pid)
         port = fleet.said("one", "worker begins")["health_port"]
         measured(f"peak of the worker's memory: {peak_mb:.0f} MB")
-        assert LANES == metrics(port)["penstock_worker_lanes"]
+        assert LANES == metrics(port)["headgate_worker_lanes"]
         assert 0 == fleet.end("one")
     assert peak_mb < WORKER_MB_MAX
 
@@ -247,7 +247,7 @@ def test_twelve_lanes_with_a_backlog_of_1_mib_messages_take_less_than_300_mb(
 def put_backlog(environment: dict[str, str], name: str) -> list[str]:
     """Messages of the default's largest size that do not compress, ten at a time."""
 
-    async def work(connection: penstock.Penstock) -> list[str]:
+    async def work(connection: headgate.Headgate) -> list[str]:
         queue = await connection.queue(name)
         ids: list[str] = []
         for _ in range(LANES * LARGE_PER_LANE // 10):

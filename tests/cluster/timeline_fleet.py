@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled
-from penstock.testing.cassandra import HostedRing, Ring
-from penstock.testing.processes import Server, wait_until
+from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled
+from headgate.testing.cassandra import HostedRing, Ring
+from headgate.testing.processes import Server, wait_until
 from tests.cluster.timeline_process import SECOND, Order, boot_us
 from tests.invariants import Ledger, Put, Word
 

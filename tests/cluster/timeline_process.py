@@ -27,29 +27,29 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import penstock
-from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Repaired, Settle
-from penstock.engines.decide_lease import LeaseTerms
-from penstock.engines.host import Host
-from penstock.engines.receipts import read_receipt
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.engines.timeline.tables import ALL, shared_tables
-from penstock.errors import PenstockError
-from penstock.store.cassandra import CassandraStore
-from penstock.store.cassandra_schema import CassandraSchema
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.cassandra_times import CassandraTimes
-from penstock.store.clock import Instant
-from penstock.store.clocks import Clock, MachineTime
-from penstock.store.decide_generation import NOTICE_US
-from penstock.store.positions import Positions
-from penstock.store.schema import ensure
-from penstock.store.table import Keyspace
+import headgate
+from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Repaired, Settle
+from headgate.engines.decide_lease import LeaseTerms
+from headgate.engines.host import Host
+from headgate.engines.receipts import read_receipt
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import make_lanes
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.tables import ALL, shared_tables
+from headgate.errors import HeadgateError
+from headgate.store.cassandra import CassandraStore
+from headgate.store.cassandra_schema import CassandraSchema
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_times import CassandraTimes
+from headgate.store.clock import Instant
+from headgate.store.clocks import Clock, MachineTime
+from headgate.store.decide_generation import NOTICE_US
+from headgate.store.positions import Positions
+from headgate.store.schema import ensure
+from headgate.store.table import Keyspace
 
-KEYSPACE = "penstock_timeline"
+KEYSPACE = "headgate_timeline"
 RECEIPT_KEY = b"secret"
 SECOND = 1_000_000
 READS_IN_A_NOTICE = 6
@@ -172,7 +172,7 @@ class Sayings(logging.Handler):
         tell("said", logger=record.name, line=record.getMessage())
 
 
-def tell_error(error: PenstockError, **facts: object) -> None:
+def tell_error(error: HeadgateError, **facts: object) -> None:
     """Write down that a call failed, and the line that says why."""
     tell("error", kind=type(error).__name__, line=str(error), **facts)
 
@@ -221,7 +221,7 @@ async def opened(order: Order, environment: Mapping[str, str]) -> AsyncIterator[
 @asynccontextmanager
 async def opened_by_name(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
     """As an application has it, by the SDK."""
-    async with penstock.connect(environment) as connection:
+    async with headgate.connect(environment) as connection:
         queue = await connection.queue(order.queue)
         yield Opened(queue.engine, queue.repair, connection.now_us)
 
@@ -300,7 +300,7 @@ class Producing:
         while not self._ended.is_set():
             try:
                 await act(number)
-            except PenstockError as error:
+            except HeadgateError as error:
                 tell_error(error, of="produce")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
             number += 1
@@ -311,7 +311,7 @@ class Producing:
         tell("putting", caller=caller, payload=payload, group=message.group, due_us=message.due_us)
         try:
             (message_id,) = await self._engine.put([message])
-        except PenstockError as error:
+        except HeadgateError as error:
             tell_error(error, of="put", payload=payload)
             await pause(self._ended, PAUSE_AFTER_ERROR_S)
             return None
@@ -369,7 +369,7 @@ class Consuming:
                         await self._ended.wait()
                     await asyncio.sleep(self._order.work_s * len(found))
                     await self._settle(found)
-            except PenstockError as error:
+            except HeadgateError as error:
                 tell_error(error, of="consume")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
 
@@ -420,7 +420,7 @@ async def repair(opened: Opened, order: Order, ended: asyncio.Event) -> None:
     while not ended.is_set():
         try:
             tell("repaired", **asdict(await opened.repair()))
-        except PenstockError as error:
+        except HeadgateError as error:
             tell_error(error, of="repair")
         await pause(ended, order.repair_every_s)
 
@@ -438,7 +438,7 @@ async def main(role: str, order: Order) -> int:
                 await Consuming(queue.engine, order, ended).run()
             else:
                 await repair(queue, order, ended)
-    except PenstockError as error:
+    except HeadgateError as error:
         tell_error(error, of="start")
         return 1
     tell("ended")

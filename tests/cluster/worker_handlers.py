@@ -1,4 +1,4 @@
-"""Handlers for `penstock worker` in tests: each call is a line in the file that NOTES names.
+"""Handlers for `headgate worker` in tests: each call is a line in the file that NOTES names.
 
 On SIGUSR1 a worker reads no lane any more, as if no answer came, while all else in it goes on.
 """
@@ -10,8 +10,8 @@ import os
 import signal
 import time
 
-from penstock.engines.timeline.source import TimelineSource
-from penstock.runtime import Context
+from headgate.engines.timeline.source import TimelineSource
+from headgate.runtime import Context
 
 _NOTES = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from penstock.runtime import Reject, handler
+from headgate.runtime import Reject, handler
 
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
 

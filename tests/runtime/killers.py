@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from penstock.runtime import Context, Reject
+from headgate.runtime import Context, Reject
 
 
 async def fragile(payload: str, context: Context) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Message, Nack
-from penstock.runtime import Backoff, Context, RetryPolicy, handler
-from penstock.runtime.handlers import load_handler
-from penstock.runtime.performing import PythonPerformer
-from penstock.runtime.suspects import ChildPool, ChildTerms
-from penstock.runtime.worker import WorkerTerms
-from penstock.telemetry.logs import log_fields
-from penstock.telemetry.tracing import current_trace
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.engines.contract import Ack, Message, Nack
+from headgate.runtime import Backoff, Context, RetryPolicy, handler
+from headgate.runtime.handlers import load_handler
+from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.suspects import ChildPool, ChildTerms
+from headgate.runtime.worker import WorkerTerms
+from headgate.telemetry.logs import log_fields
+from headgate.telemetry.tracing import current_trace
+from headgate.testing.memory_queue import MemoryQueue
 from tests.runtime.awaiting_handlers import REQUEST, decorated
 from tests.runtime.workers import Bench, bench_of
 

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.errors import SpecError, Unavailable
-from penstock.runtime.doors import read_address
-from penstock.runtime.handlers import understand
-from penstock.runtime.process import WorkerOptions, WorkerProcess
-from penstock.runtime.worker import WorkerTerms
-from penstock.telemetry.graphite import GraphiteSettings
-from penstock.testing.memory_queue import MemoryQueue
-from penstock.testing.processes import free_port, wait_until
+from headgate.errors import SpecError, Unavailable
+from headgate.runtime.doors import read_address
+from headgate.runtime.handlers import understand
+from headgate.runtime.process import WorkerOptions, WorkerProcess
+from headgate.runtime.worker import WorkerTerms
+from headgate.telemetry.graphite import GraphiteSettings
+from headgate.testing.memory_queue import MemoryQueue
+from headgate.testing.processes import free_port, wait_until
 from tests.runtime.test_worker_process import worker
 
 
@@ -78,7 +78,7 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
         assert (503, "the queue is not opened yet\n") == await asked(port, "/readyz")
         allowed.set()
         await until(lambda: _is(port, "/readyz", 200))
-        await until(lambda: _told(port, "penstock_worker_in_flight", 1))
+        await until(lambda: _told(port, "headgate_worker_in_flight", 1))
         signal.raise_signal(signal.SIGTERM)
         await until(lambda: _is(port, "/readyz", 503))
         assert ((503, "the worker ends\n"), (200, "ok\n")) == (
@@ -136,7 +136,7 @@ def test_metrics_reach_graphite_while_it_works() -> None:
             connection, _ = await asyncio.to_thread(listener.accept)
             connection.settimeout(10)
             told = b""
-            while b"shop.penstock_worker_acked.test_queue 1 " not in told:
+            while b"shop.headgate_worker_acked.test_queue 1 " not in told:
                 told += await asyncio.to_thread(connection.recv, 65_536)
             signal.raise_signal(signal.SIGTERM)
             await running
@@ -144,7 +144,7 @@ def test_metrics_reach_graphite_while_it_works() -> None:
             return told
 
         told = asyncio.run(scenario())
-    assert re.search(rb"^shop\.penstock_worker_lanes\.test_queue 1 \d+$", told, re.MULTILINE)
+    assert re.search(rb"^shop\.headgate_worker_lanes\.test_queue 1 \d+$", told, re.MULTILINE)
 
 
 def test_a_port_that_is_taken_is_one_clear_line() -> None:

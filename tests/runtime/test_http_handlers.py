@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from penstock.engines.contract import Message, Nack
-from penstock.runtime.decide_retry import Backoff
-from penstock.runtime.http_handler import HttpPerformer
-from penstock.runtime.worker import WorkerTerms
-from penstock.testing.memory_queue import MemoryQueue
-from penstock.testing.processes import free_port
+from headgate.engines.contract import Message, Nack
+from headgate.runtime.decide_retry import Backoff
+from headgate.runtime.http_handler import HttpPerformer
+from headgate.runtime.worker import WorkerTerms
+from headgate.testing.memory_queue import MemoryQueue
+from headgate.testing.processes import free_port
 from tests.runtime.workers import Bench, bench_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "http"
@@ -105,26 +105,26 @@ def test_the_body_is_the_payload_and_the_headers_tell_the_rest() -> None:
     assert ("test/queue", "m1", "1", "1", "order 7/%C3%A4", PARENT, "a=b", "application/json") == tuple(
         told[name]
         for name in (
-            "Penstock-Queue",
-            "Penstock-Message-Id",
-            "Penstock-Attempt",
-            "Penstock-Epoch",
-            "Penstock-Group",
+            "Headgate-Queue",
+            "Headgate-Message-Id",
+            "Headgate-Attempt",
+            "Headgate-Epoch",
+            "Headgate-Group",
             "traceparent",
             "tracestate",
             "Content-Type",
         )
     )
-    told_attributes = json.loads(told["Penstock-Attributes"])
+    told_attributes = json.loads(told["Headgate-Attributes"])
     assert {"Tenant": "Zoë", "raw": {"base64": "AP8="}, "content-type": "application/json"} == told_attributes
     assert "application/octet-stream" == other["Content-Type"]
-    assert not {"traceparent", "Penstock-Group", "Penstock-Attributes"} & set(other)
+    assert not {"traceparent", "Headgate-Group", "Headgate-Attributes"} & set(other)
 
 
 def test_the_answer_decides() -> None:
     async def answer(request: web.Request) -> web.Response:
         payload = (await request.read()).decode()
-        if int(request.headers["Penstock-Attempt"]) > 1:
+        if int(request.headers["Headgate-Attempt"]) > 1:
             return web.Response()
         status, _, header = payload.partition(" ")
         name, _, value = header.partition("=")
@@ -140,7 +140,7 @@ def test_the_answer_decides() -> None:
             "500",
             "404",
             "302 Location=/work",
-            "422 Penstock-Reject=no",
+            "422 Headgate-Reject=no",
         )
         ids = {made.queue.put_now(payload.encode()): payload for payload in payloads}
         await until_settled(made)
@@ -181,7 +181,7 @@ def test_connections_are_kept() -> None:
 
 def test_a_handler_that_does_not_answer_in_time_or_hangs_up_has_failed() -> None:
     async def answer(request: web.Request) -> web.Response:
-        if int(request.headers["Penstock-Attempt"]) > 1:
+        if int(request.headers["Headgate-Attempt"]) > 1:
             return web.Response()
         if await request.read() == b"late":
             await asyncio.sleep(60)

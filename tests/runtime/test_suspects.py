@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from penstock.engines.contract import Nack
-from penstock.runtime.decide_retry import Backoff
-from penstock.runtime.handlers import load_handler
-from penstock.runtime.performing import PythonPerformer
-from penstock.runtime.suspects import ChildPool, ChildTerms
-from penstock.runtime.worker import WorkerTerms
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.engines.contract import Nack
+from headgate.runtime.decide_retry import Backoff
+from headgate.runtime.handlers import load_handler
+from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.suspects import ChildPool, ChildTerms
+from headgate.runtime.worker import WorkerTerms
+from headgate.testing.memory_queue import MemoryQueue
 from tests.runtime.workers import Bench, bench_of
 
 AT_ONCE = Backoff(0, 1, 0)

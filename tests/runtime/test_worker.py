@@ -10,13 +10,13 @@ from contextvars import ContextVar
 import pytest
 from pydantic import BaseModel
 
-from penstock.engines.contract import Ack, Extend, Message, Nack, Settled, StaleReceipt
-from penstock.errors import Refused, Unavailable
-from penstock.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
-from penstock.runtime.flight import Flight
-from penstock.runtime.worker import Worker, WorkerTerms
-from penstock.telemetry.tracing import current_trace
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.engines.contract import Ack, Extend, Message, Nack, Settled, StaleReceipt
+from headgate.errors import Refused, Unavailable
+from headgate.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
+from headgate.runtime.flight import Flight
+from headgate.runtime.worker import Worker, WorkerTerms
+from headgate.telemetry.tracing import current_trace
+from headgate.testing.memory_queue import MemoryQueue
 from tests.runtime.workers import Bench, bench_of, in_virtual_time, until, worked
 
 SECOND = 1_000_000

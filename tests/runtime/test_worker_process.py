@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.drain import drain
-from penstock.runtime.drain_files import DEFAULT, DrainFiles
-from penstock.testing.processes import wait_until
+from headgate.runtime.drain import drain
+from headgate.runtime.drain_files import DEFAULT, DrainFiles
+from headgate.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,7 +115,7 @@ def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_says_w
 def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The preStop hook, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "penstock.runtime.drain"],
+        [sys.executable, "-m", "headgate.runtime.drain"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "workers"), **environment},
         capture_output=True,
         text=True,
@@ -125,7 +125,7 @@ def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_hook_returns_once_all_is_given_back_and_the_signal_after_it_ends_the_worker_well(tmp_path: Path) -> None:
-    environment = {"PENSTOCK_DRAIN": str(tmp_path / "drain")}
+    environment = {"HEADGATE_DRAIN": str(tmp_path / "drain")}
     with worker("slow", 10, "5", 20, environment=environment) as told:
         told.until("open")
         done = hook(environment)
@@ -140,7 +140,7 @@ def test_the_hook_returns_once_all_is_given_back_and_the_signal_after_it_ends_th
 
 
 def test_what_was_left_of_another_worker_tells_a_new_one_nothing(tmp_path: Path) -> None:
-    environment = {"PENSTOCK_DRAIN": str(tmp_path / "drain")}
+    environment = {"HEADGATE_DRAIN": str(tmp_path / "drain")}
     for name in ("drain", "drain.done"):
         (tmp_path / name).touch()
     with worker("slow", 1, "0.3", 20, environment=environment) as told:
@@ -152,9 +152,9 @@ def test_the_hook_returns_at_once_where_no_worker_runs(tmp_path: Path) -> None:
     began_s = time.monotonic()
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert 0 == hook({"PENSTOCK_DRAIN": str(tmp_path / "drain")}).returncode
+    assert 0 == hook({"HEADGATE_DRAIN": str(tmp_path / "drain")}).returncode
     (tmp_path / "drain.worker").write_text(json.dumps({"pid": gone.pid, "grace_s": 60}))
-    assert 0 == hook({"PENSTOCK_DRAIN": str(tmp_path / "drain")}).returncode
+    assert 0 == hook({"HEADGATE_DRAIN": str(tmp_path / "drain")}).returncode
     assert 0 == hook({}).returncode
     assert time.monotonic() - began_s < 30
 
@@ -163,11 +163,11 @@ def test_the_hook_ends_with_the_grace_and_says_that_the_worker_has_not(tmp_path:
     files = DrainFiles(tmp_path / "drain")
     files.begin(grace_s=20)
     clock = Ticking()
-    assert not drain({"PENSTOCK_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
+    assert not drain({"HEADGATE_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
     assert 23 <= clock.at_s < 24
     assert files.is_asked()
     files.finish()
-    assert drain({"PENSTOCK_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
+    assert drain({"HEADGATE_DRAIN": str(files.asking)}, now_s=clock.now_s, pause=clock.pause)
 
 
 class Ticking:
@@ -186,13 +186,13 @@ class Ticking:
 
 def test_only_under_an_operator_or_where_it_is_told_is_a_file_looked_for() -> None:
     assert DrainFiles.of({}) is None
-    assert DrainFiles(Path(DEFAULT)) == DrainFiles.of({"PENSTOCK_OPERATOR_VERSION": "1.0.0"})
-    told = {"PENSTOCK_OPERATOR_VERSION": "1.0.0", "PENSTOCK_DRAIN": "/run/x"}
+    assert DrainFiles(Path(DEFAULT)) == DrainFiles.of({"HEADGATE_OPERATOR_VERSION": "1.0.0"})
+    told = {"HEADGATE_OPERATOR_VERSION": "1.0.0", "HEADGATE_DRAIN": "/run/x"}
     assert DrainFiles(Path("/run/x")) == DrainFiles.of(told)
 
 
 def test_a_worker_that_is_newer_than_its_operator_says_so_in_one_line() -> None:
-    ran = command("--queue", "a/b", "--handler", "tests.runtime.killers:slow", PENSTOCK_OPERATOR_VERSION="0.0.9")
+    ran = command("--queue", "a/b", "--handler", "tests.runtime.killers:slow", HEADGATE_OPERATOR_VERSION="0.0.9")
     assert 2 == ran.returncode
     assert 1 == len(ran.stderr.splitlines()), ran.stderr
     assert "upgrade the operator first" in ran.stderr
@@ -200,9 +200,9 @@ def test_a_worker_that_is_newer_than_its_operator_says_so_in_one_line() -> None:
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`penstock worker`, to its end."""
+    """`headgate worker`, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "worker", *arguments],
+        [sys.executable, "-m", "headgate.cli.main", "worker", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment},
         capture_output=True,

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from penstock.engines.contract import Settle, Settled
-from penstock.runtime.drain_files import DrainFiles
-from penstock.runtime.process import WorkerOptions, run_worker
-from penstock.runtime.worker import WorkerTerms
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.engines.contract import Settle, Settled
+from headgate.runtime.drain_files import DrainFiles
+from headgate.runtime.process import WorkerOptions, run_worker
+from headgate.runtime.worker import WorkerTerms
+from headgate.testing.memory_queue import MemoryQueue
 
 
 class Chatty(MemoryQueue):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from penstock.runtime.handlers import understand
-from penstock.runtime.performing import Performer, PythonPerformer
-from penstock.runtime.worker import Worker, WorkerTerms
-from penstock.runtime.worker_metrics import WorkerMetrics
-from penstock.telemetry.metrics import Registry
-from penstock.telemetry.spans import Spans
-from penstock.testing.memory_queue import MemoryQueue
-from penstock.testing.world import World
+from headgate.runtime.handlers import understand
+from headgate.runtime.performing import Performer, PythonPerformer
+from headgate.runtime.worker import Worker, WorkerTerms
+from headgate.runtime.worker_metrics import WorkerMetrics
+from headgate.telemetry.metrics import Registry
+from headgate.telemetry.spans import Spans
+from headgate.testing.memory_queue import MemoryQueue
+from headgate.testing.world import World
 
 
 @dataclass

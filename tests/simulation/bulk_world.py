@@ -14,26 +14,26 @@ from uuid import UUID
 
 import pytest
 
-from penstock.client.outgoing import Put
-from penstock.client.queue import Queue
-from penstock.errors import PenstockError
-from penstock.store.bulk_log import BulkLog
-from penstock.testing.world import World
-from penstock_spark.decide_range import Wanted
-from penstock_spark.engines.contract import Request
-from penstock_spark.engines.timeline import SCAN
-from penstock_spark.jobs import borrowed
-from penstock_spark.jobs.borrowed import BorrowingJob, Ground
-from penstock_spark.jobs.decide_batch import BatchPlan, Reported
-from penstock_spark.jobs.history import HistoryGround, HistoryJob
-from penstock_spark.jobs.request import JobRequest
-from penstock_spark.jobs.sinks import BatchName
-from penstock_spark.jobs.tasks import Puts, _put, _row_and_index
-from penstock_spark.jobs.work import HandlerWork, SinkWork
-from penstock_spark.lanes.contract import HistorySplit
-from penstock_spark.lanes.timeline import TimelineLending, history_of
-from penstock_spark.options import LIVE
-from penstock_spark.schemas import OF_JOBS
+from headgate.client.outgoing import Put
+from headgate.client.queue import Queue
+from headgate.errors import HeadgateError
+from headgate.store.bulk_log import BulkLog
+from headgate.testing.world import World
+from headgate_spark.decide_range import Wanted
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.timeline import SCAN
+from headgate_spark.jobs import borrowed
+from headgate_spark.jobs.borrowed import BorrowingJob, Ground
+from headgate_spark.jobs.decide_batch import BatchPlan, Reported
+from headgate_spark.jobs.history import HistoryGround, HistoryJob
+from headgate_spark.jobs.request import JobRequest
+from headgate_spark.jobs.sinks import BatchName
+from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
+from headgate_spark.jobs.work import HandlerWork, SinkWork
+from headgate_spark.lanes.contract import HistorySplit
+from headgate_spark.lanes.timeline import TimelineLending, history_of
+from headgate_spark.options import LIVE
+from headgate_spark.schemas import OF_JOBS
 from tests.simulation.sdk_world import KEYSPACE, Program, Shop
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Driver:
     def __init__(self, world: World, program: Program, *, dies_before: int | None = None) -> None:
         self.world = world
         self.program = program
-        self.penstock = program.connection
+        self.headgate = program.connection
         self.calls = 0
         self._dies_before = dies_before
         self.run(program.connection.open())
@@ -66,7 +66,7 @@ class Driver:
         self.calls += 1
         if self._dies_before is not None and self.calls >= self._dies_before:
             work.close()
-            with suppress(PenstockError):
+            with suppress(HeadgateError):
                 self.program.process.kill()
             raise Killed
         return self.world.run(self._in_process(work))
@@ -116,7 +116,7 @@ class MemoryFrames:
 
     def reasons(self, reasons: Mapping[bytes, str]) -> dict[str, str]:
         """By id, as texts."""
-        from penstock.engines.timeline.layout import id_text
+        from headgate.engines.timeline.layout import id_text
 
         return {id_text(id_): reason for id_, reason in reasons.items()}
 
@@ -177,7 +177,7 @@ class MemoryPuts:
     def __init__(self, here: Driver, puts: Puts) -> None:
         self._here = here
         self._puts = puts
-        self._target = here.run(here.penstock.queue(str(puts.target)))
+        self._target = here.run(here.headgate.queue(str(puts.target)))
 
     def write(self, messages: Messages, batch: BatchName) -> int:
         """Some at a time."""
@@ -232,12 +232,12 @@ def job_of(
 ) -> tuple[BorrowingJob, Counts]:
     """A run on `shop/emails`, ready to begin."""
     monkeypatch.setattr(borrowed, "time", WorldTime(here.world))
-    queue = here.run(here.penstock.queue("shop/emails"))
+    queue = here.run(here.headgate.queue("shop/emails"))
     frames = MemoryFrames(here, queue)
     counts = Counts()
     wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
     dead = MemoryPuts(here, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
-    ground = here.penstock.ground
+    ground = here.headgate.ground
     log = BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid)
     stands_on: dict[str, Any] = {
         "request": wanted,
@@ -251,7 +251,7 @@ def job_of(
         "progress": counts,
         "where": None,
         "from_us": None,
-        "until_us": here.penstock.now_us(),
+        "until_us": here.headgate.now_us(),
     }
     return BorrowingJob(Ground(**stands_on)), counts
 
@@ -260,9 +260,9 @@ def history_job(
     here: Driver, make_sink: Callable[[Driver], MemoryFiles | MemoryPuts], *, goes_on: bool
 ) -> tuple[HistoryJob, Counts]:
     """A replay, or an export, of all that `shop/emails` keeps."""
-    queue = here.run(here.penstock.queue("shop/emails"))
+    queue = here.run(here.headgate.queue("shop/emails"))
     history = history_of(queue)
-    ground = here.penstock.ground
+    ground = here.headgate.ground
     counts = Counts()
     sink = make_sink(here)
     stands_on: dict[str, Any] = {
@@ -273,7 +273,7 @@ def history_job(
         "splits": lambda begin_us, end_us: list(here.run(history.splits(begin_us, end_us))),
         "messages": lambda splits: here.run(read_history(queue, splits)),
         "from_us": 0,
-        "until_us": here.penstock.now_us(),
+        "until_us": here.headgate.now_us(),
         "goes_on": goes_on,
     }
     return HistoryJob(HistoryGround(**stands_on)), counts

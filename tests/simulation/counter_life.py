@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
-from penstock.counters.collector import Collector, PassReport
-from penstock.counters.counter import CounterHandle
-from penstock.counters.decide_life import LifeTerms
-from penstock.counters.settings import CounterSettings
-from penstock.counters.tables import dedicated_tables
-from penstock.counters.types.sum import Sum
-from penstock.engines.host import Host
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.errors import PenstockError, Unavailable
-from penstock.store.positions import Positions
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.testing.world import Process, State, World
+from headgate.counters.collector import Collector, PassReport
+from headgate.counters.counter import CounterHandle
+from headgate.counters.decide_life import LifeTerms
+from headgate.counters.settings import CounterSettings
+from headgate.counters.tables import dedicated_tables
+from headgate.counters.types.sum import Sum
+from headgate.engines.host import Host
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.positions import Positions
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.testing.world import Process, State, World
 from tests.counter_invariants import CounterLedger, UpdateTale
 from tests.simulation.counter_plan import Plan
 
@@ -181,7 +181,7 @@ class Writer(Member):
         ledger.attempt(tale)
         try:
             await handle.add(tale.key, tale.amount, tale.token)
-        except PenstockError as error:
+        except HeadgateError as error:
             ledger.failed(tale, error, self.who)
         else:
             ledger.acknowledged(tale, self.who)
@@ -196,7 +196,7 @@ class ReaderMember(Member):
             await asyncio.sleep(self.own.expovariate(1 / self.life.plan.update_every_s))
             try:
                 await self._read(handle)
-            except PenstockError:
+            except HeadgateError:
                 continue
 
     async def _read(self, handle: CounterHandle) -> None:
@@ -223,7 +223,7 @@ class CollectorMember(Member):
             await asyncio.sleep(self.own.uniform(0.5, 8))
             try:
                 await self.collect()
-            except PenstockError:
+            except HeadgateError:
                 continue
 
     async def collect(self) -> PassReport:

@@ -10,19 +10,19 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from penstock.counters.collector import Collector
-from penstock.counters.counter import CounterHandle
-from penstock.counters.decide_life import LifeTerms
-from penstock.counters.decide_shards import TALLY, bucket_of
-from penstock.counters.settings import CounterSettings
-from penstock.counters.tables import dedicated_tables
-from penstock.engines.host import Host
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.errors import PenstockError
-from penstock.store.positions import Positions
-from penstock.store.simulated import Cluster, Settings, SimulatedStore
-from penstock.store.store import Unknown
-from penstock.testing.world import World
+from headgate.counters.collector import Collector
+from headgate.counters.counter import CounterHandle
+from headgate.counters.decide_life import LifeTerms
+from headgate.counters.decide_shards import TALLY, bucket_of
+from headgate.counters.settings import CounterSettings
+from headgate.counters.tables import dedicated_tables
+from headgate.engines.host import Host
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.errors import HeadgateError
+from headgate.store.positions import Positions
+from headgate.store.simulated import Cluster, Settings, SimulatedStore
+from headgate.store.store import Unknown
+from headgate.testing.world import World
 from tests.counter_invariants import CounterLedger
 from tests.simulation.counter_life import COUNTER, KIND, SECOND, SimulatedHints
 
@@ -171,10 +171,10 @@ def at_every_step(
     raise AssertionError(f"it goes on for more than {STEPS_MAX} steps")
 
 
-async def ends_in_error(work: Coroutine[Any, Any, object]) -> PenstockError | None:
+async def ends_in_error(work: Coroutine[Any, Any, object]) -> HeadgateError | None:
     """The error that it ends in, if it does."""
     try:
         await work
-    except PenstockError as error:
+    except HeadgateError as error:
         return error
     return None

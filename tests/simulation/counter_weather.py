@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.store.simulated import Cluster, Settings
-from penstock.testing.world import EPOCH_S, State, World
+from headgate.store.simulated import Cluster, Settings
+from headgate.testing.world import EPOCH_S, State, World
 from tests.counter_invariants import CounterLedger
 from tests.simulation.counter_life import (
     SECOND,

@@ -11,14 +11,14 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from penstock.engines.packed import PackedRun, unpack
-from penstock.engines.timeline.layout import DAYS, Place, RowPlace, id_text
-from penstock.engines.timeline.passed import decode_passed
-from penstock.engines.timeline.settings import TimelineSettings
-from penstock.store.positions import moment_us_of, position_order
-from penstock.store.simulated import Cluster
-from penstock.store.simulated.rows import Row, merge_rows
-from penstock.store.table import Table
+from headgate.engines.packed import PackedRun, unpack
+from headgate.engines.timeline.layout import DAYS, Place, RowPlace, id_text
+from headgate.engines.timeline.passed import decode_passed
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.positions import moment_us_of, position_order
+from headgate.store.simulated import Cluster
+from headgate.store.simulated.rows import Row, merge_rows
+from headgate.store.table import Table
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from penstock.testing.world import State
+from headgate.testing.world import State
 from tests.simulation.ring import Ring
 
 KINDS = ("request", "answer", "write", "write-ack", "rows", "prepare", "promise", "propose", "accept", "commit")

@@ -9,17 +9,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.engines.registry import tables_of_entry
-from penstock.engines.timeline.from_catalogue import tables_of_entry as timeline_tables
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import Entry, Name, Place, State
-from penstock.store.clocks import Clock
-from penstock.store.consistency import Consistency
-from penstock.store.simulated import SimulatedStore
-from penstock.store.simulated.store import SimulatedTime
-from penstock.store.statements import Select
-from penstock_operator.asking import Request
-from penstock_operator.kinds import (
+from headgate.engines.registry import tables_of_entry
+from headgate.engines.timeline.from_catalogue import tables_of_entry as timeline_tables
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.clocks import Clock
+from headgate.store.consistency import Consistency
+from headgate.store.simulated import SimulatedStore
+from headgate.store.simulated.store import SimulatedTime
+from headgate.store.statements import Select
+from headgate_operator.asking import Request
+from headgate_operator.kinds import (
     COUNTER,
     CRON_JOB,
     DEPLOYMENT,
@@ -31,7 +31,7 @@ from penstock_operator.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from penstock_operator.names import FINALIZER, owner_parts
+from headgate_operator.names import FINALIZER, owner_parts
 from tests.simulation.operator_scene import KEYSPACE, SYSTEM, Running, Scene, condition
 
 STRANGER = Name("Queue", "shop", "strangers")
@@ -54,7 +54,7 @@ class Judge:
         process = self.scene.world.process("planter")
 
         async def work() -> Entry:
-            from penstock.store.catalogue_tables import CATALOGUE_TABLES
+            from headgate.store.catalogue_tables import CATALOGUE_TABLES
 
             schema = self.scene.schema
             schema.keyspaces.add(KEYSPACE)
@@ -123,7 +123,7 @@ class Judge:
         for kind in (QUEUE, COUNTER, DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT):
             for document in self.scene.all(kind):
                 metadata = document["metadata"]
-                ours = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") == "penstock"
+                ours = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") == "headgate"
                 seen = leader.operator.seen.version_of(metadata["uid"])
                 if (ours or kind in (QUEUE, COUNTER)) and seen != metadata["resourceVersion"]:
                     yield f"{kind.kind} {metadata['name']}"
@@ -176,7 +176,7 @@ class Judge:
         for kind in CHILDREN:
             for document in self.scene.all(kind):
                 metadata = document["metadata"]
-                if (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") != "penstock":
+                if (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") != "headgate":
                     continue
                 owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
                 if owners and not set(owners) & alive:

@@ -14,34 +14,34 @@ from typing import Any
 
 import yaml
 
-from penstock.client.ground import Ground
-from penstock.engines.registry import CARRIED
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.store.cassandra_settings import ConnectionSettings
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import Entry, Name
-from penstock.store.clocks import Clock
-from penstock.store.consistency import Consistency
-from penstock.store.positions import Positions
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.store.simulated.store import SimulatedTime
-from penstock.testing.world import Process, State, World
-from penstock_operator.asking import Request
-from penstock_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, Kind, kind_of
-from penstock_operator.leading import Leading
-from penstock_operator.names import FINALIZER, Key
-from penstock_operator.operating import CHILDREN, RESOURCES, Operator, Ports
-from penstock_operator.sessions import SchemaOfCluster
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
-from penstock_operator.simulated.collecting import DELAY_S, Collector
-from penstock_operator.simulated.controllers import Deployments, IdleNode, Kubelet
-from penstock_operator.simulated.log import Entry as LogEntry
-from penstock_operator.world import Settings
+from headgate.client.ground import Ground
+from headgate.engines.registry import CARRIED
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.cassandra_settings import ConnectionSettings
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Entry, Name
+from headgate.store.clocks import Clock
+from headgate.store.consistency import Consistency
+from headgate.store.positions import Positions
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.store.simulated.store import SimulatedTime
+from headgate.testing.world import Process, State, World
+from headgate_operator.asking import Request
+from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, Kind, kind_of
+from headgate_operator.leading import Leading
+from headgate_operator.names import FINALIZER, Key
+from headgate_operator.operating import CHILDREN, RESOURCES, Operator, Ports
+from headgate_operator.sessions import SchemaOfCluster
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
+from headgate_operator.simulated.collecting import DELAY_S, Collector
+from headgate_operator.simulated.controllers import Deployments, IdleNode, Kubelet
+from headgate_operator.simulated.log import Entry as LogEntry
+from headgate_operator.world import Settings
 from tests.simulation.sdk_world import Schema
 
-SYSTEM = "penstock-system"
-KEYSPACE = "penstock"
+SYSTEM = "headgate-system"
+KEYSPACE = "headgate"
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Scene:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.api.server.must(Request("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
 
-    def make_connection(self, namespace: str = SYSTEM, name: str = "penstock-connection") -> None:
+    def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection") -> None:
         """The chart's Secret."""
         told = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
         data = {key: base64.b64encode(value.encode()).decode() for key, value in told.items()}
@@ -218,7 +218,7 @@ class Running:
         cluster = scene.find(NAMESPACE, None, "kube-system")
         assert cluster is not None
         settings = Settings(
-            cluster=cluster["metadata"]["uid"], version="0.1.0", image="penstock:0.1.0", carried=frozenset(CARRIED)
+            cluster=cluster["metadata"]["uid"], version="0.1.0", image="headgate:0.1.0", carried=frozenset(CARRIED)
         )
         self.operator = Operator(settings, ports)
         self.operator.watch((*RESOURCES, *CHILDREN))
@@ -287,7 +287,7 @@ def condition(document: Mapping[str, Any] | None, type_: str = "Ready") -> tuple
 
 
 QUEUE_TEXT = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock.testing.world import State
-from penstock_operator.asking import Request
-from penstock_operator.kinds import COUNTER, CRON_JOB, DEPLOYMENT, NAMESPACE, POD_DISRUPTION_BUDGET, QUEUE, Kind
-from penstock_operator.kinds import SERVICE_ACCOUNT as ACCOUNT
-from penstock_operator.simulated.faults import Fault, Wrong
+from headgate.testing.world import State
+from headgate_operator.asking import Request
+from headgate_operator.kinds import COUNTER, CRON_JOB, DEPLOYMENT, NAMESPACE, POD_DISRUPTION_BUDGET, QUEUE, Kind
+from headgate_operator.kinds import SERVICE_ACCOUNT as ACCOUNT
+from headgate_operator.simulated.faults import Fault, Wrong
 from tests.simulation.operator_plan import Plan
 from tests.simulation.operator_scene import Running, Scene
 
@@ -159,7 +159,7 @@ class Storm:
 
     def _apply(self, kind: str, name: str, namespace: str, spec: dict[str, Any]) -> None:
         metadata = {"name": name, "namespace": namespace}
-        document = {"apiVersion": "penstock.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+        document = {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
         self.scene.world.history.note("person", "applies", kind, name, spec)
         self.scene.try_to_apply(document)
 
@@ -289,7 +289,7 @@ POLICIES = ("Retain", "Delete")
 
 
 def _is_ours(document: dict[str, Any]) -> bool:
-    return (document["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "penstock"
+    return (document["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "headgate"
 
 
 __all__ = ["COUNTER", "Storm"]

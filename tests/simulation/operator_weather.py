@@ -13,7 +13,7 @@ import logging
 import traceback
 from dataclasses import dataclass
 
-from penstock.testing.world import State, World
+from headgate.testing.world import State, World
 from tests.simulation.operator_invariants import Judge
 from tests.simulation.operator_plan import Plan, plan_of
 from tests.simulation.operator_scene import Scene, scene_of
@@ -53,11 +53,11 @@ class Bugs(logging.Handler):
             self.told.append(f"{record.getMessage()}: {''.join(traceback.format_exception(record.exc_info[1]))}")
 
     def __enter__(self) -> Bugs:
-        logging.getLogger("penstock.operator").addHandler(self)
+        logging.getLogger("headgate.operator").addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("penstock.operator").removeHandler(self)
+        logging.getLogger("headgate.operator").removeHandler(self)
 
 
 def live(seed: int, *, statements: bool = False) -> Ended:

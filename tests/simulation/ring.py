@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from penstock.store.consistency import Consistency, SerialLevel
-from penstock.store.simulated import Cluster, Settings, SimulatedStore
-from penstock.store.statements import Delete, Insert, InsertIfAbsent, Select, UpdateIf, is_
-from penstock.store.store import Outcome, Unknown
-from penstock.store.table import Column, Table, Written
-from penstock.store.types import Type
-from penstock.testing.world import World
+from headgate.store.consistency import Consistency, SerialLevel
+from headgate.store.simulated import Cluster, Settings, SimulatedStore
+from headgate.store.statements import Delete, Insert, InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.store import Outcome, Unknown
+from headgate.store.table import Column, Table, Written
+from headgate.store.types import Type
+from headgate.testing.world import World
 
 T = TypeVar("T")
 LWT = Written.LWT

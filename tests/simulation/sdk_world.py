@@ -10,33 +10,33 @@ from uuid import UUID
 
 import yaml
 
-from penstock.api.parse import parse_resource
-from penstock.applying.apply import Applied, Applier
-from penstock.applying.wanted import Surroundings
-from penstock.client.connection import Penstock
-from penstock.client.ground import Ground
-from penstock.counters import tables as counters
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.engines.timeline.tables import dedicated_tables, shared_tables
-from penstock.errors import Unavailable
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_tables import CATALOGUE_TABLES, ENTRIES
-from penstock.store.clocks import Clock
-from penstock.store.cql import table_options
-from penstock.store.drift import FoundTable, columns_of
-from penstock.store.positions import Positions
-from penstock.store.schema import FoundKeyspace
-from penstock.store.simulated import Cluster
-from penstock.store.simulated.store import SimulatedTime
-from penstock.store.statements import Select
-from penstock.store.store import Unknown
-from penstock.store.table import Table
-from penstock.testing.world import Process, World
+from headgate.api.parse import parse_resource
+from headgate.applying.apply import Applied, Applier
+from headgate.applying.wanted import Surroundings
+from headgate.client.connection import Headgate
+from headgate.client.ground import Ground
+from headgate.counters import tables as counters
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.engines.timeline.tables import dedicated_tables, shared_tables
+from headgate.errors import Unavailable
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_tables import CATALOGUE_TABLES, ENTRIES
+from headgate.store.clocks import Clock
+from headgate.store.cql import table_options
+from headgate.store.drift import FoundTable, columns_of
+from headgate.store.positions import Positions
+from headgate.store.schema import FoundKeyspace
+from headgate.store.simulated import Cluster
+from headgate.store.simulated.store import SimulatedTime
+from headgate.store.statements import Select
+from headgate.store.store import Unknown
+from headgate.store.table import Table
+from headgate.testing.world import Process, World
 from tests.simulation.timeline_puts import GatedStore
 
-KEYSPACE = "penstock"
+KEYSPACE = "headgate"
 RESOURCE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: {kind}
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}
@@ -45,7 +45,7 @@ spec: {spec}
 
 @dataclass
 class Schema:
-    """What a server says of its schema, as far as `penstock apply` asks. Common to all processes."""
+    """What a server says of its schema, as far as `headgate apply` asks. Common to all processes."""
 
     keyspaces: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Program:
 
     process: Process
     store: GatedStore
-    connection: Penstock
+    connection: Headgate
     reads_catalogue: bool = True
     hints: Hints = field(default_factory=Hints)
 
@@ -173,13 +173,13 @@ class Shop:
                 hints=hints,
             )
 
-        program = Program(process, store, Penstock(ground), hints=hints)
+        program = Program(process, store, Headgate(ground), hints=hints)
         store.gate = program.gate
         return program
 
     @asynccontextmanager
     async def applier(self, process: Process, owner: str = "cli/test") -> AsyncIterator[Applier]:
-        """What `penstock apply` is made of, to be used in a process."""
+        """What `headgate apply` is made of, to be used in a process."""
         store = GatedStore(self.cluster, process)
         async with Clock(store, source=SimulatedTime(process)) as clock:
             catalogue = Catalogue(
@@ -192,7 +192,7 @@ class Shop:
             yield Applier(self.schema, catalogue, lambda _: store, Surroundings(KEYSPACE, "dc1", 3))
 
     async def applied(self, process: Process, *texts: str) -> list[Applied]:
-        """`penstock apply`, to be run in a process."""
+        """`headgate apply`, to be run in a process."""
         async with self.applier(process) as applier:
             await applier.prepare()
             return await applier.apply([parse_resource(yaml.safe_load(text)) for text in texts])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from penstock.engines.sharing import Sharing
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.settings import Generation
+from headgate.engines.sharing import Sharing
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.settings import Generation
 from tests.simulation.timeline_puts import Queue
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

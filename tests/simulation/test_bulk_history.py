@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from penstock_spark.jobs import history
-from penstock_spark.jobs.tasks import Puts
+from headgate_spark.jobs import history
+from headgate_spark.jobs.tasks import Puts
 from tests.simulation.bulk_world import JOB, Driver, Killed, MemoryFiles, MemoryPuts, driver, history_job
 from tests.simulation.test_bulk_jobs import MESSAGES, Scene, scene, twice
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock import Put
-from penstock.client.message import Message
-from penstock.client.queue import Queue
-from penstock.store.simulated import Cluster
-from penstock.testing.world import World
+from headgate import Put
+from headgate.client.message import Message
+from headgate.client.queue import Queue
+from headgate.store.simulated import Cluster
+from headgate.testing.world import World
 from tests.simulation.bulk_world import (
     Driver,
     Killed,
@@ -231,7 +231,7 @@ def test_dead_letters_are_buried_once_whatever_call_the_driver_dies_before(
             odd = [str(number) for number in range(1, MESSAGES, 2)]
             assert sorted(odd) == sorted(message.payload.decode() for message in dead), call
             assert {f"because of {message.payload.decode()}" for message in dead} == {
-                message.attributes["penstock.dead.reason"] for message in dead
+                message.attributes["headgate.dead.reason"] for message in dead
             }
             left = [message.payload.decode() for message in one.emptied("shop/emails")]
             assert sorted(str(number) for number in range(0, MESSAGES, 2)) == sorted(left), call
@@ -246,14 +246,14 @@ def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_s
         job, counts = job_of(here, files_work(MemoryFiles()), monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
-        stats = here.run(here.run(here.penstock.queue("shop/emails")).stats())
+        stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
         assert (0, 0) == (stats.backlog, sum(lane.settled_above for lane in stats.lanes))
         assert all(new > old for new, old in zip(positions(here), before, strict=True))
 
 
 def positions(here: Driver) -> list[int]:
     """Of the lanes."""
-    stats = here.run(here.run(here.penstock.queue("shop/emails")).stats())
+    stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
     return [lane.last_us for lane in stats.lanes]
 
 

@@ -7,17 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from penstock import Put
-from penstock.client.message import Message
-from penstock.client.queue import Queue
-from penstock.engines.borrowing import RangeTaken
-from penstock.engines.contract import Settled
-from penstock_spark.engines.timeline import SCAN
-from penstock_spark.jobs.decide_batch import BatchPlan, Decided, RangePlan, Reported, decide_outcomes
-from penstock_spark.jobs.tasks import _row_and_index
-from penstock_spark.lanes.contract import Budget
-from penstock_spark.lanes.timeline import TimelineLane, TimelineLending, history_of, rows_by_id
-from penstock_spark.schemas import OF_JOBS
+from headgate import Put
+from headgate.client.message import Message
+from headgate.client.queue import Queue
+from headgate.engines.borrowing import RangeTaken
+from headgate.engines.contract import Settled
+from headgate_spark.engines.timeline import SCAN
+from headgate_spark.jobs.decide_batch import BatchPlan, Decided, RangePlan, Reported, decide_outcomes
+from headgate_spark.jobs.tasks import _row_and_index
+from headgate_spark.lanes.contract import Budget
+from headgate_spark.lanes.timeline import TimelineLane, TimelineLending, history_of, rows_by_id
+from headgate_spark.schemas import OF_JOBS
 from tests.simulation.bulk_world import AS_TASKS
 from tests.simulation.sdk_world import Program, Shop, queue_text
 from tests.simulation.test_sdk import opened, receive_all, simulate

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.store.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.testing.world import World
+from headgate.store.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.testing.world import World
 
 JOB = UUID(int=9)
 

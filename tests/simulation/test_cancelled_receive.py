@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Delivery, Message
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.settings import Generation
-from penstock.store.clocks import ClockNotTrusted
+from headgate.engines.contract import Delivery, Message
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.settings import Generation
+from headgate.store.clocks import ClockNotTrusted
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

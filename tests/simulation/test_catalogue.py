@@ -9,26 +9,26 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Conflict, Unavailable
-from penstock.store import catalogue as catalogue_module
-from penstock.store.catalogue import AnotherCreation, Catalogue, Change, Declared
-from penstock.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, State
-from penstock.store.clock import Bounds
-from penstock.store.clocks import Clock, ClockNotTrusted
-from penstock.store.consistency import Consistency
-from penstock.store.decide_generation import ChangeUnderWay, is_over, shards_in_force, written_at
-from penstock.store.simulated.cluster import Cluster
-from penstock.store.simulated.store import SimulatedStore, SimulatedTime
-from penstock.testing.world import Process, World
+from headgate.errors import Conflict, Unavailable
+from headgate.store import catalogue as catalogue_module
+from headgate.store.catalogue import AnotherCreation, Catalogue, Change, Declared
+from headgate.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, State
+from headgate.store.clock import Bounds
+from headgate.store.clocks import Clock, ClockNotTrusted
+from headgate.store.consistency import Consistency
+from headgate.store.decide_generation import ChangeUnderWay, is_over, shards_in_force, written_at
+from headgate.store.simulated.cluster import Cluster
+from headgate.store.simulated.store import SimulatedStore, SimulatedTime
+from headgate.testing.world import Process, World
 
 EMAILS = Name("Queue", "shop", "emails")
-PLACE = Place("dc1", "penstock", "dedicated")
+PLACE = Place("dc1", "headgate", "dedicated")
 SKEW = 500_000
 
 
 def document(**spec: Any) -> dict[str, Any]:
     """A resource as JSON."""
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "spec": spec}
 
 
 def catalogue(

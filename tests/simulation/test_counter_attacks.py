@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from penstock.counters.decide_shards import TALLY
-from penstock.counters.decide_tokens import Token
-from penstock.store.simulated import Settings
-from penstock.testing.world import State
+from headgate.counters.decide_shards import TALLY
+from headgate.counters.decide_tokens import Token
+from headgate.store.simulated import Settings
+from headgate.testing.world import State
 from tests.simulation.counter_scenes import (
     DAY_S,
     GC_AFTER_S,

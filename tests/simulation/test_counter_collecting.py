@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from penstock.counters.collector import SKIPPED_IN_A_ROW_MAX, Collector
-from penstock.counters.counter import COLLECT_AGAIN_US
-from penstock.counters.decide_passes import DAY_US
-from penstock.counters.decide_shards import TALLY
-from penstock.errors import Unavailable
-from penstock.store.consistency import Consistency
-from penstock.store.simulated import Settings
-from penstock.store.statements import Batch
-from penstock.testing.world import State
+from headgate.counters.collector import SKIPPED_IN_A_ROW_MAX, Collector
+from headgate.counters.counter import COLLECT_AGAIN_US
+from headgate.counters.decide_passes import DAY_US
+from headgate.counters.decide_shards import TALLY
+from headgate.errors import Unavailable
+from headgate.store.consistency import Consistency
+from headgate.store.simulated import Settings
+from headgate.store.statements import Batch
+from headgate.testing.world import State
 from tests.simulation.counter_life import KIND, SECOND, SimulatedHints
 from tests.simulation.counter_scenes import (
     GC_AFTER_S,
@@ -265,8 +265,8 @@ def test_a_pass_is_gone_on_with_by_another_process_where_the_first_ended() -> No
 
 @pytest.mark.parametrize("page", [2, 3, 7])
 def test_pages_of_any_length_meet_every_key(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.counters.collector.PAGE_ROWS", page)
-    monkeypatch.setattr("penstock.counters.reading.PAGE_ROWS", page)
+    monkeypatch.setattr("headgate.counters.collector.PAGE_ROWS", page)
+    monkeypatch.setattr("headgate.counters.reading.PAGE_ROWS", page)
 
     async def scenario(scene: Scene) -> None:
         for number in range(5):
@@ -290,7 +290,7 @@ def test_pages_of_any_length_meet_every_key(page: int, monkeypatch: pytest.Monke
 
 
 def test_more_shards_than_one_batch_takes_are_collected_from_the_oldest_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.counters.collector.COLLECTED_AT_ONCE_MAX", 3)
+    monkeypatch.setattr("headgate.counters.collector.COLLECTED_AT_ONCE_MAX", 3)
 
     async def scenario(scene: Scene) -> None:
         await scene.shards(*(1 << number for number in range(11)))

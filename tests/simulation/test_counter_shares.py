@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.counters.decide_shards import TALLY
+from headgate.counters.decide_shards import TALLY
 from tests.simulation.counter_scenes import UNTIL_FINAL_S, Scene, play
 
 KEYS = [f"key {number}" for number in range(12)]

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from penstock.counters.decide_tokens import Token, TokenAhead, TokenInvalid, TokenTooOld
-from penstock.counters.tokens import TokenUnknown
-from penstock.testing.world import State
+from headgate.counters.decide_tokens import Token, TokenAhead, TokenInvalid, TokenTooOld
+from headgate.counters.tokens import TokenUnknown
+from headgate.testing.world import State
 from tests.simulation.counter_life import SECOND
 from tests.simulation.counter_scenes import (
     DAY_S,

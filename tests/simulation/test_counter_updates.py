@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.counters.decide_life import LifeTerms
-from penstock.counters.memory import TOTAL
-from penstock.counters.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
-from penstock.errors import Unavailable
-from penstock.testing.world import State
+from headgate.counters.decide_life import LifeTerms
+from headgate.counters.memory import TOTAL
+from headgate.counters.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
+from headgate.errors import Unavailable
+from headgate.testing.world import State
 from tests.simulation.counter_life import SECOND
 from tests.simulation.counter_scenes import (
     LIFETIME_S,

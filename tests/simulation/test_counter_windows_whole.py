@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.counters import window_reading
-from penstock.counters.decide_windows import window_at
-from penstock.counters.window_reading import WindowReader
+from headgate.counters import window_reading
+from headgate.counters.decide_windows import window_at
+from headgate.counters.window_reading import WindowReader
 from tests.simulation.counter_life import KIND, SECOND
 from tests.simulation.counter_scenes import UNTIL_FOLDED_S, Scene, play
 

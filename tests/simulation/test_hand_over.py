@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Ack, Extend
-from penstock.engines.dispatcher import Dispatcher
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.errors import PenstockError
+from headgate.engines.contract import Ack, Extend
+from headgate.engines.dispatcher import Dispatcher
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.errors import HeadgateError
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.test_refused_statements import in_doubt, put_steadily
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
@@ -43,7 +43,7 @@ class SlowMember(Member):
                         found = [other for other in found if other is not each]
                     self.last_given_s[lane] = self.queue.world.now_s()
                 await engine.settle([Ack(each.receipt) for each in found])
-            except PenstockError:
+            except HeadgateError:
                 await asyncio.sleep(0.2)
 
     async def _slowly(self, engine: TimelineQueue, receipt: str) -> None:
@@ -52,7 +52,7 @@ class SlowMember(Member):
             await asyncio.sleep(3)
             try:
                 await engine.settle([Extend(receipt, 8 * SECOND)])
-            except PenstockError:
+            except HeadgateError:
                 continue
         await engine.settle([Ack(receipt)])
 
@@ -109,7 +109,7 @@ def test_a_hand_over_survives_a_clock_in_doubt(caplog: pytest.LogCaptureFixture)
         await holding([old, new], [3, 3], within_s=150)
         assert 0 == draining(old)
 
-    with caplog.at_level(logging.ERROR, logger="penstock.lanes"):
+    with caplog.at_level(logging.ERROR, logger="headgate.lanes"):
         simulate(scenario, settings=HELD)
     assert [] == [record.getMessage() for record in caplog.records]
 

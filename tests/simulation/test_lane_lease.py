@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.engines.contract import Ack, Message, Settled
-from penstock.engines.decide_lease import Touched
-from penstock.engines.lane import Lane
-from penstock.engines.record import Piece
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.store.positions import first_at, position_order
+from headgate.engines.contract import Ack, Message, Settled
+from headgate.engines.decide_lease import Touched
+from headgate.engines.lane import Lane
+from headgate.engines.record import Piece
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.store.positions import first_at, position_order
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.store.catalogue import Catalogue
-from penstock.testing.world import World
-from penstock_operator.kinds import QUEUE
-from penstock_operator.names import Key
-from penstock_operator.perform import Performer
-from penstock_operator.reconciling import Reconciler
+from headgate.store.catalogue import Catalogue
+from headgate.testing.world import World
+from headgate_operator.kinds import QUEUE
+from headgate_operator.names import Key
+from headgate_operator.perform import Performer
+from headgate_operator.reconciling import Reconciler
 from tests.simulation.operator_scene import Scene, condition, queue_text, scene_of
 
 SHARED = (

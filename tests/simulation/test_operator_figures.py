@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.engines.summary.decide_figures import Figures
-from penstock.engines.summary.rows import figures_statement, slice_of
-from penstock.store.catalogue_tables import SUMMARY
-from penstock.store.simulated import SimulatedStore
-from penstock.store.statements import Select
-from penstock.store.store import NotEnoughReplicas
-from penstock.testing.world import World
-from penstock_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, Followed
-from penstock_operator.kinds import QUEUE
-from penstock_operator.names import Key
-from penstock_operator.world import UNKNOWN
+from headgate.engines.summary.decide_figures import Figures
+from headgate.engines.summary.rows import figures_statement, slice_of
+from headgate.store.catalogue_tables import SUMMARY
+from headgate.store.simulated import SimulatedStore
+from headgate.store.statements import Select
+from headgate.store.store import NotEnoughReplicas
+from headgate.testing.world import World
+from headgate_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, Followed
+from headgate_operator.kinds import QUEUE
+from headgate_operator.names import Key
+from headgate_operator.world import UNKNOWN
 from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 T = TypeVar("T")

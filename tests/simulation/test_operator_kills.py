@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.store.catalogue_entry import State
-from penstock.testing.world import World
-from penstock_operator.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
-from penstock_operator.names import Key
-from penstock_operator.perform import Performer
-from penstock_operator.ring import effect_words
+from headgate.store.catalogue_entry import State
+from headgate.testing.world import World
+from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
+from headgate_operator.names import Key
+from headgate_operator.perform import Performer
+from headgate_operator.ring import effect_words
 from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 LIVES_MAX = 80
@@ -46,7 +46,7 @@ def shown(scene: Scene) -> dict[str, Any]:
         made[kind.kind] = [(each["metadata"]["name"], _spec(each)) for each in scene.all(kind, "shop")]
     queue = scene.find(QUEUE, "shop", "emails")
     made["ready"] = condition(queue)
-    made["tables"] = sorted(name[34:] for name in scene.schema.tables["penstock"] if name.startswith("q_"))
+    made["tables"] = sorted(name[34:] for name in scene.schema.tables["headgate"] if name.startswith("q_"))
     return made
 
 
@@ -158,7 +158,7 @@ def deleted(monkeypatch: pytest.MonkeyPatch, number: int | None) -> bool:
         await scene.until(lambda: scene.find(QUEUE, "shop", "emails") is None, within_s=200)
         await asyncio.sleep(5.0)
         assert await scene.entry(EMAILS) is None
-        assert [] == [name for name in scene.schema.tables["penstock"] if name.startswith("q_")]
+        assert [] == [name for name in scene.schema.tables["headgate"] if name.startswith("q_")]
         assert [] == scene.all(DEPLOYMENT, "shop")
         assert [] == [each for kind in (CRON_JOB, SERVICE_ACCOUNT, SECRET) for each in scene.all(kind, "shop")]
         return was_killed

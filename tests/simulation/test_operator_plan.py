@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from penstock.testing.world import World
-from penstock_operator.differing import differences
-from penstock_operator.kinds import COUNTER, QUEUE, SECRET, kind_of
-from penstock_operator.names import Key, consumer_name
-from penstock_operator.operating import Operator
-from penstock_operator.simulated.log import Entry
+from headgate.testing.world import World
+from headgate_operator.differing import differences
+from headgate_operator.kinds import COUNTER, QUEUE, SECRET, kind_of
+from headgate_operator.names import Key, consumer_name
+from headgate_operator.operating import Operator
+from headgate_operator.simulated.log import Entry
 from tests.simulation.operator_scene import Running, Scene, condition, scene_of
 
 SHOP = Path(__file__).parents[2] / "examples/shop.yaml"
@@ -113,7 +113,7 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         told = await plan(running, changed)
         says = [each["says"] for each in told["effects"]]
         assert [
-            "write its spec into the catalogue: 12 shards, tables of its own in keyspace penstock, home dc1",
+            "write its spec into the catalogue: 12 shards, tables of its own in keyspace headgate, home dc1",
             "make 12 lanes for generation 2 of emails",
             "announce generation 2: 12 shards instead of 6",
             "write from when on nobody puts to the generation before",
@@ -125,7 +125,7 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         jobs = [
             each for each in (one["says"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
         ]
-        assert [True] == [each.startswith("make CronJob penstock-repair-") for each in jobs]
+        assert [True] == [each.startswith("make CronJob headgate-repair-") for each in jobs]
         alone = copy.deepcopy(DOCUMENTS[2])
         alone["spec"]["gc"] = {"schedule": "30 * * * *"}
         jobs = [

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.client.queue import Queue
-from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_standing
-from penstock.errors import PenstockError
-from penstock.store.catalogue_entry import State
-from penstock.store.simulated import SimulatedStore
-from penstock.testing.world import World
-from penstock_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION
-from penstock_operator.names import ADOPT, GROUP, MANAGED_BY, MANAGER, Key, consumer_name
-from penstock_operator.observe_runs import job_id
-from penstock_operator.passes import READ_EVERY_S
-from penstock_operator.simulated.controllers import Fate
+from headgate.client.queue import Queue
+from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_standing
+from headgate.errors import HeadgateError
+from headgate.store.catalogue_entry import State
+from headgate.store.simulated import SimulatedStore
+from headgate.testing.world import World
+from headgate_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION
+from headgate_operator.names import ADOPT, GROUP, MANAGED_BY, MANAGER, Key, consumer_name
+from headgate_operator.observe_runs import job_id
+from headgate_operator.passes import READ_EVERY_S
+from headgate_operator.simulated.controllers import Fate
 from tests.simulation.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
 from tests.simulation.sdk_world import Program, Shop
 
@@ -75,7 +75,7 @@ class Workers:
                     for message in await queue.receive(10, wait=1.0):
                         await message.ack()
                         self.handled.append(self._shop.world.now_s())
-                except PenstockError:
+                except HeadgateError:
                     await asyncio.sleep(0.2)
 
 
@@ -216,7 +216,7 @@ def test_deleted_under_delete_with_cassandra_away_it_waits_says_so_and_ends_once
         assert ("False", "Deleting") == condition(emails(scene))
         scene.world.network.heal(running.process.name, list(scene.ring.nodes))
         await scene.until(lambda: scene.find(QUEUE, "shop", "emails") is None, 240)
-        assert [] == [name for name in scene.schema.tables["penstock"] if name.startswith("q_")]
+        assert [] == [name for name in scene.schema.tables["headgate"] if name.startswith("q_")]
 
     play(scenario)
 
@@ -288,7 +288,7 @@ def test_in_mode_external_replicas_are_left_to_whoever_scales() -> None:
 
 def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> None:
     async def scenario(scene: Scene) -> None:
-        scene.delete(SECRET, "penstock-system", "penstock-connection")
+        scene.delete(SECRET, "headgate-system", "headgate-connection")
         scene.start_operator()
         await asyncio.sleep(1)
         scene.apply(queue_text())
@@ -302,22 +302,22 @@ def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> 
 
 def secret_in_shop(scene: Scene) -> dict[str, str] | None:
     """The labels of the Secret that workers there are told by."""
-    found = scene.find(SECRET, "shop", "penstock-connection")
+    found = scene.find(SECRET, "shop", "headgate-connection")
     return None if found is None else found["metadata"].get("labels") or {}
 
 
 def test_a_namespaces_own_secret_is_used_and_left_alone_and_once_it_is_gone_the_charts_is_copied() -> None:
     async def scenario(scene: Scene) -> None:
         scene.make_connection("shop")
-        scene.delete(SECRET, "penstock-system", "penstock-connection")
+        scene.delete(SECRET, "headgate-system", "headgate-connection")
         scene.start_operator()
         await ready(scene)
         await asyncio.sleep(60)
         assert {} == secret_in_shop(scene)
         assert ("True", "Reconciled") == condition(emails(scene))
         scene.make_connection()
-        scene.delete(SECRET, "shop", "penstock-connection")
-        await scene.until(lambda: (secret_in_shop(scene) or {}).get(MANAGED_BY) == "penstock", 120)
+        scene.delete(SECRET, "shop", "headgate-connection")
+        await scene.until(lambda: (secret_in_shop(scene) or {}).get(MANAGED_BY) == "headgate", 120)
         await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 30)
 
     play(scenario)
@@ -327,8 +327,8 @@ def test_an_own_secret_that_comes_later_takes_the_place_of_the_copy() -> None:
     async def scenario(scene: Scene) -> None:
         scene.start_operator()
         await ready(scene)
-        assert {MANAGED_BY: "penstock"} == secret_in_shop(scene)
-        scene.patch(SECRET, "shop", "penstock-connection", {"metadata": {"labels": {MANAGED_BY: "platform"}}})
+        assert {MANAGED_BY: "headgate"} == secret_in_shop(scene)
+        scene.patch(SECRET, "shop", "headgate-connection", {"metadata": {"labels": {MANAGED_BY: "platform"}}})
         await asyncio.sleep(120)
         assert {MANAGED_BY: "platform"} == secret_in_shop(scene)
         assert ("True", "Reconciled") == condition(emails(scene))

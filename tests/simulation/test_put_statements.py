@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock.client.outgoing import Put
-from penstock.client.queue import Queue as SdkQueue
-from penstock.engines.contract import Message
-from penstock.engines.timeline.batched import Batched, BatchedPuts, BatchTooLate
-from penstock.engines.timeline.sender import KnowledgeTooOld
-from penstock.engines.timeline.settings import Generation
-from penstock.errors import Refused, SpecError, Unavailable
-from penstock.store.cassandra_batches import BatchUnfit
-from penstock.store.consistency import Consistency
-from penstock.store.statements import Batch, Insert, Select
-from penstock.store.table import DAY_S, Column, Table
-from penstock.store.types import Type
+from headgate.client.outgoing import Put
+from headgate.client.queue import Queue as SdkQueue
+from headgate.engines.contract import Message
+from headgate.engines.timeline.batched import Batched, BatchedPuts, BatchTooLate
+from headgate.engines.timeline.sender import KnowledgeTooOld
+from headgate.engines.timeline.settings import Generation
+from headgate.errors import Refused, SpecError, Unavailable
+from headgate.store.cassandra_batches import BatchUnfit
+from headgate.store.consistency import Consistency
+from headgate.store.statements import Batch, Insert, Select
+from headgate.store.table import DAY_S, Column, Table
+from headgate.store.types import Type
 from tests.simulation.sdk_world import Program, queue_text
 from tests.simulation.sdk_world import Shop as SdkShop
 from tests.simulation.test_sdk import opened as sdk_opened

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Ack, Delivery, Extend, Message, Settled
-from penstock.engines.read_budget import ReadBudget
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.settings import Generation
+from headgate.engines.contract import Ack, Delivery, Extend, Message, Settled
+from headgate.engines.read_budget import ReadBudget
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.settings import Generation
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_keeper import LaneKeeper
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.errors import PenstockError, Refused, Surroundings
-from penstock.store.statements import Insert, Select
-from penstock.store.store import StatementFailed
+from headgate.engines.contract import Message
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_keeper import LaneKeeper
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.store.statements import Insert, Select
+from headgate.store.store import StatementFailed
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import Seen, check_seen, until_all_settled
@@ -44,7 +44,7 @@ async def put_steadily(queue: Queue, *, every_s: float = 0.1) -> asyncio.Task[No
     return asyncio.get_running_loop().create_task(put_all())
 
 
-def refuse(members: list[Member], error: PenstockError | None) -> None:
+def refuse(members: list[Member], error: HeadgateError | None) -> None:
     """Answer all statements of these members with an error from now on; None: run them again."""
 
     async def gate(statement: Any) -> None:
@@ -69,7 +69,7 @@ async def handled_by(queue: Queue, seen: Seen, member: Member, *, within_s: floa
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("error", KINDS, ids=lambda error: type(error).__name__)
 def test_two_workers_whose_rights_are_gone_for_eight_seconds_work_within_five_of_their_return(
-    error: PenstockError, seed: int
+    error: HeadgateError, seed: int
 ) -> None:
     async def scenario(queue: Queue) -> None:
         seen = Seen()
@@ -156,7 +156,7 @@ def test_a_lane_whose_record_cannot_be_read_keeps_no_other_lane_from_being_taken
         taken = [statement for statement in members[0].store.sent if "taken" in repr(statement)]
         assert len(taken) < 15, "a lane that cannot be taken is tried at growing intervals"
 
-    with caplog.at_level(logging.ERROR, logger="penstock.lanes"):
+    with caplog.at_level(logging.ERROR, logger="headgate.lanes"):
         simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
     logged = [record for record in caplog.records if record.getMessage() == "a lane cannot be taken"]
     assert 1 == len(logged)
@@ -180,9 +180,9 @@ def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
         monkeypatch.setattr(LaneKeeper, "_take_free", real)
         await holding(members, [6], within_s=5)
 
-    with caplog.at_level(logging.ERROR, logger="penstock.lanes"):
+    with caplog.at_level(logging.ERROR, logger="headgate.lanes"):
         simulate(scenario, settings=SHARED)
-    logged = [record for record in caplog.records if record.name == "penstock.lanes"]
+    logged = [record for record in caplog.records if record.name == "headgate.lanes"]
     assert ["background loop failed and starts again"] == [record.getMessage() for record in logged]
     assert SHARED.name == logged[0].__dict__["queue"]
     assert "nobody thought of this" in str(logged[0].exc_info)
@@ -215,6 +215,6 @@ def test_a_lane_that_is_stopped_while_the_clock_is_in_doubt_ends_nothing_else() 
 
 def in_doubt() -> int:
     """A clock that is not to be relied on."""
-    from penstock.store.clocks import ClockNotTrusted
+    from headgate.store.clocks import ClockNotTrusted
 
     raise ClockNotTrusted("in doubt")

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from penstock.api.parse import parse_resource
-from penstock.applying.apply import Applied, Applier
-from penstock.applying.decide_steps import (
+from headgate.api.parse import parse_resource
+from headgate.applying.apply import Applied, Applier
+from headgate.applying.decide_steps import (
     Activate,
     Announce,
     DropTable,
@@ -20,23 +20,23 @@ from penstock.applying.decide_steps import (
     Step,
     decide_removal,
 )
-from penstock.applying.perform_steps import StepPerformer
-from penstock.client.counter import Counter
-from penstock.client.counters import CounterRetained
-from penstock.client.directory import QueueRetained
-from penstock.client.queue import Queue
-from penstock.counters import tables as counter_tables
-from penstock.engines.registry import Making, make_generation
-from penstock.engines.timeline import tables as timeline_tables
-from penstock.errors import Conflict, PenstockError
-from penstock.store.catalogue import MovedOn
-from penstock.store.catalogue_entry import Entry, Name, State
-from penstock.store.consistency import Consistency
-from penstock.store.decide_generation import Generation
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.store.statements import Select
-from penstock.store.table import Table
-from penstock.testing.world import Process, World
+from headgate.applying.perform_steps import StepPerformer
+from headgate.client.counter import Counter
+from headgate.client.counters import CounterRetained
+from headgate.client.directory import QueueRetained
+from headgate.client.queue import Queue
+from headgate.counters import tables as counter_tables
+from headgate.engines.registry import Making, make_generation
+from headgate.engines.timeline import tables as timeline_tables
+from headgate.errors import Conflict, HeadgateError
+from headgate.store.catalogue import MovedOn
+from headgate.store.catalogue_entry import Entry, Name, State
+from headgate.store.consistency import Consistency
+from headgate.store.decide_generation import Generation
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.store.statements import Select
+from headgate.store.table import Table
+from headgate.testing.world import Process, World
 from tests.simulation.sdk_world import KEYSPACE, Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")
@@ -57,11 +57,11 @@ async def opened(program: Program) -> Queue:
     return await program.process.start(program.connection.queue("shop/emails"))
 
 
-async def refused(work: Awaitable[object]) -> PenstockError:
+async def refused(work: Awaitable[object]) -> HeadgateError:
     """What it is refused with."""
     try:
         await work
-    except PenstockError as error:
+    except HeadgateError as error:
         return error
     raise AssertionError("it was not refused")
 
@@ -97,7 +97,7 @@ async def remove(shop: Shop, process: Process, name: Name) -> None:
 
 
 async def apply_as(shop: Shop, owner: str, *texts: str, adopting: bool = False) -> Sequence[Applied]:
-    """`penstock apply --as`."""
+    """`headgate apply --as`."""
     process = shop.world.process(f"{owner}-{shop.world.now_s()}")
 
     async def run() -> Sequence[Applied]:
@@ -137,7 +137,7 @@ def test_what_is_retained_refuses_its_users_in_one_line_and_goes_on_with_all_it_
         for use in (queue.put("more"), queue.receive(1), program.connection.queue("shop/emails")):
             error = await refused(program.process.start(use))
             assert isinstance(error, QueueRetained)
-            assert "penstock.io/adopt" in str(error)
+            assert "headgate.io/adopt" in str(error)
             assert 1 == len(str(error).splitlines())
         (foreign,) = await apply_as(shop, "cli/others", queue_text())
         assert foreign.refused
@@ -215,7 +215,7 @@ def test_of_two_that_adopt_at_once_one_gets_it_and_the_other_is_told_whose_it_is
             async with shop.applier(processes[owner], owner) as applier:
                 try:
                     return (await applier.catalogue.adopt(entry, entry.document)).owner
-                except PenstockError as error:
+                except HeadgateError as error:
                     return str(error)
 
         adopting = [processes[owner].start(adopt(owner)) for owner in owners]
@@ -238,7 +238,7 @@ def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
         entry = await made(shop, queue_text())
         process = shop.world.process("late")
 
-        async def late(*steps: Step) -> PenstockError:
+        async def late(*steps: Step) -> HeadgateError:
             async with shop.applier(process) as applier:
                 return await refused(perform(applier, *steps))
 

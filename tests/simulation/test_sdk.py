@@ -8,22 +8,22 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
-from penstock.client.freshness import CatalogueUnreadable
-from penstock.client.message import Message
-from penstock.client.moments import SECOND_US
-from penstock.client.queue import ConnectionClosed, Queue
-from penstock.engines.contract import PassEnd
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.errors import PenstockError
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import Name, State
-from penstock.store.catalogue_tables import ENTRIES
-from penstock.store.clocks import ClockNotTrusted
-from penstock.store.consistency import Consistency
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.testing.world import World
+from headgate.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
+from headgate.client.freshness import CatalogueUnreadable
+from headgate.client.message import Message
+from headgate.client.moments import SECOND_US
+from headgate.client.queue import ConnectionClosed, Queue
+from headgate.engines.contract import PassEnd
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.errors import HeadgateError
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Name, State
+from headgate.store.catalogue_tables import ENTRIES
+from headgate.store.clocks import ClockNotTrusted
+from headgate.store.consistency import Consistency
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.testing.world import World
 from tests.simulation.sdk_world import Program, Shop, queue_text
 
 T = TypeVar("T")
@@ -42,11 +42,11 @@ async def opened(program: Program, name: str = "shop/emails") -> Queue:
     return await program.process.start(program.connection.queue(name))
 
 
-async def refused(work: Awaitable[object]) -> PenstockError | None:
+async def refused(work: Awaitable[object]) -> HeadgateError | None:
     """What it is refused with."""
     try:
         await work
-    except PenstockError as error:
+    except HeadgateError as error:
         return error
     return None
 
@@ -135,7 +135,7 @@ def test_what_fails_too_often_while_the_catalogue_is_away_costs_no_lane_and_goes
         program.reads_catalogue = True
         dead = await program.process.start(program.connection.queue("shop/dead"))
         (letter,) = await program.process.start(dead.receive(1, wait=20))
-        assert "it is broken" == letter.attributes["penstock.dead.reason"]
+        assert "it is broken" == letter.attributes["headgate.dead.reason"]
 
     simulate(scenario)
 
@@ -315,7 +315,7 @@ def test_a_queue_of_dead_letters_that_is_made_later_takes_what_fails_too_often_f
         await program.process.start(fail())
         dead = await program.process.start(program.connection.queue("shop/emails-dead"))
         (letter,) = await program.process.start(dead.receive(1, wait=30))
-        assert ("broken", "received too often") == (letter.text(), letter.attributes["penstock.dead.reason"])
+        assert ("broken", "received too often") == (letter.text(), letter.attributes["headgate.dead.reason"])
 
     simulate(scenario)
 

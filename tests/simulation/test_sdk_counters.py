@@ -1,4 +1,4 @@
-"""Counters through the SDK in the simulated world: from `penstock apply` to a value, and what happens on the way."""
+"""Counters through the SDK in the simulated world: from `headgate apply` to a value, and what happens on the way."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.client.counter import Counter, TypesDiffer
-from penstock.client.counters import CounterDeleted, CounterMadeAgain, CounterUnknown
-from penstock.counters.types.contract import QuestionInvalid, UpdateInvalid
-from penstock.counters.types.minmax import MinMaxValue
-from penstock.errors import PenstockError, Refused, SpecError
-from penstock.store.catalogue import Catalogue
-from penstock.store.catalogue_entry import Name, State
-from penstock.store.simulated import Cluster
-from penstock.testing.world import World
+from headgate.client.counter import Counter, TypesDiffer
+from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterUnknown
+from headgate.counters.types.contract import QuestionInvalid, UpdateInvalid
+from headgate.counters.types.minmax import MinMaxValue
+from headgate.errors import HeadgateError, Refused, SpecError
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Name, State
+from headgate.store.simulated import Cluster
+from headgate.testing.world import World
 from tests.simulation.sdk_world import Program, Shop, counter_text
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ async def opened(program: Program, name: str = VIEWS) -> Counter:
     return await program.process.start(program.connection.counter(name))
 
 
-async def refused(work: Awaitable[object]) -> PenstockError:
+async def refused(work: Awaitable[object]) -> HeadgateError:
     """What it is refused with."""
     try:
         await work
-    except PenstockError as error:
+    except HeadgateError as error:
         return error
     raise AssertionError("it was not refused")
 
@@ -259,7 +259,7 @@ def test_mistakes_are_told_in_one_line_and_count_nothing() -> None:
         program = shop.program("web")
         views = await opened(program)
 
-        async def told(work: Awaitable[object]) -> PenstockError:
+        async def told(work: Awaitable[object]) -> HeadgateError:
             return await program.process.start(refused(work))
 
         wrong = await told(views.add("home", "many"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from penstock.engines.contract import Message
-from penstock.engines.sharing import Sharing
+from headgate.engines.contract import Message
+from headgate.engines.sharing import Sharing
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import Queue, simulate
 from tests.simulation.timeline_workers import Seen, check_seen, lanes_ready, put_many, until_all_settled
@@ -166,6 +166,6 @@ def test_members_that_can_not_read_the_list_keep_what_they_have() -> None:
 
 
 async def _cannot() -> None:
-    from penstock.errors import Unavailable
+    from headgate.errors import Unavailable
 
     raise Unavailable("held back in this test")

@@ -7,20 +7,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.testing.world import World
-from penstock_operator.asking import Request
-from penstock_operator.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, Address, kind_of
-from penstock_operator.port import Applied, Change, Denial, Denied, Page
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
-from penstock_operator.simulated.controllers import Fate, IdleNode, is_ready
-from penstock_operator.simulated.faults import Fault, Wrong
-from penstock_operator.simulated.schedules import IdlePrograms, Run
+from headgate.testing.world import World
+from headgate_operator.asking import Request
+from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, Address, kind_of
+from headgate_operator.port import Applied, Change, Denial, Denied, Page
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
+from headgate_operator.simulated.controllers import Fate, IdleNode, is_ready
+from headgate_operator.simulated.faults import Fault, Wrong
+from headgate_operator.simulated.schedules import IdlePrograms, Run
 
 T = TypeVar("T")
 AT = Address(DEPLOYMENT, "shop", "mailer")
 EMAILS = Address(QUEUE, "shop", "emails")
-LABELS = {"penstock.io/queue": "emails"}
+LABELS = {"headgate.io/queue": "emails"}
 
 
 class Scene:
@@ -79,7 +79,7 @@ def deployment(replicas: int = 2, image: str = "i:1", **spec: Any) -> dict[str, 
 
 def queue(**spec: Any) -> dict[str, Any]:
     metadata = {"namespace": "shop", "name": "emails"}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
 
 
 # ---- what goes wrong on order
@@ -223,7 +223,7 @@ def test_a_deployment_gets_its_pods_and_says_when_they_are_ready(scene: Scene) -
         ("True", "MinimumReplicasAvailable"),
         ("True", "NewReplicaSetAvailable"),
     )
-    assert all(pod["metadata"]["labels"]["penstock.io/queue"] == "emails" for pod in scene.pods())
+    assert all(pod["metadata"]["labels"]["headgate.io/queue"] == "emails" for pod in scene.pods())
 
 
 def test_a_rollout_keeps_as_many_ready_as_were_wanted(scene: Scene) -> None:
@@ -272,7 +272,7 @@ def test_scaled_to_none_all_pods_end_within_their_grace(scene: Scene) -> None:
 
 
 def test_a_container_that_fails_starts_again_and_leaves_its_last_words(scene: Scene) -> None:
-    words = "penstock worker: the module mailer is not there"
+    words = "headgate worker: the module mailer is not there"
     node = IdleNode(Fate(ready_after_s=None, exits_after_s=0.5, exit_code=2, says=words))
     scene.api.staff(node)
     scene.write("create", deployment(1, progressDeadlineSeconds=60))
@@ -318,7 +318,7 @@ def cron_job(**spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": {"namespace": "shop", "name": "penstock-repair"},
+        "metadata": {"namespace": "shop", "name": "headgate-repair"},
         "spec": {
             "schedule": "*/5 * * * *",
             "concurrencyPolicy": "Forbid",
@@ -362,4 +362,4 @@ def test_a_cron_job_that_forbids_it_runs_one_at_a_time(scene: Scene) -> None:
         return most
 
     assert scene.run(hour()) == 1
-    assert scene.api.server.find(CRON_JOB, "shop", "penstock-repair") is not None
+    assert scene.api.server.find(CRON_JOB, "shop", "headgate-repair") is not None

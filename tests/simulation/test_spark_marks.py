@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock_spark.decide_marks import BatchPassed, BatchTooOld, Mark
-from penstock_spark.marks import Marks
+from headgate_spark.decide_marks import BatchPassed, BatchTooOld, Mark
+from headgate_spark.marks import Marks
 from tests.simulation.timeline_puts import QUEUE, SECOND, Queue, simulate
 
 WINDOW_US = 3600 * SECOND

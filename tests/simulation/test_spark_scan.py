@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Message, Nack
-from penstock.engines.host import Host
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.peek import peek
-from penstock_spark import alone_rows
-from penstock_spark.decide_range import Wanted
-from penstock_spark.engines import timeline as scanning
-from penstock_spark.engines.contract import Request
-from penstock_spark.engines.timeline import SCAN
-from penstock_spark.options import HISTORY, LIVE
-from penstock_spark.packed_columns import TYPES
+from headgate.engines.contract import Ack, Message, Nack
+from headgate.engines.host import Host
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.peek import peek
+from headgate_spark import alone_rows
+from headgate_spark.decide_range import Wanted
+from headgate_spark.engines import timeline as scanning
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.timeline import SCAN
+from headgate_spark.options import HISTORY, LIVE
+from headgate_spark.packed_columns import TYPES
 from tests.simulation.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import Consumer, Seen, lanes_ready

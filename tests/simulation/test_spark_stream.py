@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Ack, Message
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.peek import peek
-from penstock.engines.timeline.settings import Generation
-from penstock_spark.decide_range import Wanted
-from penstock_spark.engines.contract import Request
-from penstock_spark.engines.timeline import SCAN
-from penstock_spark.options import LIVE, StreamOptions, Subject
-from penstock_spark.stream_offsets import BatchOffset
-from penstock_spark.stream_reader import QueueStreamReader
+from headgate.engines.contract import Ack, Message
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.peek import peek
+from headgate.engines.timeline.settings import Generation
+from headgate_spark.decide_range import Wanted
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.timeline import SCAN
+from headgate_spark.options import LIVE, StreamOptions, Subject
+from headgate_spark.stream_offsets import BatchOffset
+from headgate_spark.stream_reader import QueueStreamReader
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

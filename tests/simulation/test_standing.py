@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from penstock.cli import collect, repair
-from penstock.cli.passes import noted
-from penstock.counters.decide_passes import DAY_US
-from penstock.engines.summary.rows import slice_of
-from penstock.engines.summary.standing import (
+from headgate.cli import collect, repair
+from headgate.cli.passes import noted
+from headgate.counters.decide_passes import DAY_US
+from headgate.engines.summary.rows import slice_of
+from headgate.engines.summary.standing import (
     Failure,
     PassStanding,
     RepairResult,
@@ -20,9 +20,9 @@ from penstock.engines.summary.standing import (
     read_standing_of,
     write_standing,
 )
-from penstock.errors import PenstockError, Unavailable
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.testing.world import World
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.testing.world import World
 from tests.simulation.sdk_world import Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> Non
         async def run() -> bool:
             return await noted(program.connection, entry, fails)
 
-        with pytest.raises(PenstockError, match="no lane"):
+        with pytest.raises(HeadgateError, match="no lane"):
             await program.process.start(run())
         told = await standing_of(program, entry.id)
         assert told is not None

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.store.simulated import Settings
-from penstock.store.statements import Select, UpdateIf, is_
-from penstock.store.store import NotEnoughReplicas, Outcome, Unknown, Verdict
+from headgate.store.simulated import Settings
+from headgate.store.statements import Select, UpdateIf, is_
+from headgate.store.store import NotEnoughReplicas, Outcome, Unknown, Verdict
 from tests.simulation.ring import GLOBAL_LOCKS, LOCKS, ONE, SERIAL, Ring, ends_unknown, simulate
 
 STEPS = {

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.store.simulated import SimulatedStore
-from penstock.store.statements import Batch, Insert, Select, UpdateIf, is_
+from headgate.errors import Unavailable
+from headgate.store.simulated import SimulatedStore
+from headgate.store.statements import Batch, Insert, Select, UpdateIf, is_
 from tests.simulation.nemesis import lose, mend, torment
 from tests.simulation.ring import LOCKS, ROWS, SERIAL, Ring, simulate
 
-SEEDS = int(os.environ.get("PENSTOCK_SEEDS", "12"))
+SEEDS = int(os.environ.get("HEADGATE_SEEDS", "12"))
 LASTS_S = 40.0
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.store.simulated import Settings
-from penstock.store.statements import Batch, Delete
+from headgate.store.simulated import Settings
+from headgate.store.statements import Batch, Delete
 from tests.simulation.ring import ALL, DAY_S, ONE, ROWS, Ring, ends_unknown, simulate
 
 PATIENT = Settings(speculative_retry_s=None)

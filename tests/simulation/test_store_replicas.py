@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.store.consistency import Consistency
-from penstock.store.simulated import Settings
-from penstock.store.statements import Select, Update
-from penstock.store.store import NotEnoughReplicas, Overloaded, Unknown
+from headgate.store.consistency import Consistency
+from headgate.store.simulated import Settings
+from headgate.store.statements import Select, Update
+from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
 from tests.simulation.ring import ALL, LOCAL_QUORUM, ONE, QUORUM, ROWS, Ring, ends_unknown, simulate
 
 PATIENT = Settings(speculative_retry_s=None)

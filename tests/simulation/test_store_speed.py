@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.loop import spare_the_collector
+from headgate.runtime.loop import spare_the_collector
 from tests.conformance.store.worlds import SimulatedWorld
 
 SIMULATED_S = 1_000.0
@@ -97,7 +97,7 @@ def _costs_s(cases: list[Callable[..., Coroutine[Any, Any, None]]]) -> list[floa
 
 @pytest.fixture
 def spared() -> Iterator[None]:
-    """The collector leaves alone what was there before, as in every process of Penstock: else a simulated second
+    """The collector leaves alone what was there before, as in every process of Headgate: else a simulated second
     costs up to a third more, by how much the tests before it have imported."""
     thresholds = gc.get_threshold()
     spare_the_collector()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from penstock.client.outgoing import Put
-from penstock.client.overview import QueueOverview
-from penstock.client.queue import Queue
-from penstock.engines.summary.reading import QueueFigures
-from penstock.store.catalogue_tables import SUMMARY
-from penstock.store.statements import Delete, Insert, Select
+from headgate.client.outgoing import Put
+from headgate.client.overview import QueueOverview
+from headgate.client.queue import Queue
+from headgate.engines.summary.reading import QueueFigures
+from headgate.store.catalogue_tables import SUMMARY
+from headgate.store.statements import Delete, Insert, Select
 from tests.simulation.sdk_world import Program, Shop, queue_text
 from tests.simulation.test_sdk import opened, simulate
 

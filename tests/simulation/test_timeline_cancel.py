@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Cancelled, Message
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.engines.timeline.looking import first_unsettled_us, look_at_lane
-from penstock.engines.timeline.sender import Copy
-from penstock.engines.timeline.settings import Generation
-from penstock.errors import SpecError
-from penstock.store.statements import UpdateIf, is_
+from headgate.engines.contract import Cancelled, Message
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.looking import first_unsettled_us, look_at_lane
+from headgate.engines.timeline.sender import Copy
+from headgate.engines.timeline.settings import Generation
+from headgate.errors import SpecError
+from headgate.store.statements import UpdateIf, is_
 from tests.simulation.timeline_puts import QUEUE, SECOND, SETTINGS, Client, Queue, Reader, simulate
 from tests.simulation.timeline_workers import lanes_ready
 

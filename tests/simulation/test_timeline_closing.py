@@ -10,16 +10,16 @@ from uuid import UUID
 
 import pytest
 
-from penstock.engines.contract import Cancelled, Message
-from penstock.engines.lane import Lane
-from penstock.engines.receipts import read_receipt
-from penstock.engines.timeline import closing
-from penstock.engines.timeline.closing import FreeLane, close_free_lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.settings import Generation
-from penstock.engines.timeline.source import encode_loan
-from penstock.store.positions import first_at, last_at
-from penstock.store.statements import BatchIf, Insert, Select, UpdateIf
+from headgate.engines.contract import Cancelled, Message
+from headgate.engines.lane import Lane
+from headgate.engines.receipts import read_receipt
+from headgate.engines.timeline import closing
+from headgate.engines.timeline.closing import FreeLane, close_free_lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.source import encode_loan
+from headgate.store.positions import first_at, last_at
+from headgate.store.statements import BatchIf, Insert, Select, UpdateIf
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.layout import DAY_US
-from penstock.store.positions import moment_us_of
-from penstock.store.statements import BatchIf, Delete, Insert, InsertIfAbsent, UpdateIf, partition_of
+from headgate.engines.contract import Message
+from headgate.engines.timeline.layout import DAY_US
+from headgate.store.positions import moment_us_of
+from headgate.store.statements import BatchIf, Delete, Insert, InsertIfAbsent, UpdateIf, partition_of
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, until_all_settled
 

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from penstock.engines.contract import DeadLetter, Delivery, Message, Nack, Settle
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key, make_lanes
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.engines.timeline.repair import Repairer
-from penstock.engines.timeline.settings import Generation
-from penstock.store.positions import first_at
-from penstock.store.statements import Insert
+from headgate.engines.contract import DeadLetter, Delivery, Message, Nack, Settle
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.repair import Repairer
+from headgate.engines.timeline.settings import Generation
+from headgate.store.positions import first_at
+from headgate.store.statements import Insert
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,
@@ -143,6 +143,6 @@ def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(s
         await asyncio.sleep(45)
         assert [] == seen.deliveries
         assert [message_id] == [each.message_id for _, each in buried.deliveries]
-        assert "emails" == buried.deliveries[0][1].attributes["penstock.dead.queue"]
+        assert "emails" == buried.deliveries[0][1].attributes["headgate.dead.queue"]
 
     simulate(scenario, seed, settings=settings)

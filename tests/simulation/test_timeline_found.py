@@ -10,18 +10,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settled
-from penstock.engines.lane import Lane
-from penstock.engines.packed import PackedRun, pack
-from penstock.engines.settled import RowFacts, Tried, encode
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.layout import Place, RowPlace
-from penstock.engines.timeline.own_parts import IndexKey
-from penstock.engines.timeline.reading import row_key
-from penstock.engines.timeline.row_writes import index_statement
-from penstock.store.positions import moment_us_of
-from penstock.store.statements import Insert, UpdateIf
+from headgate.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settled
+from headgate.engines.lane import Lane
+from headgate.engines.packed import PackedRun, pack
+from headgate.engines.settled import RowFacts, Tried, encode
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.layout import Place, RowPlace
+from headgate.engines.timeline.own_parts import IndexKey
+from headgate.engines.timeline.reading import row_key
+from headgate.engines.timeline.row_writes import index_statement
+from headgate.store.positions import moment_us_of
+from headgate.store.statements import Insert, UpdateIf
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
 

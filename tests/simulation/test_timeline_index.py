@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.part_index import PartIndex
-from penstock.engines.timeline.settings import Generation
-from penstock.store.statements import Select
+from headgate.engines.contract import Message
+from headgate.engines.timeline.part_index import PartIndex
+from headgate.engines.timeline.settings import Generation
+from headgate.store.statements import Select
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

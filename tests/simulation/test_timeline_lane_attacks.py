@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Ack, Delivery, Extend, Message, Nack, Settled
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.errors import PenstockError
-from penstock.store.statements import UpdateIf, is_
+from headgate.engines.contract import Ack, Delivery, Extend, Message, Nack, Settled
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.errors import HeadgateError
+from headgate.store.statements import UpdateIf, is_
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
@@ -30,7 +30,7 @@ async def receives(consumer: Consumer, limit: int = 10, *, visibility_us: int | 
         for _ in range(60):
             try:
                 found = await engine.receive(limit, visibility_us=visibility_us, wait_us=SECOND)
-            except PenstockError:
+            except HeadgateError:
                 continue
             if found:
                 return found

@@ -10,24 +10,24 @@ from uuid import UUID
 
 import pytest
 
-from penstock.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGranted, LoanOver, RangeTaken
-from penstock.engines.contract import Ack, Delivery, Message, Nack, Settled
-from penstock.engines.decide_lease import LaneState, Tenure
-from penstock.engines.dispatcher import Dispatcher
-from penstock.engines.lane import Lane
-from penstock.engines.record import Piece
-from penstock.engines.settled import Facts
-from penstock.engines.source import Loan
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.peek import peek
-from penstock.engines.timeline.reading import RowContent
-from penstock.engines.timeline.settings import Generation
-from penstock.engines.timeline.source import TimelineSource
-from penstock.errors import PenstockError
-from penstock.expiry import Promise
-from penstock.store.positions import first_at, last_at, moment_us_of, position_order
-from penstock.testing.world import Process
+from headgate.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGranted, LoanOver, RangeTaken
+from headgate.engines.contract import Ack, Delivery, Message, Nack, Settled
+from headgate.engines.decide_lease import LaneState, Tenure
+from headgate.engines.dispatcher import Dispatcher
+from headgate.engines.lane import Lane
+from headgate.engines.record import Piece
+from headgate.engines.settled import Facts
+from headgate.engines.source import Loan
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.peek import peek
+from headgate.engines.timeline.reading import RowContent
+from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.source import TimelineSource
+from headgate.errors import HeadgateError
+from headgate.expiry import Promise
+from headgate.store.positions import first_at, last_at, moment_us_of, position_order
+from headgate.testing.world import Process
 from tests.invariants import Ledger
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
@@ -135,7 +135,7 @@ class Scene:
                     await asyncio.sleep(work_s)
                     if settles:
                         await self.ledger.settle(engine.settle, [Ack(each.receipt) for each in found], who)
-            except PenstockError:
+            except HeadgateError:
                 await asyncio.sleep(0.2)
 
     def given_after(self, count: int) -> set[bytes]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from penstock.engines.contract import Message, PassEnd
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.passed import encode_passed
-from penstock.store.consistency import Consistency
-from penstock.store.statements import Insert, Select
+from headgate.engines.contract import Message, PassEnd
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.passed import encode_passed
+from headgate.store.consistency import Consistency
+from headgate.store.statements import Insert, Select
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, Queue, simulate
 from tests.simulation.timeline_repairs import (
     DAY_S,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.decide_flush import shard_of_group
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.engines.timeline.once import CLAIMED_AT_ONCE_MAX
-from penstock.engines.timeline.settings import Generation
-from penstock.errors import PenstockError
-from penstock.store.statements import Select
+from headgate.engines.contract import Message
+from headgate.engines.timeline.decide_flush import shard_of_group
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.once import CLAIMED_AT_ONCE_MAX
+from headgate.engines.timeline.settings import Generation
+from headgate.errors import HeadgateError
+from headgate.store.statements import Select
 from tests.simulation.timeline_puts import SECOND, SETTINGS, Client, Queue, Reader, simulate
 
 KEYED = Message(b"invoice", once="invoice 7")
@@ -24,7 +24,7 @@ async def put_until_it_works(client: Client, *messages: Message) -> list[str]:
     for _ in range(50):
         try:
             return await client.once.put(messages)
-        except PenstockError:
+        except HeadgateError:
             await asyncio.sleep(0.5)
     raise AssertionError("fifty tries were not enough")
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Settled
-from penstock.engines.timeline.looking import read_passed
-from penstock.engines.timeline.passing_over import pass_over_settled
-from penstock.engines.timeline.settings import Generation
-from penstock.store.positions import position_order
+from headgate.engines.contract import Settled
+from headgate.engines.timeline.looking import read_passed
+from headgate.engines.timeline.passing_over import pass_over_settled
+from headgate.engines.timeline.settings import Generation
+from headgate.store.positions import position_order
 from tests.simulation.test_timeline_lending import Job, Scene, scene_of
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.engines.contract import Message
+from headgate.engines.contract import Message
 from tests.simulation.timeline_puts import SECOND, Client, Queue, Reader, check, simulate
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Message
-from penstock.engines.packed import unpack
-from penstock.engines.timeline import own_parts
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.engines.timeline.sender import Copy, KnowledgeTooOld
-from penstock.engines.timeline.settings import Generation
-from penstock.errors import Unavailable
-from penstock.store.positions import moment_us_of
-from penstock.store.statements import Select
-from penstock.store.store import Unknown
+from headgate.engines.contract import Message
+from headgate.engines.packed import unpack
+from headgate.engines.timeline import own_parts
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.sender import Copy, KnowledgeTooOld
+from headgate.engines.timeline.settings import Generation
+from headgate.errors import Unavailable
+from headgate.store.positions import moment_us_of
+from headgate.store.statements import Select
+from headgate.store.store import Unknown
 from tests.simulation.timeline_puts import QUEUE, SECOND, SETTINGS, SKEW, Client, Queue, Reader, check, simulate
 
 

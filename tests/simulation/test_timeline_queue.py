@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.engines.contract import Ack, Message, Nack, Settled
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.errors import Unavailable
+from headgate.engines.contract import Ack, Message, Nack, Settled
+from headgate.engines.timeline.lane_rows import make_lanes
+from headgate.errors import Unavailable
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,
@@ -129,7 +129,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_r
             engine = await digger.open()
             (found,) = await engine.receive(5, wait_us=30 * SECOND)
             assert (message_id, b"poison", 1) == (found.message_id, found.payload, found.attempt)
-            assert "it does not like me" == found.attributes["penstock.dead.reason"]
+            assert "it does not like me" == found.attributes["headgate.dead.reason"]
             assert [Settled.DONE] == await engine.settle([Ack(found.receipt)])
 
         await digger.process.start(dig())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Fate, Message, PassEnd
-from penstock.engines.timeline.layout import Place, id_text
-from penstock.store.statements import Batch, Insert
-from penstock.store.store import Unknown
+from headgate.engines.contract import Fate, Message, PassEnd
+from headgate.engines.timeline.layout import Place, id_text
+from headgate.store.statements import Batch, Insert
+from headgate.store.store import Unknown
 from tests.invariants import Ledger
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_checks import never_met

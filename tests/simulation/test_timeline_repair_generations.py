@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from penstock.engines.contract import Ack, Fate, Message, PassEnd
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.decide_repair import EVERYTHING, LOOKS
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.layout import Place, id_text
-from penstock.engines.timeline.repair import REPAIR_LANE, Repairer
-from penstock.store.statements import Select
+from headgate.engines.contract import Ack, Fate, Message, PassEnd
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.decide_repair import EVERYTHING, LOOKS
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.layout import Place, id_text
+from headgate.engines.timeline.repair import REPAIR_LANE, Repairer
+from headgate.store.statements import Select
 from tests.simulation.timeline_puts import QUEUE, SECOND, Queue, simulate
 from tests.simulation.timeline_repairs import (
     DAY_S,

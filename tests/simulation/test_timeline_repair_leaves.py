@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.engines.contract import Cancelled, Fate, Message
-from penstock.engines.timeline.layout import Place, id_text
+from headgate.engines.contract import Cancelled, Fate, Message
+from headgate.engines.timeline.layout import Place, id_text
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_repairs import (
     HOUR_S,

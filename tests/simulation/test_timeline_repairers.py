@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import PassEnd, Repaired
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.repair import Pass
-from penstock.store.statements import Insert
-from penstock.testing.world import State
+from headgate.engines.contract import PassEnd, Repaired
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.repair import Pass
+from headgate.store.statements import Insert
+from headgate.testing.world import State
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_repairs import (
     DAY_S,

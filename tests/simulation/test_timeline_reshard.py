@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engines.contract import Ack, Message, Nack, Settled
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.store.decide_generation import decide_next
+from headgate.engines.contract import Ack, Message, Nack, Settled
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.store.decide_generation import decide_next
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,

@@ -8,15 +8,15 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from penstock.engines.contract import Ack, Message, Settled
-from penstock.engines.decide_lease import Tenure, Touched
-from penstock.engines.decide_owners import TwoOwners
-from penstock.engines.dispatcher import Dispatcher
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.lane_rows import lane_key
-from penstock.engines.timeline.lane_taking import LaneName
-from penstock.expiry import Promise
-from penstock.store.statements import UpdateIf, is_
+from headgate.engines.contract import Ack, Message, Settled
+from headgate.engines.decide_lease import Tenure, Touched
+from headgate.engines.decide_owners import TwoOwners
+from headgate.engines.dispatcher import Dispatcher
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.lane_taking import LaneName
+from headgate.expiry import Promise
+from headgate.store.statements import UpdateIf, is_
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready

@@ -9,18 +9,18 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from penstock.engines.contract import Delivery, Message, Settle, Settled
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.layout import Place, id_bytes
-from penstock.engines.timeline.settings import Generation
-from penstock.runtime.context import Context
-from penstock.runtime.handlers import understand
-from penstock.runtime.performing import PythonPerformer
-from penstock.runtime.port import LeaseSeen
-from penstock.runtime.worker import Worker, WorkerTerms
-from penstock.runtime.worker_metrics import WorkerMetrics
-from penstock.store.clocks import ClockFigures
-from penstock.telemetry.metrics import Registry
+from headgate.engines.contract import Delivery, Message, Settle, Settled
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.settings import Generation
+from headgate.runtime.context import Context
+from headgate.runtime.handlers import understand
+from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.port import LeaseSeen
+from headgate.runtime.worker import Worker, WorkerTerms
+from headgate.runtime.worker_metrics import WorkerMetrics
+from headgate.store.clocks import ClockFigures
+from headgate.telemetry.metrics import Registry
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from penstock.engines.contract import Ack, DeadLetter, Extend, Nack, Settled
-from penstock.engines.receipts import read_receipt
-from penstock.engines.timeline.settings import TimelineSettings
+from headgate.engines.contract import Ack, DeadLetter, Extend, Nack, Settled
+from headgate.engines.receipts import read_receipt
+from headgate.engines.timeline.settings import TimelineSettings
 from tests.invariants import Hand, Ledger, Purge, Tale, Word
 from tests.simulation.disks import Disks
 

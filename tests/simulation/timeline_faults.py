@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from penstock.testing.world import State
+from headgate.testing.world import State
 from tests.simulation.timeline_members import Life, Member
 
 KINDS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from penstock.engines.contract import Message
-from penstock.engines.timeline.settings import Generation
+from headgate.engines.contract import Message
+from headgate.engines.timeline.settings import Generation
 from tests.simulation.timeline_puts import SECOND, Client, Queue
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

@@ -15,8 +15,8 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from penstock.engines.borrowing import Borrower, LentRange, LentRow
-from penstock.engines.contract import (
+from headgate.engines.borrowing import Borrower, LentRange, LentRow
+from headgate.engines.contract import (
     Ack,
     Cancelled,
     DeadLetter,
@@ -29,26 +29,26 @@ from penstock.engines.contract import (
     Settle,
     Settled,
 )
-from penstock.engines.decide_lease import LeaseTerms, Tenure
-from penstock.engines.host import Host
-from penstock.engines.receipts import read_receipt
-from penstock.engines.sharing import Sharing
-from penstock.engines.source import Loan
-from penstock.engines.timeline.batched import BatchedPuts
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_taking import lane_of
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_text
-from penstock.engines.timeline.reading import RowContent, family_of
-from penstock.engines.timeline.settings import TimelineSettings
-from penstock.engines.timeline.source import TimelineSource
-from penstock.errors import PenstockError
-from penstock.expiry import Promise
-from penstock.store.clocks import Clock
-from penstock.store.positions import Positions
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.store.simulated.store import SimulatedTime
-from penstock.store.statements import Batch
-from penstock.testing.world import Process, State, World
+from headgate.engines.decide_lease import LeaseTerms, Tenure
+from headgate.engines.host import Host
+from headgate.engines.receipts import read_receipt
+from headgate.engines.sharing import Sharing
+from headgate.engines.source import Loan
+from headgate.engines.timeline.batched import BatchedPuts
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_taking import lane_of
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_text
+from headgate.engines.timeline.reading import RowContent, family_of
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.timeline.source import TimelineSource
+from headgate.errors import HeadgateError
+from headgate.expiry import Promise
+from headgate.store.clocks import Clock
+from headgate.store.positions import Positions
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.store.simulated.store import SimulatedTime
+from headgate.store.statements import Batch
+from headgate.testing.world import Process, State, World
 from tests.invariants import Ledger
 from tests.simulation.timeline_plan import Plan
 from tests.simulation.timeline_puts import SECOND, SETTINGS
@@ -158,7 +158,7 @@ class Member:
             while True:
                 try:
                     await self.clock.until_trusted(5.0)
-                except PenstockError:
+                except HeadgateError:
                     continue
                 break
         host = Host(
@@ -182,7 +182,7 @@ class Member:
             await asyncio.sleep(own.uniform(1, REFRESH_S))
             try:
                 read_us = self.now_us()
-            except PenstockError:
+            except HeadgateError:
                 continue
             settings = self.life.settings if engine.settings.queue == self.life.settings.queue else engine.settings
             await asyncio.sleep(own.uniform(0, READ_S) * own.random())
@@ -222,7 +222,7 @@ class Consumer(Member):
             visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
             try:
                 found = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
-            except PenstockError:
+            except HeadgateError:
                 await asyncio.sleep(0.3)
                 continue
             if found:
@@ -290,7 +290,7 @@ class Consumer(Member):
         what = type(settle).__name__.lower()
         try:
             (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.who)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note(f"can not {what}", given.payload.decode(), str(error))
             return None
         self.process.note(f"settles: {what}", given.payload.decode(), answer.value)
@@ -346,7 +346,7 @@ class Digger(Consumer):
                         if grave in self.life.closed_graves:
                             self.life.broken.append(f"a dead letter was done twice: {each.message_id}")
                         self.life.closed_graves.add(grave)
-            except PenstockError:
+            except HeadgateError:
                 await asyncio.sleep(0.3)
 
 
@@ -411,7 +411,7 @@ class Putter(Member):
         self.process.note("puts", ", ".join(self._told(each) for each in messages))
         try:
             ids = await self.life.ledger.put(engine.put, messages, self.who)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("could not put", names, type(error).__name__, error.message)
             return
         self.process.note("has put", names)
@@ -433,14 +433,14 @@ class Putter(Member):
         puts = BatchedPuts(engine.producer)
         try:
             batched = puts.stamp(message, within_us=SECOND)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("can not stamp", error.message)
             return
         self.process.note("puts in a batch", self._told(message))
         tried = self.life.ledger.trying([message], self.who)
         try:
             await self.store.attempt(Batch(list(batched.statements), logged=True), 10)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.life.ledger.not_acknowledged(tried, error)
             return
         self.process.note("has put in a batch", message.payload.decode())
@@ -451,7 +451,7 @@ class Putter(Member):
         self.process.note("cancels", message_id)
         try:
             answer = await engine.cancel(message_id)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("does not know whether it cancelled", message_id, error.message)
             return
         self.process.note("cancel", message_id, answer.value)
@@ -468,7 +468,7 @@ class Putter(Member):
         self.life.ledger.cancelling(message_id)
         try:
             answer, new_id = await engine.reschedule(message_id, due_us)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("does not know whether it rescheduled", payload.decode(), error.message)
             return
         self.process.note("reschedule", payload.decode(), answer.value, ("new", new_id))
@@ -486,7 +486,7 @@ class Putter(Member):
         self.process.note("purges")
         try:
             before_us = await engine.purge()
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("does not know whether it purged", error.message)
             return
         self.process.note("has purged", ("before_us", before_us))
@@ -507,7 +507,7 @@ class Borrowing(Member):
             await asyncio.sleep(own.uniform(0.5, 6))
             try:
                 await self._borrow(engine, own)
-            except PenstockError as error:
+            except HeadgateError as error:
                 self.process.note("has no loan", error.message)
 
     async def _borrow(self, engine: TimelineQueue, own: Random) -> None:
@@ -581,7 +581,7 @@ class Mender(Member):
         """One pass."""
         try:
             done = await engine.repair()
-        except PenstockError as error:
+        except HeadgateError as error:
             self.process.note("can not repair", error.message)
             return None
         self.process.note(

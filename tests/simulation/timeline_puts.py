@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from penstock.engines.contract import Message
-from penstock.engines.host import Host
-from penstock.engines.packed import unpack
-from penstock.engines.timeline.cancel import Cancels
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAY_US, Place, RowPlace, id_text
-from penstock.engines.timeline.once import OncePuts
-from penstock.engines.timeline.producer import Producer
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.engines.timeline.tables import shared_tables
-from penstock.errors import PenstockError
-from penstock.store.consistency import Consistency
-from penstock.store.positions import Positions, first_at, is_after, last_at, moment_us_of
-from penstock.store.simulated import Cluster, Settings, SimulatedStore
-from penstock.store.statements import Bound, Select, Slice
-from penstock.store.store import AttemptAnswer, Unknown
-from penstock.testing.world import Process, World
+from headgate.engines.contract import Message
+from headgate.engines.host import Host
+from headgate.engines.packed import unpack
+from headgate.engines.timeline.cancel import Cancels
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAY_US, Place, RowPlace, id_text
+from headgate.engines.timeline.once import OncePuts
+from headgate.engines.timeline.producer import Producer
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.tables import shared_tables
+from headgate.errors import HeadgateError
+from headgate.store.consistency import Consistency
+from headgate.store.positions import Positions, first_at, is_after, last_at, moment_us_of
+from headgate.store.simulated import Cluster, Settings, SimulatedStore
+from headgate.store.statements import Bound, Select, Slice
+from headgate.store.store import AttemptAnswer, Unknown
+from headgate.testing.world import Process, World
 
 T = TypeVar("T")
 SECOND = 1_000_000
@@ -102,7 +102,7 @@ class Queue:
     cluster: Cluster
     settings: TimelineSettings = SETTINGS
     acknowledged: dict[str, bytes] = field(default_factory=dict)
-    failed: list[PenstockError] = field(default_factory=list)
+    failed: list[HeadgateError] = field(default_factory=list)
 
     def client(self, name: str, *, ahead_us: int = 0, read_us: int | None = None) -> Client:
         """A process that puts, its clock ahead of the truth."""
@@ -129,7 +129,7 @@ class Queue:
         """Put, and remember what was acknowledged; None when it was not."""
         try:
             ids = await client.producer.put(messages)
-        except PenstockError as error:
+        except HeadgateError as error:
             self.failed.append(error)
             return None
         self.acknowledged.update(zip(ids, (message.payload for message in messages), strict=True))

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.contract import Repaired, Whereabouts
-from penstock.engines.host import Host
-from penstock.engines.lane import Lane
-from penstock.engines.packed import PackedRun, pack
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key, make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, Place, RowPlace, day_of
-from penstock.engines.timeline.settings import Generation
-from penstock.store.positions import Positions, last_at
-from penstock.store.statements import Insert
-from penstock.store.store import Unknown
+from headgate.engines.contract import Repaired, Whereabouts
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.packed import PackedRun, pack
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, Place, RowPlace, day_of
+from headgate.engines.timeline.settings import Generation
+from headgate.store.positions import Positions, last_at
+from headgate.store.statements import Insert
+from headgate.store.store import Unknown
 from tests.simulation.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 

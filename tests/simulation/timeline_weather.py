@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from penstock.engines import dispatcher
-from penstock.engines.contract import Stats
-from penstock.engines.timeline import reading
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.settings import TimelineSettings
-from penstock.store.simulated import Cluster
-from penstock.testing.world import EPOCH_S, State, World
+from headgate.engines import dispatcher
+from headgate.engines.contract import Stats
+from headgate.engines.timeline import reading
+from headgate.engines.timeline.lane_rows import make_lanes
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.simulated import Cluster
+from headgate.testing.world import EPOCH_S, State, World
 from tests.invariants import Ledger
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_checks import never_met, owners_break

@@ -7,20 +7,20 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from penstock.engines.contract import Ack, Delivery, Message, Settled
-from penstock.engines.decide_lease import LeaseTerms
-from penstock.engines.host import Host
-from penstock.engines.lane import Lane
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import lane_key, make_lanes
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_bytes
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.errors import PenstockError, Unavailable
-from penstock.expiry import others_may_act_after
-from penstock.store.decide_generation import Generation as CatalogueGeneration
-from penstock.store.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
-from penstock.store.positions import Positions, moment_us_of
-from penstock.testing.world import Process, World
+from headgate.engines.contract import Ack, Delivery, Message, Settled
+from headgate.engines.decide_lease import LeaseTerms
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_bytes
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.errors import HeadgateError, Unavailable
+from headgate.expiry import others_may_act_after
+from headgate.store.decide_generation import Generation as CatalogueGeneration
+from headgate.store.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
+from headgate.store.positions import Positions, moment_us_of
+from headgate.testing.world import Process, World
 from tests.simulation.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 
 WORKED = replace(
@@ -119,7 +119,7 @@ class Consumer:
                     await asyncio.sleep(work_s)
                     self.seen.tried |= {each.message_id for each in found}
                     self.note(found, await engine.settle([Ack(each.receipt) for each in found]))
-            except PenstockError:
+            except HeadgateError:
                 await asyncio.sleep(0.2)
 
     def leave(self) -> None:

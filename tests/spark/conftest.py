@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import penstock
-from penstock.client.blocking import SyncPenstock
-from penstock.testing.cassandra.serving import Serving
-from penstock_spark.datasource import register
-from penstock_spark.session import LOCAL, open_session
+import headgate
+from headgate.client.blocking import SyncHeadgate
+from headgate.testing.cassandra.serving import Serving
+from headgate_spark.datasource import register
+from headgate_spark.session import LOCAL, open_session
 from tests.spark.java import SHORT_LIVED
 
 KEYSPACE = f"spark_{uuid.uuid4().hex[:12]}"
 Applied = Callable[[str], None]
 FIRST = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {name: first, namespace: shop}
 spec: {shards: 1, storage: {tables: shared}}
@@ -49,7 +49,7 @@ def told(cassandra: Serving) -> Iterator[dict[str, str]]:
 def spark(told: dict[str, str]) -> Iterator[SparkSession]:
     """The session; half a minute on a busy machine."""
     settings = {**LOCAL, "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": SHORT_LIVED}
-    session = register(open_session("penstock tests", master="local[2,3]", settings=settings))
+    session = register(open_session("headgate tests", master="local[2,3]", settings=settings))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
@@ -63,7 +63,7 @@ def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> A
         file = Path(tmp_path_factory.mktemp("spark")) / "resources.yaml"
         file.write_text(text)
         done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+            [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
             capture_output=True,
             text=True,
@@ -77,7 +77,7 @@ def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @pytest.fixture(scope="session")
-def connection(told: dict[str, str], applied: Applied) -> Iterator[SyncPenstock]:
-    """A plain process of Penstock beside Spark's."""
-    with penstock.connect_sync(told) as opened:
+def connection(told: dict[str, str], applied: Applied) -> Iterator[SyncHeadgate]:
+    """A plain process of Headgate beside Spark's."""
+    with headgate.connect_sync(told) as opened:
         yield opened

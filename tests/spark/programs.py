@@ -76,7 +76,7 @@ class Job:
 @contextmanager
 def begun(environment: Mapping[str, str], arguments: list[str], master: str, folder: Path) -> Iterator[Job]:
     """A job as a program of its own; killed in the end, if it is at work still."""
-    program = [sys.executable, "-m", "penstock_spark.bulk_program", *arguments, "--master", master]
+    program = [sys.executable, "-m", "headgate_spark.bulk_program", *arguments, "--master", master]
     surroundings = {**os.environ, **environment, "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell"}
     surroundings |= {
         "PYSPARK_PYTHON": sys.executable,

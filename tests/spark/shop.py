@@ -16,14 +16,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock import Put, settle
-from penstock.client.queue import Queue
-from penstock.engines.summary.standing import PassStanding, read_standing_of
-from penstock.testing.cassandra.serving import Serving
-from penstock_spark.jobs.progress import Progress
-from penstock_spark.jobs.request import bulk_of, job_id, request_of
-from penstock_spark.jobs.run import run_job
-from penstock_spark.worker_connection import WorkerConnection
+from headgate import Put, settle
+from headgate.client.queue import Queue
+from headgate.engines.summary.standing import PassStanding, read_standing_of
+from headgate.testing.cassandra.serving import Serving
+from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.request import bulk_of, job_id, request_of
+from headgate_spark.jobs.run import run_job
+from headgate_spark.worker_connection import WorkerConnection
 
 SEEN_WITHIN_S = 60.0
 SPEC = "maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}"
@@ -64,7 +64,7 @@ class Shop:
 
     def standing(self, queue: str, job: str) -> PassStanding:
         """What a job told last."""
-        store = self.here.penstock.ground.store_in(self.environment["KEYSPACE"])
+        store = self.here.headgate.ground.store_in(self.environment["KEYSPACE"])
         told = self.here.run(read_standing_of(store, job_id(self.queue(queue).entry, job)))
         assert told is not None
         return told
@@ -97,20 +97,20 @@ def opened_shop(
     keyspace = f"bulk_{uuid.uuid4().hex[:12]}"
     environment = {**cassandra.environment(), "KEYSPACE": keyspace}
     documents = [
-        f"apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
+        f"apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: shop}}\n"
         f"spec: {{shards: 3, {SPEC}{f', deadLetter: {name}-dead' if not name.endswith('-dead') else ''}}}\n"
         for base in names
         for name in (f"{base}-dead", base)
     ]
     documents += [
-        f"apiVersion: penstock.io/v1beta1\nkind: Counter\nmetadata: {{name: {name}, namespace: shop}}\n"
+        f"apiVersion: headgate.io/v1beta1\nkind: Counter\nmetadata: {{name: {name}, namespace: shop}}\n"
         "spec: {type: sum, buckets: 8, maxClockSkew: 100ms, windows: [1m], storage: {tables: shared}}\n"
         for name in counters
     ]
     file = folder / "queues.yaml"
     file.write_text("---\n".join(documents))
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "apply", str(file)],
+        [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -10,14 +10,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-import penstock
-from penstock import Put
-from penstock.client.blocking import SyncPenstock, SyncQueue
-from penstock_spark.failures import line_of
+import headgate
+from headgate import Put
+from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
 
 QUEUE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {{name: {name}, namespace: shop}}
 spec:
@@ -28,7 +28,7 @@ spec:
 """
 
 
-def made(applied: Applied, connection: SyncPenstock, name: str, *, shards: int = 3) -> SyncQueue:
+def made(applied: Applied, connection: SyncHeadgate, name: str, *, shards: int = 3) -> SyncQueue:
     """A queue of that name."""
     applied(QUEUE.format(name=name, shards=shards))
     return connection.queue(f"shop/{name}")
@@ -36,14 +36,14 @@ def made(applied: Applied, connection: SyncPenstock, name: str, *, shards: int =
 
 def frame(spark: SparkSession, queue: str, **options: object) -> DataFrame:
     """Of a queue."""
-    reader = spark.read.format("penstock").option("queue", f"shop/{queue}")
+    reader = spark.read.format("headgate").option("queue", f"shop/{queue}")
     for name, value in options.items():
         reader = reader.option(name, str(value))
     return reader.load()
 
 
 @pytest.fixture(scope="module")
-def mixed(applied: Applied, connection: SyncPenstock) -> Iterator[SyncQueue]:
+def mixed(applied: Applied, connection: SyncHeadgate) -> Iterator[SyncQueue]:
     """Packed rows, rows of one message, groups, attributes; some of them settled, cancelled, delayed."""
     queue = made(applied, connection, "mixed")
     queue.put_many([Put(f"now-{at}", attributes={"n": str(at), "raw": b"\x00\xff"}) for at in range(700)])
@@ -73,12 +73,12 @@ def test_history_has_all_that_was_put_each_once_whatever_became_of_it(spark: Spa
 
 
 def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: SparkSession, mixed: SyncQueue) -> None:
-    found = spark.read.format("penstock").schema("payload binary").load("shop/mixed")
+    found = spark.read.format("headgate").schema("payload binary").load("shop/mixed")
     assert (["payload"], True) == (found.columns, found.count() > 600)
 
 
 @pytest.fixture(scope="module")
-def spread(applied: Applied, connection: SyncPenstock) -> Iterator[datetime]:
+def spread(applied: Applied, connection: SyncHeadgate) -> Iterator[datetime]:
     """A message in each of twelve parts, an hour ahead; the moment of the first."""
     queue = made(applied, connection, "spread", shards=1)
     start = (datetime.now(UTC) + timedelta(hours=1)).replace(second=30, microsecond=0)
@@ -135,7 +135,7 @@ def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
     spark: SparkSession, applied: Applied, told: dict[str, str]
 ) -> None:
     start = (datetime.now(UTC) + timedelta(minutes=30)).replace(second=5, microsecond=0)
-    with penstock.connect_sync(told) as producer:  # at its end it writes how much it put, else within a second
+    with headgate.connect_sync(told) as producer:  # at its end it writes how much it put, else within a second
         queue = made(applied, producer, "skewed")
         for first in range(0, 6000, 1000):
             queue.put_many(
@@ -163,5 +163,5 @@ def test_a_mistake_is_told_in_one_line(
     spark: SparkSession, mixed: SyncQueue, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(PySparkException) as told:
-        spark.read.format("penstock").options(**options).load().count()
+        spark.read.format("headgate").options(**options).load().count()
     assert said in line_of(told.value)

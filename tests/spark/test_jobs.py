@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engines.summary.standing import SAYS_CHARACTERS_MAX
-from penstock.errors import PenstockError, SpecError
-from penstock.testing.cassandra.serving import Serving
-from penstock.testing.processes import wait_until
+from headgate.engines.summary.standing import SAYS_CHARACTERS_MAX
+from headgate.errors import HeadgateError, SpecError
+from headgate.testing.cassandra.serving import Serving
+from headgate.testing.processes import wait_until
 from tests.spark.shop import Shop, opened_shop, twice
 
 HANDLERS = "tests.spark.handlers"
@@ -48,7 +48,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     dead = shop.received("handled-dead")
     assert {b"%d" % each for each in range(0, 2_000, 5)} == {each.payload for each in dead}
     assert {("shop/handled", "no such address")} == {
-        (each.attributes["penstock.dead.queue"], each.attributes["penstock.dead.reason"]) for each in dead
+        (each.attributes["headgate.dead.queue"], each.attributes["headgate.dead.reason"]) for each in dead
     }
     left = shop.taken("handled")
     assert ([], {b"%d" % each for each in range(2_000) if each % 5 in (1, 2)}) == (twice(left), set(left))
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     if shop.backlog("wrong") == 0:
         shop.put("wrong", 50)
         assert wait_until(lambda: shop.backlog("wrong") == 50, timeout_s=10)
-    with pytest.raises(PenstockError) as wrong:
+    with pytest.raises(HeadgateError) as wrong:
         shop.job("wrong", "drain", **fields)
     assert says in str(wrong.value)
     assert 1 == len(str(wrong.value).splitlines())
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
 def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:
     sink = {"format": "parquet", "path": "/proc/nowhere"}
     for mode in ("drain", "export", "replay"):
-        with pytest.raises(PenstockError, match="/proc/nowhere"):
+        with pytest.raises(HeadgateError, match="/proc/nowhere"):
             shop.job("empty", mode, sink=sink)
 
 
@@ -155,7 +155,7 @@ def test_a_redrive_puts_dead_letters_back_where_they_died_and_leaves_what_has_no
     shop.job("graves", "drain", handler=f"{HANDLERS}:by_number")
     assert 240 == len(shop.taken("graves"))
     shop.put("graves-dead", 7)
-    shop.put("graves-dead", 2, attributes={"penstock.dead.queue": "shop/gone"})
+    shop.put("graves-dead", 2, attributes={"headgate.dead.queue": "shop/gone"})
     shop.settle_down()
     first = shop.job("graves-dead", "redrive", where="cast(cast(payload as string) as int) < 300")
     assert 60 == first.done

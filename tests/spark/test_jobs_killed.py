@@ -14,13 +14,13 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock import PenstockError, settle
-from penstock.engines.contract import Settled
-from penstock.store.bulk_log import BulkRow, Stage
-from penstock.testing.cassandra.serving import Serving
-from penstock_spark.jobs.request import job_id
-from penstock_spark.jobs.run import log_of
-from penstock_spark.worker_connection import WorkerConnection
+from headgate import HeadgateError, settle
+from headgate.engines.contract import Settled
+from headgate.store.bulk_log import BulkRow, Stage
+from headgate.testing.cassandra.serving import Serving
+from headgate_spark.jobs.request import job_id
+from headgate_spark.jobs.run import log_of
+from headgate_spark.worker_connection import WorkerConnection
 from tests.spark.programs import Job, begun
 from tests.spark.shop import Shop, opened_shop, twice
 
@@ -63,7 +63,7 @@ class Consumer:
         while not self._ends.is_set():
             try:
                 self._here.run(self._some())
-            except PenstockError:
+            except HeadgateError:
                 continue
 
     async def _some(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.testing.cassandra.serving import Serving
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.testing.cassandra.serving import Serving
+from headgate_spark.worker_connection import WorkerConnection
 from tests.spark.shop import Shop, opened_shop, twice
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""gc and repair by Spark make the passes of `penstock gc` and `penstock repair`, and note them where they do."""
+"""gc and repair by Spark make the passes of `headgate gc` and `headgate repair`, and note them where they do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engines.summary.standing import read_standing_of
-from penstock.testing.cassandra.serving import Serving
-from penstock_spark.jobs import rollup
-from penstock_spark.jobs.request import SinkRequest, job_id
-from penstock_spark.jobs.rollup import NoSuchWindows, RollupRequest, run_rollup
-from penstock_spark.jobs.upkeep import collect, repair, shares_of_buckets
-from penstock_spark.worker_connection import told_environment
+from headgate.engines.summary.standing import read_standing_of
+from headgate.testing.cassandra.serving import Serving
+from headgate_spark.jobs import rollup
+from headgate_spark.jobs.request import SinkRequest, job_id
+from headgate_spark.jobs.rollup import NoSuchWindows, RollupRequest, run_rollup
+from headgate_spark.jobs.upkeep import collect, repair, shares_of_buckets
+from headgate_spark.worker_connection import told_environment
 from tests.spark.shop import Shop, opened_shop
 
 KEYS = 300
@@ -40,7 +40,7 @@ def test_every_bucket_is_in_one_share() -> None:
 
 
 def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -> None:
-    counter = shop.here.run(shop.here.penstock.counter("shop/views"))
+    counter = shop.here.run(shop.here.headgate.counter("shop/views"))
 
     async def count() -> None:
         for number in range(KEYS):
@@ -52,7 +52,7 @@ def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -
     standing = shop.here.run(counter.standing())
     assert (KEYS, True) == (standing.counted()[0], standing.full_us is not None)
     noted = shop.here.run(
-        read_standing_of(shop.here.penstock.ground.store_in(shop.environment["KEYSPACE"]), counter.entry.id)
+        read_standing_of(shop.here.headgate.ground.store_in(shop.environment["KEYSPACE"]), counter.entry.id)
     )
     assert noted is not None
     assert (KEYS, 0) == (noted.keys, noted.problems)
@@ -63,7 +63,7 @@ def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -
 def test_a_rollup_writes_each_key_of_each_final_window_once_and_goes_on_where_it_was(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counter = shop.here.run(shop.here.penstock.counter("shop/timed"))
+    counter = shop.here.run(shop.here.headgate.counter("shop/timed"))
     sink = SinkRequest("parquet", str(tmp_path / "windows"), {})
     request = RollupRequest("shop/timed", MINUTE_US, sink, from_="10m")
     job = job_id(counter.entry, "rollup")
@@ -75,9 +75,9 @@ def test_a_rollup_writes_each_key_of_each_final_window_once_and_goes_on_where_it
 
     shop.here.run(count(3))
     assert 0 == run_rollup(shop.spark, shop.here, request, job).done, "nothing is final an hour early"
-    ends_us = (shop.here.penstock.now_us() // MINUTE_US + 1) * MINUTE_US
+    ends_us = (shop.here.headgate.now_us() // MINUTE_US + 1) * MINUTE_US
     monkeypatch.setattr(rollup, "final_before_us", lambda *_, **__: ends_us)
-    monkeypatch.setattr(shop.here.penstock, "now_us", lambda: ends_us + MINUTE_US)
+    monkeypatch.setattr(shop.here.headgate, "now_us", lambda: ends_us + MINUTE_US)
     assert 2 == run_rollup(shop.spark, shop.here, request, job).done
     assert 0 == run_rollup(shop.spark, shop.here, request, job).done
     rows = shop.spark.read.parquet(sink.path).collect()

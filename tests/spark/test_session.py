@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock_spark.jobs.executors import executors
-from penstock_spark.session import NEEDED
+from headgate_spark.jobs.executors import executors
+from headgate_spark.session import NEEDED
 
 
 def test_what_is_needed_is_set(spark: SparkSession) -> None:
@@ -19,13 +19,13 @@ def test_on_one_machine_there_is_no_executor_but_the_driver(spark: SparkSession)
     assert 0 == executors(spark)
 
 
-def test_workers_import_penstock_and_speak_arrow(spark: SparkSession) -> None:
+def test_workers_import_headgate_and_speak_arrow(spark: SparkSession) -> None:
     def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import penstock_spark
+        import headgate_spark
 
         for batch in batches:
-            names = pa.array([penstock_spark.__name__] * batch.num_rows)
+            names = pa.array([headgate_spark.__name__] * batch.num_rows)
             yield pa.RecordBatch.from_arrays([names], names=["name"])
 
     rows = spark.range(0, 4, numPartitions=2).mapInArrow(named, "name string").collect()
-    assert ["penstock_spark"] * 4 == [row.name for row in rows]
+    assert ["headgate_spark"] * 4 == [row.name for row in rows]

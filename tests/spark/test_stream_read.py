@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-import penstock
-from penstock.client.blocking import SyncPenstock, SyncQueue
-from penstock.engines.timeline.lane_taking import lane_of
-from penstock_spark.failures import line_of
+import headgate
+from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate.engines.timeline.lane_taking import lane_of
+from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
 from tests.spark.test_batch_read import made
 
@@ -33,7 +33,7 @@ class Reading:
 
     def start(self, **options: Any) -> StreamingQuery:
         """Begin, or go on from the checkpoint."""
-        reader = self.spark.readStream.format("penstock").option("queue", f"shop/{self.queue}")
+        reader = self.spark.readStream.format("headgate").option("queue", f"shop/{self.queue}")
         for name, value in options.items():
             reader = reader.option(name, str(value))
         stream = reader.load().select("payload")
@@ -80,7 +80,7 @@ def until_due(queue: SyncQueue) -> None:
 
 
 def test_a_query_has_each_message_once_and_settles_it(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock, tmp_path: Path
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate, tmp_path: Path
 ) -> None:
     queue = made(applied, connection, "stream")
     expected = put(queue, 700)
@@ -94,7 +94,7 @@ def test_a_query_has_each_message_once_and_settles_it(
 
 
 def test_a_batch_that_failed_is_the_same_after_the_restart_and_nobody_else_had_it(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock, tmp_path: Path
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate, tmp_path: Path
 ) -> None:
     queue = made(applied, connection, "restart")
     expected = put(queue, 400)
@@ -116,7 +116,7 @@ def test_a_batch_that_failed_is_the_same_after_the_restart_and_nobody_else_had_i
 
 
 def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncPenstock, tmp_path: Path
+    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate, tmp_path: Path
 ) -> None:
     queue = made(applied, connection, "overdue", shards=1)
     expected = put(queue, 200)
@@ -143,7 +143,7 @@ def end_loans(told: dict[str, str], queue: str) -> None:
     """As the owner of a lane does when the deadline is over."""
 
     async def work() -> None:
-        async with penstock.connect(told) as opened:
+        async with headgate.connect(told) as opened:
             engine = (await opened.queue(f"shop/{queue}")).engine
             lane = lane_of(engine.host, engine.settings, (engine.settings.generations[0].number, 0))
             seen = await lane.look()

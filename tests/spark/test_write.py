@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-import penstock
-from penstock.client.blocking import SyncPenstock, SyncQueue
-from penstock_spark.decide_marks import Mark
-from penstock_spark.failures import line_of
-from penstock_spark.marks import Marks
+import headgate
+from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate_spark.decide_marks import Mark
+from headgate_spark.failures import line_of
+from headgate_spark.marks import Marks
 from tests.spark.conftest import Applied
 from tests.spark.test_batch_read import made
 
@@ -38,7 +38,7 @@ def rows(spark: SparkSession, count: int, *, partitions: int = 3) -> DataFrame:
 
 def write(frame: DataFrame, queue: str, **options: str) -> None:
     """As a batch."""
-    frame.write.format("penstock").mode("append").option("queue", f"shop/{queue}").options(**options).save()
+    frame.write.format("headgate").mode("append").option("queue", f"shop/{queue}").options(**options).save()
 
 
 def failing_once(frame: DataFrame, after: int) -> DataFrame:
@@ -57,7 +57,7 @@ def failing_once(frame: DataFrame, after: int) -> DataFrame:
     return frame.mapInArrow(pass_on, frame.schema)
 
 
-def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, connection: SyncPenstock) -> None:
+def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
     queue = made(applied, connection, "said")
     frame = spark.range(1).select(
         F.lit("hello").alias("payload"),
@@ -73,7 +73,7 @@ def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, 
 
 
 def test_tasks_that_fail_and_are_run_again_write_each_row_once(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate
 ) -> None:
     queue = made(applied, connection, "failing")
     twice = rows(spark, 90).union(rows(spark, 10))
@@ -83,7 +83,7 @@ def test_tasks_that_fail_and_are_run_again_write_each_row_once(
 
 
 def test_a_job_that_is_started_again_under_its_name_writes_nothing_twice(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate
 ) -> None:
     queue = made(applied, connection, "again")
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_job_that_is_started_again_under_its_name_writes_nothing_twice(
 
 
 def test_a_column_of_keys_is_known_however_rows_are_partitioned_and_from_any_process(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate
 ) -> None:
     queue = made(applied, connection, "keyed")
     queue.put("by hand", once="row-7")
@@ -104,7 +104,7 @@ def test_a_column_of_keys_is_known_however_rows_are_partitioned_and_from_any_pro
     assert expected == payloads(queue)
 
 
-def test_without_keys_rows_are_packed(spark: SparkSession, applied: Applied, connection: SyncPenstock) -> None:
+def test_without_keys_rows_are_packed(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
     queue = made(applied, connection, "packed")
     write(rows(spark, 300), "packed", exactlyOnce="false")
     assert Counter({f"row-{at}": 1 for at in range(300)}) == payloads(queue)
@@ -115,7 +115,7 @@ def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us
     """As if the batch had been begun so long ago."""
 
     async def work() -> None:
-        async with penstock.connect(told) as opened:
+        async with headgate.connect(told) as opened:
             ground = opened.ground
             found = await opened.queue(f"shop/{queue}")
             marks = Marks(ground.store_in(ground.keyspace), found.entry.id, ground.clock.require, ground.new_uuid)
@@ -126,7 +126,7 @@ def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us
 
 
 def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncPenstock
+    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate
 ) -> None:
     queue = made(applied, connection, "old")
     set_mark(told, "old", "nightly", batch=0, age_us=WINDOW_US)
@@ -147,7 +147,7 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
 def test_what_can_not_be_written_is_told_in_one_line_and_writes_nothing(
     spark: SparkSession,
     applied: Applied,
-    connection: SyncPenstock,
+    connection: SyncHeadgate,
     columns: str,
     options: dict[str, str],
     said: str,
@@ -156,7 +156,7 @@ def test_what_can_not_be_written_is_told_in_one_line_and_writes_nothing(
     frame = spark.range(3).select(F.col("id").cast("string").alias(columns))
     mode = options.pop("mode", "append")
     with pytest.raises(PySparkException) as refused:
-        frame.write.format("penstock").mode(mode).option("queue", "shop/refused").options(**options).save()
+        frame.write.format("headgate").mode(mode).option("queue", "shop/refused").options(**options).save()
     assert said in line_of(refused.value)
 
 
@@ -179,7 +179,7 @@ class Stream:
         """Handle all files that are there."""
         found = self.spark.readStream.format("text").load(str(self.input)).withColumnRenamed("value", "payload")
         query = (
-            found.writeStream.format("penstock")
+            found.writeStream.format("headgate")
             .option("queue", f"shop/{self.queue}")
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
@@ -200,7 +200,7 @@ class Stream:
 
 
 def test_a_query_that_restarts_writes_its_last_batch_no_second_time(
-    spark: SparkSession, applied: Applied, connection: SyncPenstock, tmp_path: Path
+    spark: SparkSession, applied: Applied, connection: SyncHeadgate, tmp_path: Path
 ) -> None:
     queue = made(applied, connection, "streamed")
     stream = Stream(spark, tmp_path, "streamed")
@@ -214,7 +214,7 @@ def test_a_query_that_restarts_writes_its_last_batch_no_second_time(
 
 
 def test_a_query_that_restarts_later_than_keys_are_remembered_is_refused(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncPenstock, tmp_path: Path
+    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate, tmp_path: Path
 ) -> None:
     queue = made(applied, connection, "late")
     stream = Stream(spark, tmp_path, "late")

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from penstock.api.counters import CounterSpec
-from penstock.api.defaults import model_of
-from penstock.api.model import API_VERSION
-from penstock.api.passed_on import ITEMS_MAX
-from penstock.api.queues import QueueSpec
-from penstock.api.shapes import Shape
+from headgate.api.counters import CounterSpec
+from headgate.api.defaults import model_of
+from headgate.api.model import API_VERSION
+from headgate.api.passed_on import ITEMS_MAX
+from headgate.api.queues import QueueSpec
+from headgate.api.shapes import Shape
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = "subject"

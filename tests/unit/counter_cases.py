@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.counters.types.contract import CounterType
-from penstock.counters.types.registry import type_of
+from headgate.counters.types.contract import CounterType
+from headgate.counters.types.registry import type_of
 
 MOMENTS_US = st.integers(1_700_000_000_000_000, 1_700_000_000_000_006)
 """So few that many updates meet at one."""

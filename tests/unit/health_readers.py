@@ -54,7 +54,7 @@ def kstatus(resource: Object) -> str:
 def flux_expressions(kind: str) -> Mapping[str, str]:
     """Those of examples/gitops/flux/shop.yaml."""
     told = yaml.safe_load((GITOPS / "flux" / "shop.yaml").read_text())["spec"]["healthCheckExprs"]
-    (found,) = (one for one in told if one["kind"] == kind and one["apiVersion"] == "penstock.io/v1beta1")
+    (found,) = (one for one in told if one["kind"] == kind and one["apiVersion"] == "headgate.io/v1beta1")
     assert sorted(found) == ["apiVersion", "current", "failed", "inProgress", "kind"]
     return {name: found[name] for name in ("inProgress", "failed", "current")}
 

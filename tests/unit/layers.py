@@ -79,72 +79,72 @@ class Import:
 
 DECIDERS = (
     "**/decide*.py",
-    "workers/penstock/engines/**/rules*.py",
-    "workers/penstock/engines/books.py",
-    "workers/penstock/engines/read_budget.py",
-    "workers/penstock/engines/record.py",
-    "workers/penstock/engines/rows.py",
-    "workers/penstock/engines/settled.py",
-    "workers/penstock/expiry.py",
+    "workers/headgate/engines/**/rules*.py",
+    "workers/headgate/engines/books.py",
+    "workers/headgate/engines/read_budget.py",
+    "workers/headgate/engines/record.py",
+    "workers/headgate/engines/rows.py",
+    "workers/headgate/engines/settled.py",
+    "workers/headgate/expiry.py",
 )
-APPLYING = ("workers/penstock/applying/decide*.py",)
-COUNTER_TYPES = ("workers/penstock/counters/types/**",)
+APPLYING = ("workers/headgate/applying/decide*.py",)
+COUNTER_TYPES = ("workers/headgate/counters/types/**",)
 DECISIONS = (*DECIDERS, *COUNTER_TYPES)
-YAML = ("workers/penstock/api/loader*.py", "workers/penstock/api/generate*.py")
-CONTAINERS = ("workers/penstock/testing/cassandra/docker.py",)
+YAML = ("workers/headgate/api/loader*.py", "workers/headgate/api/generate*.py")
+CONTAINERS = ("workers/headgate/testing/cassandra/docker.py",)
 PRIMITIVES = (
-    "workers/penstock/errors.py",
-    "workers/penstock/store/connection_variables.py",
-    "workers/penstock/testing/cache.py",
-    "workers/penstock/testing/processes.py",
-    "workers/penstock/testing/progress.py",
-    "workers/penstock/testing/namespaces.py",
-    "workers/penstock/testing/network.py",
-    "workers/penstock/testing/ownership.py",
-    "workers/penstock/testing/ports.py",
-    "workers/penstock/testing/relay.py",
-    "workers/penstock/testing/docker_engine.py",
-    "workers/penstock/testing/wall_clock.py",
-    "workers/penstock/testing/debian*.py",
-    "workers/penstock/testing/debian/**",
-    "workers/penstock/testing/cassandra*.py",
-    "workers/penstock/testing/cassandra/**",
+    "workers/headgate/errors.py",
+    "workers/headgate/store/connection_variables.py",
+    "workers/headgate/testing/cache.py",
+    "workers/headgate/testing/processes.py",
+    "workers/headgate/testing/progress.py",
+    "workers/headgate/testing/namespaces.py",
+    "workers/headgate/testing/network.py",
+    "workers/headgate/testing/ownership.py",
+    "workers/headgate/testing/ports.py",
+    "workers/headgate/testing/relay.py",
+    "workers/headgate/testing/docker_engine.py",
+    "workers/headgate/testing/wall_clock.py",
+    "workers/headgate/testing/debian*.py",
+    "workers/headgate/testing/debian/**",
+    "workers/headgate/testing/cassandra*.py",
+    "workers/headgate/testing/cassandra/**",
 )
 
 OPERATOR_VALUES = tuple(
-    f"operator/penstock_operator/{name}.py" for name in ("effects", "kinds", "names", "rights", "verdict", "world")
+    f"operator/headgate_operator/{name}.py" for name in ("effects", "kinds", "names", "rights", "verdict", "world")
 )
 OPERATOR_DECIDERS = tuple(
-    f"operator/penstock_operator/{name}.py"
+    f"operator/headgate_operator/{name}.py"
     for name in (
         "build*", "decide*", "differing", "grouping", "imagining", "merging", "plan_ahead", "plan_offline",
         "plan_words",
     )
 )  # fmt: skip
 
-CLUSTER_PORT = tuple(f"operator/penstock_operator/{name}.py" for name in ("asking", "kinds", "pacing", "port"))
-SIMULATED_CLUSTER = "operator/penstock_operator/simulated/**"
+CLUSTER_PORT = tuple(f"operator/headgate_operator/{name}.py" for name in ("asking", "kinds", "pacing", "port"))
+SIMULATED_CLUSTER = "operator/headgate_operator/simulated/**"
 
 RULES = (
     Rule(
         "driver",
         "one place to change when the driver does; everything else speaks statements as values",
         (*SHIPPED, "dev/**"),
-        but=("workers/penstock/store/cassandra*.py",),
+        but=("workers/headgate/store/cassandra*.py",),
         never=("cassandra",),
     ),
     Rule(
         "cluster client",
         "the cluster is behind one port, so that a simulated API server can stand in for it",
         SHIPPED,
-        but=("operator/penstock_operator/cluster.py",),
+        but=("operator/headgate_operator/cluster.py",),
         never=("kubernetes",),
     ),
     Rule(
         "kopf",
         "kopf only puts keys on our own work queue",
         (*SHIPPED, "dev/**"),
-        but=("operator/penstock_operator/handlers.py",),
+        but=("operator/headgate_operator/handlers.py",),
         never=("kopf",),
     ),
     Rule(
@@ -158,7 +158,7 @@ RULES = (
         "decisions are pure, so that they can be simulated, replayed and explained",
         DECIDERS,
         but=(*APPLYING, *OPERATOR_DECIDERS),
-        only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", *DECISIONS),
+        only=(STDLIB, *PYDANTIC, "workers/headgate/errors.py", *DECISIONS),
     ),
     Rule(
         "applying decisions",
@@ -166,14 +166,14 @@ RULES = (
         APPLYING,
         only=(
             STDLIB,
-            "workers/penstock/errors.py",
-            "workers/penstock/api/**",
-            "workers/penstock/applying/wanted.py",
-            "workers/penstock/engines/registry.py",
-            "workers/penstock/store/catalogue_entry.py",
-            "workers/penstock/store/cql.py",
-            "workers/penstock/store/drift.py",
-            "workers/penstock/store/table.py",
+            "workers/headgate/errors.py",
+            "workers/headgate/api/**",
+            "workers/headgate/applying/wanted.py",
+            "workers/headgate/engines/registry.py",
+            "workers/headgate/store/catalogue_entry.py",
+            "workers/headgate/store/cql.py",
+            "workers/headgate/store/drift.py",
+            "workers/headgate/store/table.py",
             *DECISIONS,
         ),
     ),
@@ -184,16 +184,16 @@ RULES = (
         only=(
             STDLIB,
             *PYDANTIC,
-            "workers/penstock/errors.py",
-            "workers/penstock/api/**",
+            "workers/headgate/errors.py",
+            "workers/headgate/api/**",
             *APPLYING,
-            "workers/penstock/applying/wanted.py",
-            "workers/penstock/engines/registry.py",
-            "workers/penstock/store/catalogue_entry.py",
-            "workers/penstock/store/catalogue_tables.py",
-            "workers/penstock/store/drift.py",
-            "workers/penstock/store/table.py",
-            "workers/penstock/store/types.py",
+            "workers/headgate/applying/wanted.py",
+            "workers/headgate/engines/registry.py",
+            "workers/headgate/store/catalogue_entry.py",
+            "workers/headgate/store/catalogue_tables.py",
+            "workers/headgate/store/drift.py",
+            "workers/headgate/store/table.py",
+            "workers/headgate/store/types.py",
             *OPERATOR_DECIDERS,
             *OPERATOR_VALUES,
             *DECISIONS,
@@ -203,7 +203,7 @@ RULES = (
         "cluster port",
         "what is asked of a cluster is the same, whoever asks and whoever answers",
         CLUSTER_PORT,
-        only=(STDLIB, "workers/penstock/errors.py", *CLUSTER_PORT),
+        only=(STDLIB, "workers/headgate/errors.py", *CLUSTER_PORT),
     ),
     Rule(
         "simulated cluster",
@@ -211,8 +211,8 @@ RULES = (
         (SIMULATED_CLUSTER,),
         only=(
             STDLIB,
-            "workers/penstock/api/**",
-            "workers/penstock/testing/world/**",
+            "workers/headgate/api/**",
+            "workers/headgate/testing/world/**",
             *CLUSTER_PORT,
             SIMULATED_CLUSTER,
         ),
@@ -221,7 +221,7 @@ RULES = (
         "counter types",
         "as decisions; the sketches' bytes are those of Apache DataSketches",
         COUNTER_TYPES,
-        only=(STDLIB, *PYDANTIC, "datasketches", "workers/penstock/errors.py", *DECISIONS),
+        only=(STDLIB, *PYDANTIC, "datasketches", "workers/headgate/errors.py", *DECISIONS),
     ),
     Rule(
         "no doors",
@@ -233,22 +233,22 @@ RULES = (
     Rule(
         "resource models",
         "the single source of the CRDs is read by the operator, the CLI and editors, with no server near",
-        ("workers/penstock/api/**",),
+        ("workers/headgate/api/**",),
         but=YAML,
-        only=(STDLIB, *PYDANTIC, "workers/penstock/errors.py", "workers/penstock/api/**"),
+        only=(STDLIB, *PYDANTIC, "workers/headgate/errors.py", "workers/headgate/api/**"),
     ),
     Rule(
         "resource files",
         "reading and generating are where it is known that resources are written in YAML",
         YAML,
-        only=(STDLIB, *PYDANTIC, "yaml", "workers/penstock/errors.py", "workers/penstock/api/**"),
+        only=(STDLIB, *PYDANTIC, "yaml", "workers/headgate/errors.py", "workers/headgate/api/**"),
     ),
     Rule(
         "testing primitives",
         "they run before any virtual environment exists",
         PRIMITIVES,
         but=CONTAINERS,
-        only=(STDLIB, *PRIMITIVES, "workers/penstock/testing/__init__.py", "workers/penstock/__init__.py"),
+        only=(STDLIB, *PRIMITIVES, "workers/headgate/testing/__init__.py", "workers/headgate/__init__.py"),
     ),
     Rule(
         "containers",
@@ -259,7 +259,7 @@ RULES = (
     Rule(
         "doorsteps",
         "they run whenever a testing primitive is imported",
-        ("workers/penstock/__init__.py", "workers/penstock/testing/__init__.py"),
+        ("workers/headgate/__init__.py", "workers/headgate/testing/__init__.py"),
         only=(STDLIB, *PRIMITIVES),
         at_import=True,
     ),
@@ -267,37 +267,37 @@ RULES = (
         "dispatcher",
         "lane, lease and dispatcher serve every engine and know none",
         (
-            "workers/penstock/engines/lane*.py",
-            "workers/penstock/engines/lease*.py",
-            "workers/penstock/engines/dispatcher*.py",
-            "workers/penstock/engines/settled*.py",
-            "workers/penstock/engines/decide*.py",
+            "workers/headgate/engines/lane*.py",
+            "workers/headgate/engines/lease*.py",
+            "workers/headgate/engines/dispatcher*.py",
+            "workers/headgate/engines/settled*.py",
+            "workers/headgate/engines/decide*.py",
         ),
-        never=("penstock.engines.timeline", "penstock.engines.bucket", "penstock.engines.extent"),
+        never=("headgate.engines.timeline", "headgate.engines.bucket", "headgate.engines.extent"),
     ),
     Rule(
         "engines",
         "engines and counters serve whoever comes, in a worker, a gateway, a command and the simulation alike",
-        ("workers/penstock/engines/**", "workers/penstock/counters/**"),
+        ("workers/headgate/engines/**", "workers/headgate/counters/**"),
         never=(
-            "penstock.client",
-            "penstock.runtime",
-            "penstock.gateway",
-            "penstock.applying",
-            "penstock.cli",
+            "headgate.client",
+            "headgate.runtime",
+            "headgate.gateway",
+            "headgate.applying",
+            "headgate.cli",
         ),
     ),
     Rule(
         "sdk",
         "an application that puts messages loads no worker, no gateway and no command",
-        ("workers/penstock/client/**",),
-        never=("penstock.runtime", "penstock.gateway", "penstock.applying", "penstock.cli", "penstock.testing"),
+        ("workers/headgate/client/**",),
+        never=("headgate.runtime", "headgate.gateway", "headgate.applying", "headgate.cli", "headgate.testing"),
     ),
     Rule(
         "data plane",
         "a worker needs neither the operator nor Spark; both stand on the data plane",
         ("workers/**",),
-        never=("penstock_operator", "penstock_spark"),
+        never=("headgate_operator", "headgate_spark"),
     ),
     Rule(
         "shipped",

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.api.consumer import Consumer
-from penstock.api.parse import parse_resource
-from penstock.api.queues import Queue
-from penstock_operator.build_cronjob import cronjob
-from penstock_operator.build_deployment import deployment
-from penstock_operator.build_disruption import disruption_budget
-from penstock_operator.build_pod import Owner
-from penstock_operator.names import Key
-from penstock_operator.world import ChildName, Connection, Document, JobGroup, Meta, Present, Settings, World
+from headgate.api.consumer import Consumer
+from headgate.api.parse import parse_resource
+from headgate.api.queues import Queue
+from headgate_operator.build_cronjob import cronjob
+from headgate_operator.build_deployment import deployment
+from headgate_operator.build_disruption import disruption_budget
+from headgate_operator.build_pod import Owner
+from headgate_operator.names import Key
+from headgate_operator.world import ChildName, Connection, Document, JobGroup, Meta, Present, Settings, World
 
 UID = "0b7e5e4c-1f2d-4c55-9b5e-3f1f6f2f7a11"
 KEY = Key("Queue", "shop", "emails")
 OWNER = Owner(KEY, UID)
-SETTINGS = Settings(cluster="c", version="0.1.0", image="penstock.local/penstock:dev", spark_image="spark:4")
-CONNECTION = Connection("penstock-connection", "d1", "penstock", "dc1", 3, is_copy=True)
+SETTINGS = Settings(cluster="c", version="0.1.0", image="headgate.local/headgate:dev", spark_image="spark:4")
+CONNECTION = Connection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
 PYTHON: dict[str, Any] = {"name": "mailer", "image": "registry.example/mailer:1.4", "handler": "mailer.tasks:send"}
 HTTP: dict[str, Any] = {"name": "web", "image": "registry.example/web:2", "http": {"port": 8080, "path": "/work"}}
 TEMPLATE: dict[str, Any] = {
-    "metadata": {"labels": {"team": "post", "penstock.io/queue": "other"}, "annotations": {"example.org/a": "b"}},
+    "metadata": {"labels": {"team": "post", "headgate.io/queue": "other"}, "annotations": {"example.org/a": "b"}},
     "spec": {
         "serviceAccountName": "mighty",
         "automountServiceAccountToken": True,
@@ -78,7 +78,7 @@ CONSUMERS: dict[str, dict[str, Any]] = {
     "external": {**PYTHON, "scaling": {"mode": "external"}},
 }
 GROUPS = {
-    "repair": JobGroup("repair", "*/5 * * * *", "penstock-connection", SETTINGS.image),
+    "repair": JobGroup("repair", "*/5 * * * *", "headgate-connection", SETTINGS.image),
     "gc": JobGroup("gc", "@daily", "mine", "registry.example/types:3"),
 }
 
@@ -87,7 +87,7 @@ def queue(*consumers: dict[str, Any], namespace: str = "shop", **spec: Any) -> Q
     """A queue with these consumers; several need engine extent."""
     engine = {"engine": "extent"} if len(consumers) > 1 else {}
     document = {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
         "metadata": {"name": "emails", "namespace": namespace},
         "spec": {**engine, "consumers": list(consumers), **spec},

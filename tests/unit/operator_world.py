@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from penstock.api.parse import check_resource
-from penstock.applying import decide_steps as steps
-from penstock.applying.wanted import Surroundings, wanted_of
-from penstock.engines.registry import CARRIED, tables_of
-from penstock.expiry import SECOND_US
-from penstock.store.catalogue_entry import Entry, State
-from penstock.store.decide_generation import Generation, decide_sure, first, turned
-from penstock.store.drift import Drift
-from penstock_operator.decide import decide
-from penstock_operator.effects import (
+from headgate.api.parse import check_resource
+from headgate.applying import decide_steps as steps
+from headgate.applying.wanted import Surroundings, wanted_of
+from headgate.engines.registry import CARRIED, tables_of
+from headgate.expiry import SECOND_US
+from headgate.store.catalogue_entry import Entry, State
+from headgate.store.decide_generation import Generation, decide_sure, first, turned
+from headgate.store.drift import Drift
+from headgate_operator.decide import decide
+from headgate_operator.effects import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -33,8 +33,8 @@ from penstock_operator.effects import (
     StopLane,
     StoreStep,
 )
-from penstock_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
-from penstock_operator.world import (
+from headgate_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
+from headgate_operator.world import (
     UNKNOWN,
     Answer,
     BulkRun,
@@ -60,12 +60,12 @@ NOW_US = int(datetime(2026, 11, 18, 9, 0, tzinfo=UTC).timestamp()) * SECOND_US
 CLUSTER = "c1"
 UID = "u1"
 ENTRY_ID = UUID("11111111-2222-4333-8444-555555555555")
-CONNECTION = Connection("penstock-connection", "d1", "penstock", "dc1", 3, is_copy=True)
+CONNECTION = Connection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
 SETTINGS = Settings(
     cluster=CLUSTER,
     version="0.9.0",
-    image="penstock:0.9.0",
-    spark_image="penstock-spark:0.9.0",
+    image="headgate:0.9.0",
+    spark_image="headgate-spark:0.9.0",
     carried=frozenset(CARRIED),
 )
 EMAILS = Key("Queue", "shop", "emails")
@@ -82,7 +82,7 @@ def told_at(at_us: int) -> str:
 def resource_document(kind: str, spec: Mapping[str, Any], *, name: str = "emails") -> dict[str, Any]:
     """A resource as the API server has it."""
     return {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": kind,
         "metadata": {
             "name": name,
@@ -201,7 +201,7 @@ class TinyWorld:
         told = {run.name for run in self.runs}
         fresh = (
             BulkRun(
-                bulk=document["metadata"]["labels"]["penstock.io/bulk"],
+                bulk=document["metadata"]["labels"]["headgate.io/bulk"],
                 name=child.name,
                 uid=document["metadata"]["uid"],
                 minute=int(child.name.rpartition("-")[2], 36),
@@ -394,7 +394,7 @@ class TinyWorld:
         """An entry that stands already, with its tables."""
         present = self._present()
         assert present is not None and not isinstance(present.parsed, tuple)
-        wanted = wanted_of(present.parsed, Surroundings("penstock", "dc1", 3))
+        wanted = wanted_of(present.parsed, Surroundings("headgate", "dc1", 3))
         shards = wanted.shards if shards is None else shards
         owner = owner or owner_of(CLUSTER, UID)
         self.entry = Entry(wanted.name, ENTRY_ID, owner, state, 1, wanted.document, wanted.place, first(shards), 0)

@@ -18,9 +18,9 @@ from typing import Any
 import click
 import yaml
 
-from penstock.api.parse import KINDS, check_resource
-from penstock.cli.main import main as penstock
-from penstock_operator.plugin import main as kubectl_penstock
+from headgate.api.parse import KINDS, check_resource
+from headgate.cli.main import main as headgate
+from headgate_operator.plugin import main as kubectl_headgate
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = ("yaml", "sh", "python", "cql", "text", "json")
@@ -102,7 +102,7 @@ def _queue_with(part: Mapping[str, Any]) -> dict[str, Any]:
     consumer = {"name": "mailer", "handler": "mailer:send", **part}
     spec = {"consumers": [consumer]} if set(part) <= {"scaling", "template", "concurrency"} else dict(part)
     metadata = {"name": "emails", "namespace": "shop"}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
@@ -127,10 +127,10 @@ def _faults_of_command(words: list[str]) -> Iterator[str]:
         words = words[1:]
     program, rest = Path(words[0]).name if words else "", words[1:]
     told = " ".join(words)
-    if program == "penstock":
-        yield from _faults_of_click(penstock, rest, told)
-    elif program == "kubectl" and rest[:1] == ["penstock"]:
-        yield from _faults_of_click(kubectl_penstock, rest[1:], told)
+    if program == "headgate":
+        yield from _faults_of_click(headgate, rest, told)
+    elif program == "kubectl" and rest[:1] == ["headgate"]:
+        yield from _faults_of_click(kubectl_headgate, rest[1:], told)
     elif program == "kubectl":
         if rest[0] not in KUBECTL_VERBS:
             yield f"kubectl has no verb {rest[0]}: {told}"

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster import test_chart_alerts, test_chart_alerts_long
 from tests.cluster.alert_scene import FIRED_BY, ROOT
 
-PAGES = sorted((ROOT / "docs/runbooks").glob("Penstock*.md"))
+PAGES = sorted((ROOT / "docs/runbooks").glob("Headgate*.md"))
 
 
 def test_every_alert_has_a_test_that_fires_it_and_a_page() -> None:

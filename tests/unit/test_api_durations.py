@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.durations import Duration, format_duration_ms, parse_duration_ms
-from penstock.api.quantities import Size, parse_size_bytes
+from headgate.api.durations import Duration, format_duration_ms, parse_duration_ms
+from headgate.api.quantities import Size, parse_size_bytes
 
 MS_MAX = 9999 * 86_400_000
 units = st.sampled_from([("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)])

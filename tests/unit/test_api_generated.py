@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.api import generate, reasons, status
-from penstock.api.crd import KINDS, build_crd, build_structural_schema
-from penstock.api.json_schema import build_json_schema
-from penstock.api.rules import rules_of
+from headgate.api import generate, reasons, status
+from headgate.api.crd import KINDS, build_crd, build_structural_schema
+from headgate.api.json_schema import build_json_schema
+from headgate.api.rules import rules_of
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
 SCHEMAS = {model.__name__: build_structural_schema(model) for model in KINDS}
@@ -61,16 +61,16 @@ def test_a_stale_a_missing_and_a_strange_file_are_named(tmp_path: Path, capsys: 
     assert generate.main(["--into", str(tmp_path)]) == 0
     assert generate.main(["--check", "--into", str(tmp_path)]) == 0
     (tmp_path / "docs/reference.md").write_text("old")
-    (tmp_path / "crds/queues.penstock.io.yaml").unlink()
-    shutil.copy(tmp_path / "crds/counters.penstock.io.yaml", tmp_path / "crds/others.yaml")
+    (tmp_path / "crds/queues.headgate.io.yaml").unlink()
+    shutil.copy(tmp_path / "crds/counters.headgate.io.yaml", tmp_path / "crds/others.yaml")
     assert generate.main(["--check", "--into", str(tmp_path)]) == 1
     named = [line.split(" is stale")[0] for line in capsys.readouterr().err.splitlines()]
-    assert named == ["crds/others.yaml", "crds/queues.penstock.io.yaml", "docs/reference.md"]
+    assert named == ["crds/others.yaml", "crds/queues.headgate.io.yaml", "docs/reference.md"]
 
 
 @pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)
 def test_a_generated_crd_reads_back_as_what_was_built(model: Any) -> None:
-    text = generate.generated_files()[f"crds/{model.__name__.lower()}s.penstock.io.yaml"]
+    text = generate.generated_files()[f"crds/{model.__name__.lower()}s.headgate.io.yaml"]
     assert yaml.safe_load(text) == build_crd(model)
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.api.loader import FilesInvalid, load_files, read_files, read_text
-from penstock.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
-from penstock.errors import SpecError
+from headgate.api.loader import FilesInvalid, load_files, read_files, read_text
+from headgate.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
+from headgate.errors import SpecError
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
-HEAD = "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
+HEAD = "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
 
 
 def lines_of(text: str) -> list[str]:
@@ -80,9 +80,9 @@ def test_every_fault_of_every_document_is_told_in_the_order_of_the_lines() -> No
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("kind: Queue\n", "f.yaml:1: document 1, Queue without a name: apiVersion: must be penstock.io/v1beta1"),
+        ("kind: Queue\n", "f.yaml:1: document 1, Queue without a name: apiVersion: must be headgate.io/v1beta1"),
         (
-            "apiVersion: penstock.io/v1beta1\nkind: Queu\n",
+            "apiVersion: headgate.io/v1beta1\nkind: Queu\n",
             'f.yaml:2: document 1, Queu without a name: kind: must be Queue or Counter; did you mean "Queue"?',
         ),
         ("just a text", "f.yaml:1: document 1: the document: must be a resource: apiVersion, kind, metadata, spec"),
@@ -109,7 +109,7 @@ def test_what_is_no_resource_at_all_is_told_in_one_line(text: str, says: str) ->
 
 def test_a_missing_spec_or_name_is_told() -> None:
     assert lines_of(HEAD) == ["f.yaml:1: document 1, Queue q: spec: is required"]
-    text = "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {}\nspec: {}\n"
+    text = "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {}\nspec: {}\n"
     assert lines_of(text) == ["f.yaml:3: document 1, Queue without a name: metadata.name: is required"]
 
 

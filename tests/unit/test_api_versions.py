@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from penstock.api.parse import parse_resource
-from penstock.api.versions import carry_unknown, document_of, known_part, resource_of
-from penstock.applying.wanted import Surroundings, allowed_change, wanted_of
-from penstock.errors import SpecError
-from penstock.store.catalogue_entry import Place
+from headgate.api.parse import parse_resource
+from headgate.api.versions import carry_unknown, document_of, known_part, resource_of
+from headgate.applying.wanted import Surroundings, allowed_change, wanted_of
+from headgate.errors import SpecError
+from headgate.store.catalogue_entry import Place
 
 QUEUE: dict[str, Any] = {
-    "apiVersion": "penstock.io/v1beta1",
+    "apiVersion": "headgate.io/v1beta1",
     "kind": "Queue",
     "metadata": {"name": "emails", "namespace": "shop", "labels": {"a": "b"}, "uid": "123"},
     "spec": {"shards": 6, "consumers": [{"name": "mailer", "image": "i", "handler": "a.b:c"}]},
@@ -73,12 +73,12 @@ def test_a_fixed_field_is_refused_by_the_same_rule_as_the_api_servers() -> None:
 
 
 def test_storage_is_what_the_resource_says_else_what_the_connection_says() -> None:
-    surroundings = Surroundings("penstock", "dc1", 2)
+    surroundings = Surroundings("headgate", "dc1", 2)
     plain = wanted_of(parse_resource(QUEUE), surroundings)
     chosen = wanted_of(
         parse_resource({**QUEUE, "spec": {"storage": {"keyspace": "shop", "tables": "shared", "replication": 5}}}),
         surroundings,
     )
-    assert (Place("dc1", "penstock", "dedicated"), 2) == (plain.place, plain.replication)
+    assert (Place("dc1", "headgate", "dedicated"), 2) == (plain.place, plain.replication)
     assert (Place("dc1", "shop", "shared"), 5) == (chosen.place, chosen.replication)
     assert "queue/shop/emails" == plain.label

@@ -15,9 +15,9 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
-from penstock.engines.timeline.tables import shared_tables
-from penstock.errors import Unavailable
-from penstock.store.cassandra_batches import (
+from headgate.engines.timeline.tables import shared_tables
+from headgate.errors import Unavailable
+from headgate.store.cassandra_batches import (
     FAIL_BYTES,
     TOO_WEAK,
     BatchUnfit,
@@ -26,8 +26,8 @@ from penstock.store.cassandra_batches import (
     size_of_text,
     table_of,
 )
-from penstock.store.cql import insert_text
-from penstock.store.statements import Insert
+from headgate.store.cql import insert_text
+from headgate.store.statements import Insert
 
 QUEUE, DUE = UUID(int=7), UUID("11111111-2222-1333-8444-555555555555")
 ROW = {"queue": QUEUE, "generation": 1, "part": 3, "sub": 0, "shard": 2, "due": DUE, "run": b"\x01%s'?"}
@@ -76,7 +76,7 @@ def refused(server: Server, batch: Any, tables: Sequence[str] = ()) -> str:
     known = batches(server)
     try:
         asyncio.run(known.learn(batch, tables))
-        known.add(batch, "penstock", [INSERT])
+        known.add(batch, "headgate", [INSERT])
     except BatchUnfit as error:
         return str(error)
     return ""
@@ -94,23 +94,23 @@ def batch_with(*texts: str) -> BatchStatement:
 
 
 def test_a_row_becomes_a_statement_with_names_a_timestamp_and_a_ttl_of_its_own() -> None:
-    text, values = insert_text("penstock", INSERT)
+    text, values = insert_text("headgate", INSERT)
     assert (
-        "INSERT INTO penstock.timeline_work (queue, generation, part, sub, shard, due, run)"
+        "INSERT INTO headgate.timeline_work (queue, generation, part, sub, shard, due, run)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s) USING TIMESTAMP %s AND TTL %s"
     ) == text
     assert (*ROW.values(), 99, 60) == values
 
 
 def test_a_row_that_is_kept_for_ever_names_no_ttl() -> None:
-    text, values = insert_text("penstock", Insert(shared_tables().work, ROW, timestamp_us=99))
+    text, values = insert_text("headgate", Insert(shared_tables().work, ROW, timestamp_us=99))
     assert text.endswith(" USING TIMESTAMP %s")
     assert 99 == values[-1]
 
 
 def test_the_drivers_batch_takes_it_as_text_whatever_bytes_the_payload_has() -> None:
     batch = batch_with(WRITE)
-    batches().add(batch, "penstock", [INSERT])
+    batches().add(batch, "headgate", [INSERT])
     prepared, text, values = batch._statements_and_parameters[1]
     assert (False, ()) == (prepared, values)
     assert text.endswith(f"VALUES ({QUEUE}, 1, 3, 0, 2, {DUE}, 0x012573273f) USING TIMESTAMP 99 AND TTL 60")
@@ -119,7 +119,7 @@ def test_the_drivers_batch_takes_it_as_text_whatever_bytes_the_payload_has() -> 
 def test_a_batch_without_a_consistency_gets_one_and_its_own_is_left() -> None:
     unset, own = BatchStatement(), BatchStatement(consistency_level=ConsistencyLevel.EACH_QUORUM)
     for batch in (unset, own):
-        batches().add(batch, "penstock", [INSERT])
+        batches().add(batch, "headgate", [INSERT])
     assert ConsistencyLevel.LOCAL_QUORUM == unset.consistency_level
     assert ConsistencyLevel.EACH_QUORUM == own.consistency_level
 
@@ -189,7 +189,7 @@ def test_a_role_that_may_not_ask_is_held_to_the_default() -> None:
 
 def test_what_is_added_after_the_message_counts_when_it_is_checked() -> None:
     known, batch = batches(), batch_with(WRITE)
-    known.add(batch, "penstock", [INSERT])
+    known.add(batch, "headgate", [INSERT])
     known.check(batch)
     batch.add("INSERT INTO shop.files (id, content) VALUES (%s, %s)", (1, bytes(FAIL_BYTES)))
     with pytest.raises(BatchUnfit, match="batch of this size"):

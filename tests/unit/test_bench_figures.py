@@ -11,7 +11,7 @@ from bench.figure import Figure, FigureBroken, Of, Series, Side, Spread, Target
 from bench.known import Known
 from bench.measurement import Plan, figures_of, quick_plan
 from bench.rounds import CLIENT_US, ROWS_PER_CPU_S, ROWS_PER_S, Metric, Rounds, Window, order_of_round, take_rounds
-from penstock.errors import Bug, SpecError
+from headgate.errors import Bug, SpecError
 
 
 def window(contender: str = "ours", **told: float) -> Window:

@@ -17,7 +17,7 @@ from bench.machine import (
     parse_machine_stat,
     read_machine_cpu,
 )
-from penstock.errors import Unavailable
+from headgate.errors import Unavailable
 
 STAT = (
     "4242 (java (main) x) S 17 4242 4242 0 -1 1077936384 88041 900 12 0 1234 66 30 4 20 0 57 0 8817 4611686018 "

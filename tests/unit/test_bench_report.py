@@ -17,7 +17,7 @@ from bench.report import Document, as_markdown, as_text, document, number
 from bench.rounds import CLIENT_US, ROWS_PER_S, Rounds
 from bench.run import EXIT_USAGE, main, parse
 from bench.validity import Load, baseline_marks, failure_marks, load_marks, load_of, rounds_marks
-from penstock.errors import SpecError
+from headgate.errors import SpecError
 from tests.unit.test_bench_figures import window
 
 MACHINE: dict[str, object] = {"cores": 2, "memory_gb": 8, "processor": "a processor"}

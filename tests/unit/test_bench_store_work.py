@@ -8,7 +8,7 @@ import pytest
 
 from bench.store import CASES, PARTS
 from bench.store_work import MESSAGE_BYTES, PREPARED_ROWS, RequestKind, StoreContender, message
-from penstock.errors import Bug
+from headgate.errors import Bug
 
 
 class InMemory(StoreContender):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_spark.jobs.decide_batch import (
+from headgate_spark.jobs.decide_batch import (
     BatchPlan,
     Decided,
     IdUnknown,
@@ -23,7 +23,7 @@ from penstock_spark.jobs.decide_batch import (
     shares_of,
     without_dead,
 )
-from penstock_spark.jobs.plan_bytes import (
+from headgate_spark.jobs.plan_bytes import (
     Committed,
     PlanBroken,
     decode_committed,

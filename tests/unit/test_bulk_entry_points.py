@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SpecError
-from penstock_spark.jobs.tasks import load
+from headgate.errors import SpecError
+from headgate_spark.jobs.tasks import load
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock_spark.jobs import executors
-from penstock_spark.jobs.executors import SAID_AFTER_S, NoExecutor, await_executor
+from headgate_spark.jobs import executors
+from headgate_spark.jobs.executors import SAID_AFTER_S, NoExecutor, await_executor
 
 
 class Cluster:

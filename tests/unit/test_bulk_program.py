@@ -12,16 +12,16 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkRuntimeError
 
-from penstock.api.bulk import Bulk
-from penstock.store.catalogue_entry import Entry, Name, Place, State
-from penstock.store.decide_generation import first
-from penstock_operator.build_pod import Owner
-from penstock_operator.build_spark import arguments
-from penstock_operator.names import Key
-from penstock_operator.observe_runs import job_id as operators_job_id
-from penstock_spark import bulk_program, session, worker_connection
-from penstock_spark.jobs import progress
-from penstock_spark.jobs.request import JobRequest, SinkRequest, job_id
+from headgate.api.bulk import Bulk
+from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.decide_generation import first
+from headgate_operator.build_pod import Owner
+from headgate_operator.build_spark import arguments
+from headgate_operator.names import Key
+from headgate_operator.observe_runs import job_id as operators_job_id
+from headgate_spark import bulk_program, session, worker_connection
+from headgate_spark.jobs import progress
+from headgate_spark.jobs.request import JobRequest, SinkRequest, job_id
 
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
 NIGHTLY = {"name": "nightly", "mode": "move", "schedule": "0 2 * * *", "target": "other", "rate": "500/s"}
@@ -31,7 +31,7 @@ UID = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
 def entry_of(name: str, spec: dict[str, Any], *, owner: str = "cli/me") -> Entry:
     """As the catalogue has a queue."""
     document = {"kind": "Queue", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
-    place = Place("dc1", "penstock", "dedicated")
+    place = Place("dc1", "headgate", "dedicated")
     return Entry(Name("Queue", "shop", name), CREATION, owner, State.ACTIVE, 1, document, place, first(3), 0)
 
 
@@ -179,7 +179,7 @@ def test_spark_that_does_not_start_is_one_line_and_told(
     assert (1, 1) == (code, len(said))
     assert "JAVA_GATEWAY_EXITED" in said[0]
     assert "JAVA_HOME" in said[0]
-    assert [(job_id(entry_of("emails", {}), "nightly"), said[0].removeprefix("penstock: "))] == told
+    assert [(job_id(entry_of("emails", {}), "nightly"), said[0].removeprefix("headgate: "))] == told
 
 
 @pytest.mark.parametrize("line", ["run --queue shop/emails --bulk nightly", "gc --counter shop/views"])
@@ -191,7 +191,7 @@ def test_without_spark_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
     code, said = ended(line, monkeypatch, capsys)
-    assert (1, ["penstock: Spark is not installed here; pip install 'penstock[spark]'"]) == (code, said)
+    assert (1, ["headgate: Spark is not installed here; pip install 'headgate[spark]'"]) == (code, said)
     assert [] == told
 
 

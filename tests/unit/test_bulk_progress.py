@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock_spark.jobs import progress
-from penstock_spark.jobs.progress import Progress
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.errors import Unavailable
+from headgate_spark.jobs import progress
+from headgate_spark.jobs.progress import Progress
+from headgate_spark.worker_connection import WorkerConnection
 
 JOB = UUID(int=5)
 
@@ -33,8 +33,8 @@ class Here:
         self.environment = environment or {}
         self.notes: list[tuple[str, int, int]] = []
         self.is_away = False
-        ground = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="penstock")
-        self.penstock = SimpleNamespace(ground=ground, now_us=lambda: 7)
+        ground = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="headgate")
+        self.headgate = SimpleNamespace(ground=ground, now_us=lambda: 7)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(work)
@@ -123,4 +123,4 @@ def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) ->
         server.close()
 
     asyncio.run(serve())
-    assert any(line.startswith("penstock.penstock_bulk_messages.drain_shop_emails.done 5 ") for line in lines)
+    assert any(line.startswith("headgate.headgate_bulk_messages.drain_shop_emails.done 5 ") for line in lines)

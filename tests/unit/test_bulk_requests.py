@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, moment_us, rate_of, request_of
+from headgate_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, moment_us, rate_of, request_of
 
 NOW_US = 1_800_000_000_000_000
 
@@ -22,7 +22,7 @@ def job(**fields: Any) -> dict[str, Any]:
         ({"mode": "drain", "handler": "m:f"}, {"mode": "drain", "handler": "m:f"}),
         ({"mode": "move", "target": "b", "rate": "60/m"}, {"mode": "move", "target": "shop/b", "rate": 1.0}),
         (
-            {"mode": "drain", "sink": {"format": "penstock", "path": "other/b"}},
+            {"mode": "drain", "sink": {"format": "headgate", "path": "other/b"}},
             {"mode": "drain", "target": "other/b"},
         ),
         (

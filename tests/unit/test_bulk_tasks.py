@@ -12,13 +12,13 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pytest
 
-from penstock.client.background import BackgroundLoop
-from penstock.client.outgoing import Put
-from penstock.errors import Refused, SpecError
-from penstock.store.store import Unknown
-from penstock_spark.jobs import tasks
-from penstock_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
-from penstock_spark.worker_connection import WorkerConnection
+from headgate.client.background import BackgroundLoop
+from headgate.client.outgoing import Put
+from headgate.errors import Refused, SpecError
+from headgate.store.store import Unknown
+from headgate_spark.jobs import tasks
+from headgate_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
+from headgate_spark.worker_connection import WorkerConnection
 
 T = TypeVar("T")
 PUTS = Puts({}, "shop/heir", "job", 1, 1_000)

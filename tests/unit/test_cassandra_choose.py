@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SpecError
-from penstock.testing.cassandra.choose import Source, decide_source
-from penstock.testing.docker_engine import docker_answers
+from headgate.errors import SpecError
+from headgate.testing.cassandra.choose import Source, decide_source
+from headgate.testing.docker_engine import docker_answers
 
 POINTS = {"CONTACT_POINTS": "db1:9042"}
 
@@ -22,9 +22,9 @@ POINTS = {"CONTACT_POINTS": "db1:9042"}
         ({}, True, Source.DOCKER),
         (POINTS, True, Source.EXISTING),
         ({"CONTACT_POINTS": " "}, False, Source.JARS),
-        ({"PENSTOCK_TEST_CASSANDRA": "jars"} | POINTS, True, Source.JARS),
-        ({"PENSTOCK_TEST_CASSANDRA": " Docker "}, False, Source.DOCKER),
-        ({"PENSTOCK_TEST_CASSANDRA": "existing"} | POINTS, False, Source.EXISTING),
+        ({"HEADGATE_TEST_CASSANDRA": "jars"} | POINTS, True, Source.JARS),
+        ({"HEADGATE_TEST_CASSANDRA": " Docker "}, False, Source.DOCKER),
+        ({"HEADGATE_TEST_CASSANDRA": "existing"} | POINTS, False, Source.EXISTING),
     ],
 )
 def test_the_users_word_then_a_named_cluster_then_docker_then_the_jars(
@@ -35,12 +35,12 @@ def test_the_users_word_then_a_named_cluster_then_docker_then_the_jars(
 
 def test_an_unknown_source_is_refused_with_those_there_are() -> None:
     with pytest.raises(SpecError, match="jars, docker or existing"):
-        decide_source({"PENSTOCK_TEST_CASSANDRA": "podman"}, docker_runs=True)
+        decide_source({"HEADGATE_TEST_CASSANDRA": "podman"}, docker_runs=True)
 
 
 def test_an_existing_cluster_has_to_be_named() -> None:
     with pytest.raises(SpecError, match="CONTACT_POINTS"):
-        decide_source({"PENSTOCK_TEST_CASSANDRA": "existing"}, docker_runs=False)
+        decide_source({"HEADGATE_TEST_CASSANDRA": "existing"}, docker_runs=False)
 
 
 def test_no_socket_is_no_docker(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Refused, Unavailable
-from penstock.store.cassandra import Coordinator
-from penstock.store.cassandra_compatibility import keeps_past_2038
+from headgate.errors import Refused, Unavailable
+from headgate.store.cassandra import Coordinator
+from headgate.store.cassandra_compatibility import keeps_past_2038
 
 Told = namedtuple("Told", "value")
 

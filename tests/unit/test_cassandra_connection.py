@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import SpecError
-from penstock.testing.cassandra.connection import (
+from headgate.errors import SpecError
+from headgate.testing.cassandra.connection import (
     Connection,
     ContactPoint,
     TlsFiles,

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.errors import PenstockError, Refused, SpecError, Unavailable
-from penstock.testing.cassandra.connection import Connection, ContactPoint
-from penstock.testing.cassandra.cql_probe import CqlProbe
+from headgate.errors import HeadgateError, Refused, SpecError, Unavailable
+from headgate.testing.cassandra.connection import Connection, ContactPoint
+from headgate.testing.cassandra.cql_probe import CqlProbe
 
 READY, AUTHENTICATE, RESULT, AUTH_SUCCESS, ERROR = 2, 3, 8, 16, 0
 Answer = tuple[int, bytes]
@@ -136,7 +136,7 @@ def test_it_says_who_it_is_when_asked_and_sends_the_consistency() -> None:
         (0x2200, SpecError),
     ],
 )
-def test_an_error_of_the_server_tells_whose_fault_it_is(code: int, kind: type[PenstockError]) -> None:
+def test_an_error_of_the_server_tells_whose_fault_it_is(code: int, kind: type[HeadgateError]) -> None:
     with (
         server((READY, b""), error(code, "because")) as (point, _),
         CqlProbe(point, connection(point)) as probe,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from penstock.store import cassandra_schema
-from penstock.store.cassandra_schema import CassandraSchema, NotAgreed
+from headgate.store import cassandra_schema
+from headgate.store.cassandra_schema import CassandraSchema, NotAgreed
 
 TABLE = {
     "id": UUID(int=1),

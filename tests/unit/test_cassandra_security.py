@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from penstock.errors import Bug, SpecError
-from penstock.testing.cassandra.security import Credentials, Grant, create_role_statements
-from penstock.testing.cassandra.tls import certificates, pem, read_jks
+from headgate.errors import Bug, SpecError
+from headgate.testing.cassandra.security import Credentials, Grant, create_role_statements
+from headgate.testing.cassandra.tls import certificates, pem, read_jks
 
 
 def test_a_role_may_log_in_and_do_what_is_granted() -> None:

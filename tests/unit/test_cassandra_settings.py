@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import SpecError
-from penstock.testing.cassandra.settings import (
+from headgate.errors import SpecError
+from headgate.testing.cassandra.settings import (
     NodeSettings,
     Place,
     Profile,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import PenstockError, Surroundings
-from penstock.testing.cassandra import java as java_module
-from penstock.testing.cassandra.jars import maven_failure
-from penstock.testing.cassandra.java import find_java, parse_build, parse_major, require_memory
-from penstock.testing.cassandra.node import start_failure
-from penstock.testing.cassandra.settings import Place
-from penstock.testing.ports import FIRST, LAST, server_ports
-from penstock.testing.processes import port_taken
+from headgate.errors import HeadgateError, Surroundings
+from headgate.testing.cassandra import java as java_module
+from headgate.testing.cassandra.jars import maven_failure
+from headgate.testing.cassandra.java import find_java, parse_build, parse_major, require_memory
+from headgate.testing.cassandra.node import start_failure
+from headgate.testing.cassandra.settings import Place
+from headgate.testing.ports import FIRST, LAST, server_ports
+from headgate.testing.processes import port_taken
 
 JAVA_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)'
 
@@ -110,7 +110,7 @@ def test_a_node_that_did_not_start_says_why_and_what_to_do(tmp_path: Path, log: 
 
 def test_a_node_that_left_no_log_is_an_error_of_one_kind_too(tmp_path: Path) -> None:
     failure = start_failure(tmp_path / "system.log", "(no log)", Place(tmp_path, "127.0.0.1", 1, 2, 3))
-    assert isinstance(failure, PenstockError)
+    assert isinstance(failure, HeadgateError)
 
 
 def test_too_little_memory_is_told_before_the_start() -> None:

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from dev.chart_files import CHART, generated_files, read_faults
-from penstock_operator.decide_leaving import OF_A_TEST
-from penstock_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT
-from penstock_operator.rights import BRINGING, LEAVING, LEAVING_HOME, Right
+from headgate_operator.decide_leaving import OF_A_TEST
+from headgate_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT
+from headgate_operator.rights import BRINGING, LEAVING, LEAVING_HOME, Right
 
 ROOT = Path(__file__).parents[2]
 HOOKS = (*BRINGING, *LEAVING, *LEAVING_HOME)
@@ -19,12 +19,12 @@ def test_generated_files_are_fresh_and_versions_are_the_projects() -> None:
 
 
 def test_a_stale_file_and_another_version_are_named(tmp_path: Path) -> None:
-    for path in ("pyproject.toml", "charts/penstock/Chart.yaml", *generated_files()):
+    for path in ("pyproject.toml", "charts/headgate/Chart.yaml", *generated_files()):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
-    chart = tmp_path / "charts/penstock/Chart.yaml"
+    chart = tmp_path / "charts/headgate/Chart.yaml"
     chart.write_text(chart.read_text().replace("appVersion: ", "appVersion: 9."))
-    (tmp_path / "charts/penstock/files/rights.yaml").write_text("everywhere: []\n")
+    (tmp_path / "charts/headgate/files/rights.yaml").write_text("everywhere: []\n")
     told = read_faults(tmp_path)
     assert ["rights.yaml is stale", "appVersion is 9."] == [
         part for fault, part in zip(told, ("rights.yaml is stale", "appVersion is 9."), strict=True) if part in fault

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.cluster import bare_token
-from penstock_operator.decide_crds import VERSION, decide_crd, definitions
-from penstock_operator.decide_leaving import OF_A_TEST, decide_leaving, few, told_left, without_finalizer
-from penstock_operator.names import FINALIZER
+from headgate_operator.cluster import bare_token
+from headgate_operator.decide_crds import VERSION, decide_crd, definitions
+from headgate_operator.decide_leaving import OF_A_TEST, decide_leaving, few, told_left, without_finalizer
+from headgate_operator.names import FINALIZER
 
 QUEUES = definitions("0.2.0")[0]
 
@@ -117,7 +117,7 @@ def test_what_is_being_deleted_with_its_data_is_waited_for_and_without_them_rele
 
 
 def test_what_helm_test_made_goes_whatever_it_says() -> None:
-    made = resource("a", "Delete", labels={OF_A_TEST: "penstock"})
+    made = resource("a", "Delete", labels={OF_A_TEST: "headgate"})
     found = decide_leaving([made], remove=False)
     assert ((), (made,)) == (found.refused, found.remove)
 

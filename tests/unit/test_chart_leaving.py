@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.testing.world import World
-from penstock_operator.kinds import DEPLOYMENT, QUEUE, Address
-from penstock_operator.leave import Installation, leave
-from penstock_operator.port import Applied, Denied
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
+from headgate.errors import Unavailable
+from headgate.testing.world import World
+from headgate_operator.kinds import DEPLOYMENT, QUEUE, Address
+from headgate_operator.leave import Installation, leave
+from headgate_operator.port import Applied, Denied
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
 from tests.conformance.cluster.grounds import applied
 
-HERE = Installation("penstock-system", "penstock-operator", "app.kubernetes.io/component=operator")
+HERE = Installation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def world() -> Iterator[World]:
 
 def queue(name: str, **metadata: Any) -> dict[str, Any]:
     told = {"name": name, "namespace": "shop", **metadata}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "metadata": told, "spec": {}}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": told, "spec": {}}
 
 
 async def made(port: SimulatedCluster, *documents: dict[str, Any]) -> None:
@@ -38,8 +38,8 @@ async def made(port: SimulatedCluster, *documents: dict[str, Any]) -> None:
 
 def deployment_of(owner: Applied) -> dict[str, Any]:
     """As the operator makes one for a consumer."""
-    labels = {"app.kubernetes.io/managed-by": "penstock"}
-    reference = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner.uid}
+    labels = {"app.kubernetes.io/managed-by": "headgate"}
+    reference = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner.uid}
     containers = [{"name": "worker", "image": "registry.example/worker:1"}]
     return {
         "apiVersion": "apps/v1",

@@ -1,4 +1,4 @@
-"""`penstock --help` lists every command and imports none."""
+"""`headgate --help` lists every command and imports none."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from penstock.cli.main import COMMANDS, JOINED_SUMMARIES, main
+from headgate.cli.main import COMMANDS, JOINED_SUMMARIES, main
 
-CONTEXT = click.Context(main, info_name="penstock")
+CONTEXT = click.Context(main, info_name="headgate")
 LISTED = sorted({*COMMANDS, "bulk", "plan"})
 PROGRAM = (
     "import json, sys\n"
-    "from penstock.cli.main import main\n"
+    "from headgate.cli.main import main\n"
     "try:\n"
-    "    main(sys.argv[1:], prog_name='penstock')\n"
+    "    main(sys.argv[1:], prog_name='headgate')\n"
     "finally:\n"
-    "    loaded = [name for name in sys.modules if name.startswith('penstock')]\n"
+    "    loaded = [name for name in sys.modules if name.startswith('headgate')]\n"
     "    print(json.dumps(sorted(loaded)), file=sys.stderr)\n"
 )
-LIGHT = ["penstock", "penstock.cli", "penstock.cli.main", "penstock.errors"]
+LIGHT = ["headgate", "headgate.cli", "headgate.cli.main", "headgate.errors"]
 
 
 def run_apart(*arguments: str, **environment: str) -> tuple[str, list[str]]:
@@ -48,8 +48,8 @@ def test_the_help_lists_every_command_and_imports_none() -> None:
 
 def test_a_command_imports_itself_when_it_is_called() -> None:
     _, loaded = run_apart("validate", "--help")
-    assert "penstock.cli.validate" in loaded
-    assert "penstock.cli.apply" not in loaded
+    assert "headgate.cli.validate" in loaded
+    assert "headgate.cli.apply" not in loaded
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -60,7 +60,7 @@ def test_the_summary_of_a_command_is_its_own_first_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [("bulk", "penstock_spark.bulk_program"), ("plan", "penstock_operator.plan_command")]
+    ("name", "place"), [("bulk", "headgate_spark.bulk_program"), ("plan", "headgate_operator.plan_command")]
 )
 def test_the_summary_of_a_joined_command_is_its_own_first_sentence(name: str, place: str) -> None:
     command = main.get_command(CONTEXT, name)
@@ -85,7 +85,7 @@ def test_shell_completion_offers_the_commands_with_their_summaries() -> None:
 
 
 def test_shell_completion_imports_no_command() -> None:
-    words = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": "penstock re", "COMP_CWORD": "1"}
+    words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate re", "COMP_CWORD": "1"}
     out, loaded = run_apart(**words)
     assert ["plain,receive", "plain,redrive", "plain,repair"] == out.split()
     assert set(LIGHT) == set(loaded)

@@ -1,10 +1,10 @@
-"""What `penstock peek` shows: dead letters tell what they died of, others have no such column."""
+"""What `headgate peek` shows: dead letters tell what they died of, others have no such column."""
 
 from __future__ import annotations
 
-from penstock.cli.peek import shown
-from penstock.client.redriving import DIED_OF
-from penstock.engines.contract import Peeked, Standing
+from headgate.cli.peek import shown
+from headgate.client.redriving import DIED_OF
+from headgate.engines.contract import Peeked, Standing
 
 NOW_US = 10_000_000
 

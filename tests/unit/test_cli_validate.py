@@ -1,4 +1,4 @@
-"""`penstock validate`: one line a fault on stderr, exit code 2, never a traceback."""
+"""`headgate validate`: one line a fault on stderr, exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from penstock.cli.main import COMMANDS, main
+from headgate.cli.main import COMMANDS, main
 from tests.unit.api_cases import ROOT
 
 
@@ -26,7 +26,7 @@ def test_valid_files_are_counted() -> None:
 def test_each_fault_is_a_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text(
-        "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n  delay: 1\n"
+        "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n  delay: 1\n"
     )
     code, out, err = run("validate", str(path))
     assert (code, out) == (2, "")
@@ -51,7 +51,7 @@ def test_no_file_is_a_wrong_call() -> None:
 def test_the_version_is_told() -> None:
     code, out, _ = run("--version")
     assert code == 0
-    assert out.startswith("penstock, version ")
+    assert out.startswith("headgate, version ")
 
 
 def test_every_command_that_is_listed_can_be_called() -> None:

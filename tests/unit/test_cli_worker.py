@@ -1,13 +1,13 @@
-"""What the options of `penstock worker` mean to the worker."""
+"""What the options of `headgate worker` mean to the worker."""
 
 from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.main import main
-from penstock.runtime import process
-from penstock.runtime.process import Opening, WorkerOptions
+from headgate.cli.main import main
+from headgate.runtime import process
+from headgate.runtime.process import Opening, WorkerOptions
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WorkerOptions:

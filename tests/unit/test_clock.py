@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.clock import (
+from headgate.store.clock import (
     SET_THE_CLOCKS,
     TOO_LONG_AGO,
     TOO_SLOWLY,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.store.clocks import ClockFigures
-from penstock.telemetry.clock_metrics import measure_clocks
-from penstock.telemetry.metrics import Registry
+from headgate.store.clocks import ClockFigures
+from headgate.telemetry.clock_metrics import measure_clocks
+from headgate.telemetry.metrics import Registry
 
 
 def clock(*, trusted: bool = True, bound_us: int = 250_000, **differences_us: int) -> ClockFigures:
@@ -17,7 +17,7 @@ def told(*clocks: ClockFigures) -> dict[tuple[str, ...], float]:
     registry = Registry()
     measure_clocks(registry, lambda: clocks)
     return {
-        (each.name.removeprefix("penstock_clock_"), *(value for _, value in each.labels)): each.value
+        (each.name.removeprefix("headgate_clock_"), *(value for _, value in each.labels)): each.value
         for each in registry.samples()
     }
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.store.clock import Bounds, Instant
-from penstock.store.clocks import Clock, ClockNotTrusted, MachineTime
+from headgate.errors import Unavailable
+from headgate.store.clock import Bounds, Instant
+from headgate.store.clocks import Clock, ClockNotTrusted, MachineTime
 
 SECOND = 1_000_000
 WALL = 1_750_000_000 * SECOND
@@ -97,7 +97,7 @@ def test_out_of_bounds_says_so_in_one_line_with_the_node_by_how_much_and_what_to
             assert "node=10.0.0.7, by_ms=812, bound_ms=250" in line
             assert "NTP or chrony" in line
 
-    with caplog.at_level(logging.INFO, logger="penstock.clock"):
+    with caplog.at_level(logging.INFO, logger="headgate.clock"):
         asyncio.run(scenario())
     assert 1 == len([record for record in caplog.records if "by_ms=812" in record.getMessage()])
 
@@ -113,7 +113,7 @@ def test_it_says_so_once_and_once_more_when_it_is_over(caplog: pytest.LogCapture
             await clock.check()
             clock.require()
 
-    with caplog.at_level(logging.INFO, logger="penstock.clock"):
+    with caplog.at_level(logging.INFO, logger="headgate.clock"):
         asyncio.run(scenario())
     levels = [record.levelname for record in caplog.records]
     assert ["WARNING", "INFO"] == levels
@@ -310,6 +310,6 @@ def test_a_pause_that_a_check_makes_good_warns_nobody(caplog: pytest.LogCaptureF
             await clock.check()
             clock.require()
 
-    with caplog.at_level(logging.INFO, logger="penstock.clock"):
+    with caplog.at_level(logging.INFO, logger="headgate.clock"):
         asyncio.run(scenario())
     assert "WARNING" not in {record.levelname for record in caplog.records}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dev.cluster.choice import Choice, Machine, decide_source
-from penstock.errors import Surroundings
+from headgate.errors import Surroundings
 
 GO = (1, 24)
 BARE = Machine(is_root=True, go=GO)

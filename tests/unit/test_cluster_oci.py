@@ -13,7 +13,7 @@ import pytest
 
 from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
 from dev.cluster.oci import Image, Layer, Run, Source, assemble, digest_of, read_layer, write_image, write_layer
-from penstock.errors import Surroundings
+from headgate.errors import Surroundings
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_image_names_its_layers_by_what_they_hold(tree: Path, tmp_path: Path)
         write_layer(tmp_path / "2.tar", [Source(tree / "package" / "run", "/run")]),
     ]
     how = Run(command=("python3",), environment={"A": "1"}, user="7:7", directory="/work")
-    image = assemble("penstock.local/x:dev", layers, how)
+    image = assemble("headgate.local/x:dev", layers, how)
     write_image(tmp_path / "image.tar", image)
     with tarfile.open(tmp_path / "image.tar") as archive:
         layout = archive.extractfile("oci-layout")
@@ -100,7 +100,7 @@ def test_an_image_names_its_layers_by_what_they_hold(tree: Path, tmp_path: Path)
         assert json.loads(layout.read()) == {"imageLayoutVersion": "1.0.0"}
         (described,) = json.loads(index_file.read())["manifests"]
         assert described["digest"] == image.digest
-        assert described["annotations"]["io.containerd.image.name"] == "penstock.local/x:dev"
+        assert described["annotations"]["io.containerd.image.name"] == "headgate.local/x:dev"
         manifest = json.loads(blob(archive, image.digest))
         assert manifest["config"]["digest"] == image.id
         config = json.loads(blob(archive, image.id))
@@ -123,7 +123,7 @@ def test_a_layer_the_reader_has_is_named_and_not_sent(tree: Path, tmp_path: Path
 def test_an_archive_is_read_back_by_what_docker_reads_and_is_the_same_image(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     write_image(tmp_path / "image.tar", image)
     read = read_saved(tmp_path / "image.tar", "x:1")
@@ -135,7 +135,7 @@ def test_an_archive_is_read_back_by_what_docker_reads_and_is_the_same_image(
 def test_a_compressed_layer_is_kept_as_the_tar_that_its_digest_names(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     saved_by_docker(tmp_path / "saved.tar", image, [gzip.compress(each.path.read_bytes()) for each in image.layers])
     assert read_saved(tmp_path / "saved.tar", "x:1").digest == image.digest
@@ -144,7 +144,7 @@ def test_a_compressed_layer_is_kept_as_the_tar_that_its_digest_names(
 def test_a_layer_that_is_not_what_the_configuration_says_is_refused(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     saved_by_docker(tmp_path / "saved.tar", image, [b"cut off"] * 2)
     with pytest.raises(Surroundings, match="not what its configuration says"):
@@ -154,7 +154,7 @@ def test_a_layer_that_is_not_what_the_configuration_says_is_refused(
 def test_layers_that_no_kept_image_has_are_forgotten(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     write_image(tmp_path / "image.tar", image)
     read_saved(tmp_path / "image.tar", "x:1")

@@ -14,7 +14,7 @@ from dev.cluster.mounts import script
 from dev.cluster.network import overlapping
 from dev.cluster.node import choose_snapshotter
 from dev.cluster.plan import INDEXES, Plan, require_short_path, require_valid_name
-from penstock.errors import SpecError
+from headgate.errors import SpecError
 
 DIRECTORY = Path("/state/cluster-a")
 PLAN = Plan("a", 3, DIRECTORY)
@@ -127,8 +127,8 @@ def test_the_settings_of_the_machine_are_covered_and_not_written() -> None:
 def test_a_kubeconfig_holds_everything_it_needs(tmp_path: Path) -> None:
     for name in ("ca.crt", "admin.crt", "admin.key"):
         (tmp_path / name).write_text(name)
-    told = settings.kubeconfig(tmp_path, "admin", "https://127.0.0.1:1", "penstock-a")
-    assert told["current-context"] == "penstock-a"
+    told = settings.kubeconfig(tmp_path, "admin", "https://127.0.0.1:1", "headgate-a")
+    assert told["current-context"] == "headgate-a"
     assert str(tmp_path) not in json.dumps(told)
 
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.errors import SpecError
-from penstock.testing.world import World
-from penstock_operator import cluster as client
-from penstock_operator.cluster import Cluster, NoCluster
-from penstock_operator.kinds import LEASE, QUEUE, Address
-from penstock_operator.pacing import Pace
-from penstock_operator.port import Applied, Change, Denial, Denied, Lease, Page
+from headgate.errors import SpecError
+from headgate.testing.world import World
+from headgate_operator import cluster as client
+from headgate_operator.cluster import Cluster, NoCluster
+from headgate_operator.kinds import LEASE, QUEUE, Address
+from headgate_operator.pacing import Pace
+from headgate_operator.port import Applied, Change, Denial, Denied, Lease, Page
 
 AT = Address(QUEUE, "shop", "emails")
 EMAILS = {
-    "apiVersion": "penstock.io/v1beta1",
+    "apiVersion": "headgate.io/v1beta1",
     "kind": "Queue",
     "metadata": {"namespace": "shop", "name": "emails", "uid": "u", "resourceVersion": "7"},
 }
@@ -147,13 +147,13 @@ def watched(script: Script, path: Path) -> list[Change | Denied]:
 def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
     async def ask() -> tuple[Applied | Denied, Server]:
         async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, server):
-            return await port.apply(EMAILS, manager="penstock", force=True, subresource="status"), server
+            return await port.apply(EMAILS, manager="headgate", force=True, subresource="status"), server
 
     answer, server = run(ask())
     ((first, headers, body),) = server.asked
-    path = "/apis/penstock.io/v1beta1/namespaces/shop/queues/emails/status?fieldManager=penstock&force=true"
+    path = "/apis/headgate.io/v1beta1/namespaces/shop/queues/emails/status?fieldManager=headgate&force=true"
     assert first == f"PATCH {path} HTTP/1.1"
-    assert (headers["content-type"], headers["user-agent"]) == ("application/apply-patch+yaml", "penstock-operator")
+    assert (headers["content-type"], headers["user-agent"]) == ("application/apply-patch+yaml", "headgate-operator")
     assert (headers["authorization"], json.loads(body)) == ("Bearer secret-token", EMAILS)
     assert (answer.uid, answer.version) == ("u", "7")
 
@@ -168,7 +168,7 @@ def test_a_name_is_one_step_of_the_path_on_the_wire_whatever_is_in_it(tmp_path: 
 
     asked = run(ask())
     namespace = "..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D5%26x%3D"
-    assert [f"GET /apis/penstock.io/v1beta1/namespaces/{namespace}/queues/a%252fb%23c HTTP/1.1"] == asked
+    assert [f"GET /apis/headgate.io/v1beta1/namespaces/{namespace}/queues/a%252fb%23c HTTP/1.1"] == asked
 
 
 def test_a_server_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_server_behind_a_proxy_of_the_environment_is_asked_through_it(
         assert access.proxy is not None
         return proxy.asked[0][0]
 
-    assert run(ask()).startswith("GET http://kubernetes.invalid/apis/penstock.io/")
+    assert run(ask()).startswith("GET http://kubernetes.invalid/apis/headgate.io/")
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import pytest
 from dev.cluster import cgroups, commons, foreign, state
 from dev.cluster.fixtures import namespace_for
 from dev.cluster.state import Cluster, directory_of, read_cluster, read_clusters
-from penstock.errors import Surroundings
+from headgate.errors import Surroundings
 
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     return tmp_path
 
 
@@ -160,18 +160,18 @@ def test_kind_makes_a_cluster_of_its_own_with_a_kubeconfig_of_its_own() -> None:
     made = foreign.bring_up(cluster("a", "kind"), commands)
     assert (made.ready, made.host_address) == (True, "172.18.0.1")
     assert [line for line in commands.asked if "create" in line] == [
-        f"kind create cluster --name penstock-a --kubeconfig {made.kubeconfig} --wait 120s"
+        f"kind create cluster --name headgate-a --kubeconfig {made.kubeconfig} --wait 120s"
     ]
 
 
 def test_a_cluster_of_kind_that_is_there_is_used() -> None:
-    commands = Commands({"kind get clusters": "penstock-a\n", "docker network inspect kind": NETWORK})
+    commands = Commands({"kind get clusters": "headgate-a\n", "docker network inspect kind": NETWORK})
     foreign.bring_up(cluster("a", "kind"), commands)
     assert not [line for line in commands.asked if "create" in line]
 
 
 def test_k3d_leaves_the_users_kubeconfig_alone() -> None:
-    commands = Commands({"k3d cluster list": "[]", "docker network inspect k3d-penstock-a": NETWORK})
+    commands = Commands({"k3d cluster list": "[]", "docker network inspect k3d-headgate-a": NETWORK})
     foreign.bring_up(cluster("a", "k3d"), commands)
     (created,) = [line for line in commands.asked if "cluster create" in line]
     assert "--kubeconfig-update-default=false --kubeconfig-switch-context=false" in created
@@ -182,7 +182,7 @@ def test_down_ends_what_was_made_and_leaves_a_named_context_alone() -> None:
     foreign.take_down(cluster("a", "context", context="prod").write(), commands)
     assert commands.asked == []
     foreign.take_down(cluster("a", "k3d").write(), commands)
-    assert commands.asked == ["k3d cluster delete penstock-a"]
+    assert commands.asked == ["k3d cluster delete headgate-a"]
     assert read_cluster("a") is None
 
 

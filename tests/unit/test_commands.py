@@ -46,12 +46,12 @@ def test_coverage_is_told_by_package() -> None:
 
     report = {
         "files": {
-            "workers/penstock/store/cql.py": file(8, 10, 2),
-            "workers/penstock/store/simulated/keys.py": file(1, 2),
-            "workers/penstock/errors.py": file(3, 3),
+            "workers/headgate/store/cql.py": file(8, 10, 2),
+            "workers/headgate/store/simulated/keys.py": file(1, 2),
+            "workers/headgate/errors.py": file(3, 3),
         }
     }
-    assert {"penstock": (3, 3), "penstock.store": (11, 16)} == by_package(report)
+    assert {"headgate": (3, 3), "headgate.store": (11, 16)} == by_package(report)
     assert [".venv/bin/python -m dev.coverage_report"] == [
         step.replace("not-there", ".venv") for step in steps_of("coverage") if "coverage_report" in step
     ]

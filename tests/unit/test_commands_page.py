@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from penstock.cli.main import COMMANDS, main
-from penstock.cli.reference import PAGE, page
+from headgate.cli.main import COMMANDS, main
+from headgate.cli.reference import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,10 +19,10 @@ def test_the_page_is_as_the_commands_are() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_is_on_it_and_says_what_it_is_for_and_what_each_option_does(name: str) -> None:
-    context = click.Context(main, info_name="penstock")
+    context = click.Context(main, info_name="headgate")
     command = main.get_command(context, name)
     assert command is not None
-    assert f"## penstock {name}" in page()
+    assert f"## headgate {name}" in page()
     found = command.commands.values() if isinstance(command, click.Group) else [command]
     for each in found:
         assert each.help, each.name

@@ -31,22 +31,22 @@ def run_plain(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("script", "arguments", "refusal"),
     [
         (
-            "penstock-operator",
+            "headgate-operator",
             (),
             "the operator needs libraries that are not installed"
-            " (missing=aiohttp, kopf, kubernetes, prometheus_client); install penstock[operator]\n",
+            " (missing=aiohttp, kopf, kubernetes, prometheus_client); install headgate[operator]\n",
         ),
         (
-            "penstock-operator",
+            "headgate-operator",
             ("--help",),
             "the operator needs libraries that are not installed"
-            " (missing=aiohttp, kopf, kubernetes, prometheus_client); install penstock[operator]\n",
+            " (missing=aiohttp, kopf, kubernetes, prometheus_client); install headgate[operator]\n",
         ),
         (
-            "penstock",
+            "headgate",
             ("worker", "--queue", "shop/emails", "--handler", "m:f"),
-            "penstock: a worker needs libraries that are not installed"
-            " (missing=aiohttp, prometheus_client); install penstock[worker]\n",
+            "headgate: a worker needs libraries that are not installed"
+            " (missing=aiohttp, prometheus_client); install headgate[worker]\n",
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_a_script_without_its_extra_refuses(script: str, arguments: tuple[str, .
     assert (1, "", refusal) == (ran.returncode, ran.stdout, ran.stderr)
 
 
-@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "penstock-operator"])
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "headgate-operator"])
 def test_the_other_scripts_need_no_extra(script: str) -> None:
     ran = run_plain(script, "--help")
     assert (0, "") == (ran.returncode, ran.stderr)
@@ -63,7 +63,7 @@ def test_the_other_scripts_need_no_extra(script: str) -> None:
 
 
 def test_the_operator_starts_with_its_extra() -> None:
-    module, _, function = SCRIPTS["penstock-operator"].partition(":")
+    module, _, function = SCRIPTS["headgate-operator"].partition(":")
     program = f"from {module} import {function}; {function}()"
     ran = subprocess.run(
         [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False, timeout=60

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.counters.decide_hints import GcAfterTooShort, check_hint_windows
-from penstock.counters.decide_life import Life, LifeTerms, next_stamp_us
-from penstock.counters.decide_passes import DAY_US, BucketMark, Standing, next_pass, places_left
-from penstock.counters.decide_shards import (
+from headgate.counters.decide_hints import GcAfterTooShort, check_hint_windows
+from headgate.counters.decide_life import Life, LifeTerms, next_stamp_us
+from headgate.counters.decide_passes import DAY_US, BucketMark, Standing, next_pass, places_left
+from headgate.counters.decide_shards import (
     TALLY,
     KeyRows,
     Shard,
@@ -31,7 +31,7 @@ from penstock.counters.decide_shards import (
     tally_of,
     whole_keys,
 )
-from penstock.counters.decide_tokens import (
+from headgate.counters.decide_tokens import (
     MINUTE_US,
     Token,
     TokenInvalid,
@@ -42,10 +42,10 @@ from penstock.counters.decide_tokens import (
     last_foldable,
     silent_after_us,
 )
-from penstock.counters.decide_windows import StretchInvalid, Window, ttl_s, window_at, windows_between
-from penstock.counters.memory import TOTAL, Gone, Memory
-from penstock.expiry import is_separated
-from penstock.store.cassandra_hints import window_us_of
+from headgate.counters.decide_windows import StretchInvalid, Window, ttl_s, window_at, windows_between
+from headgate.counters.memory import TOTAL, Gone, Memory
+from headgate.expiry import is_separated
+from headgate.store.cassandra_hints import window_us_of
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.counters.types.contract import CounterType, StateUnreadable
-from penstock.counters.types.laws import broken_law, taken
-from penstock.counters.types.registry import OURS, type_of
+from headgate.counters.types.contract import CounterType, StateUnreadable
+from headgate.counters.types.laws import broken_law, taken
+from headgate.counters.types.registry import OURS, type_of
 from tests.unit.counter_cases import EXACT, EXACT_WITHOUT_SKETCHES, NAMES, shards_of, updates_of
 
 Kind = CounterType[Any, Any]

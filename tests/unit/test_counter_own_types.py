@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.counters.types.contract import CounterType, Example, Json, plain
-from penstock.counters.types.laws import broken_law
-from penstock.counters.types.registry import GROUP, OURS, TypeBroken, TypeUnknown, load_own, type_of
-from penstock.counters.types.sketches import SketchesMissing, library
+from headgate.counters.types.contract import CounterType, Example, Json, plain
+from headgate.counters.types.laws import broken_law
+from headgate.counters.types.registry import GROUP, OURS, TypeBroken, TypeUnknown, load_own, type_of
+from headgate.counters.types.sketches import SketchesMissing, library
 
 ROOT = Path(__file__).parents[2]
 
@@ -192,7 +192,7 @@ def test_an_unknown_type_says_which_there_are_or_how_to_bring_one() -> None:
         load_own("sums", [])
     with pytest.raises(TypeUnknown, match=r"there is audience, distinct, minmax"):
         load_own("nothing-like-it", [])
-    with pytest.raises(TypeUnknown, match=r"announces it in the entry points penstock\.counter_types"):
+    with pytest.raises(TypeUnknown, match=r"announces it in the entry points headgate\.counter_types"):
         load_own("acme/median", announced("acme/longest", "Longest"))
 
 
@@ -203,8 +203,8 @@ def test_every_file_of_a_type_holds_the_type_of_its_name() -> None:
 def test_without_the_library_of_sketches_all_else_works_and_one_line_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['datasketches'] = None\n"
-        "import penstock\n"
-        "from penstock.counters.types.registry import type_of\n"
+        "import headgate\n"
+        "from headgate.counters.types.registry import type_of\n"
         "assert 'numpy' not in sys.modules\n"
         "assert 3 == type_of('sum').apply(1, 2)\n"
         "type_of('distinct')\n"
@@ -220,7 +220,7 @@ def test_without_the_library_of_sketches_all_else_works_and_one_line_says_what_t
     )
     last = done.stderr.splitlines()[-1]
     assert 1 == done.returncode
-    assert last.startswith("penstock.counters.types.sketches.SketchesMissing: This counter type needs Apache")
-    assert "pip install 'penstock[counters]'" in last
+    assert last.startswith("headgate.counters.types.sketches.SketchesMissing: This counter type needs Apache")
+    assert "pip install 'headgate[counters]'" in last
     assert issubclass(SketchesMissing, Exception)
     assert library("distinct") is sys.modules["datasketches"]

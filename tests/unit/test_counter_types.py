@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.counters.types.contract import (
+from headgate.counters.types.contract import (
     CounterType,
     Json,
     QuestionInvalid,
@@ -24,11 +24,11 @@ from penstock.counters.types.contract import (
     number_of,
     plain,
 )
-from penstock.counters.types.laws import taken
-from penstock.counters.types.minmax import MinMaxValue
-from penstock.counters.types.product import DIGITS
-from penstock.counters.types.registry import OURS, type_of
-from penstock.counters.types.set import ELEMENTS_MAX
+from headgate.counters.types.laws import taken
+from headgate.counters.types.minmax import MinMaxValue
+from headgate.counters.types.product import DIGITS
+from headgate.counters.types.registry import OURS, type_of
+from headgate.counters.types.set import ELEMENTS_MAX
 
 AT_US = 1_700_000_000_000_000
 SEED = 7

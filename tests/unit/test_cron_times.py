@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.api import cron
-from penstock.api.cron_times import due_after, due_before, is_due, shortest_gap_minutes
+from headgate.api import cron
+from headgate.api.cron_times import due_after, due_before, is_due, shortest_gap_minutes
 from tests.golden.cron.keeping import COUNT, read_cases
 
 MONDAY = datetime(2026, 11, 16, 0, 0, tzinfo=UTC)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.rows import LaneRow
-from penstock.engines.timeline.decide_closing import (
+from headgate.engines.rows import LaneRow
+from headgate.engines.timeline.decide_closing import (
     Ahead,
     batches,
     decide_row,
@@ -15,7 +15,7 @@ from penstock.engines.timeline.decide_closing import (
     lead_us,
     over_after_us,
 )
-from penstock.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import Generation
 
 SECOND = 1_000_000
 

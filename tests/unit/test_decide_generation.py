@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.catalogue_entry import generation_cells
-from penstock.store.decide_generation import (
+from headgate.store.catalogue_entry import generation_cells
+from headgate.store.decide_generation import (
     NOTICE_US,
     ChangeUnderWay,
     Generation,

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 import yaml
 
-from penstock.api.parse import parse_resource
-from penstock.applying.decide_steps import (
+from headgate.api.parse import parse_resource
+from headgate.applying.decide_steps import (
     HEARD_AFTER_US,
     Activate,
     Adopt,
@@ -34,22 +34,22 @@ from penstock.applying.decide_steps import (
     decide_removal,
     decide_steps,
 )
-from penstock.applying.wanted import Surroundings, Wanted, wanted_of
-from penstock.engines.registry import tables_of
-from penstock.expiry import others_may_act_after
-from penstock.store.catalogue_entry import BeingDeleted, Entry, OwnedByAnother, State
-from penstock.store.decide_generation import NOTICE_US, ChangeUnderWay, Generation, Generations, first, turned
-from penstock.store.drift import Drift, Standing
+from headgate.applying.wanted import Surroundings, Wanted, wanted_of
+from headgate.engines.registry import tables_of
+from headgate.expiry import others_may_act_after
+from headgate.store.catalogue_entry import BeingDeleted, Entry, OwnedByAnother, State
+from headgate.store.decide_generation import NOTICE_US, ChangeUnderWay, Generation, Generations, first, turned
+from headgate.store.drift import Drift, Standing
 
 NOW = 1_750_000_000_000_000
 SKEW = 500_000
 OURS = "operator/c1/u1"
-SURROUNDINGS = Surroundings("penstock", "dc1", 3)
+SURROUNDINGS = Surroundings("headgate", "dc1", 3)
 
 
 def wanted(spec: str = "{shards: 3}", kind: str = "Queue") -> Wanted:
     """What follows from a resource."""
-    document = {"apiVersion": "penstock.io/v1beta1", "kind": kind, "metadata": {"name": "x", "namespace": "shop"}}
+    document = {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": {"name": "x", "namespace": "shop"}}
     return wanted_of(parse_resource({**document, "spec": yaml.safe_load(spec)}), SURROUNDINGS)
 
 
@@ -128,7 +128,7 @@ def test_what_can_be_mended_is_and_what_only_a_person_can_stops_the_rest() -> No
     by_hand = Drift("t", "column c", "int", "text", Standing.BY_HAND)
     at = found(QUEUE, entry(QUEUE, State.MAKING), drifts=(mendable, by_hand))
     decided = decide(QUEUE, at)
-    assert (MendDrift("penstock", mendable),) == decided.steps
+    assert (MendDrift("headgate", mendable),) == decided.steps
     assert (by_hand,) == decided.by_hand
 
 
@@ -183,7 +183,7 @@ def test_dedicated_tables_past_the_bound_are_refused_before_there_is_an_entry() 
 
 
 def test_of_another_owner_nothing_is_changed_unless_it_is_to_be_adopted() -> None:
-    standing = entry(QUEUE, owner="cli/penstock")
+    standing = entry(QUEUE, owner="cli/headgate")
     assert isinstance(decide(QUEUE, found(QUEUE, standing)).stopped, OwnedByAnother)
     assert (Adopt(standing, OURS, QUEUE.document),) == decide(QUEUE, found(QUEUE, standing), adopting=True).steps
 
@@ -238,4 +238,4 @@ def test_a_removal_that_was_broken_off_goes_on_with_what_is_left() -> None:
     marked = entry(QUEUE, State.DELETING)
     left = max(names(QUEUE))
     steps = decide_removal(marked, found(QUEUE, marked, there=frozenset({left})), now_us=NOW + HEARD_AFTER_US).steps
-    assert (DropTable(marked, "penstock", left), Forget(marked)) == steps
+    assert (DropTable(marked, "headgate", left), Forget(marked)) == steps

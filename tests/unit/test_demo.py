@@ -12,8 +12,8 @@ from dev.cluster.choice import Choice
 from dev.demo import main, require_containers, tell_plan
 from dev.demo_day import MESSAGES
 from dev.demo_ground import SHOP, Asked, Begun, secret_of, values_for, version
-from penstock.api.loader import read_files
-from penstock.errors import SpecError, Surroundings
+from headgate.api.loader import read_files
+from headgate.errors import SpecError, Surroundings
 
 
 def test_a_cluster_that_is_named_needs_a_registry_that_it_pulls_from() -> None:
@@ -50,7 +50,7 @@ def test_the_secret_holds_the_contents_of_files_and_not_their_paths(tmp_path: Pa
 
 
 def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     assert Begun.read() is None
     begun = Begun(cluster_started=True, crds_made=True).keep()
     assert begun == Begun.read()
@@ -59,10 +59,10 @@ def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("asked", "image", "spark"),
     [
-        (Asked(), "penstock.local/penstock:dev", None),
-        (Asked(spark=True), "penstock.local/penstock:dev", "penstock.local/penstock-spark:dev"),
-        (Asked("prod", "r.example", "7", spark=True), "r.example/penstock:7", "r.example/penstock-spark:7"),
-        (Asked("prod", "r.example", spark=True), "r.example/penstock", f"r.example/penstock-spark:{version()}"),
+        (Asked(), "headgate.local/headgate:dev", None),
+        (Asked(spark=True), "headgate.local/headgate:dev", "headgate.local/headgate-spark:dev"),
+        (Asked("prod", "r.example", "7", spark=True), "r.example/headgate:7", "r.example/headgate-spark:7"),
+        (Asked("prod", "r.example", spark=True), "r.example/headgate", f"r.example/headgate-spark:{version()}"),
     ],
 )
 def test_the_chart_is_told_the_images_of_this_tree_or_of_the_registry(
@@ -78,7 +78,7 @@ def test_the_chart_is_told_the_images_of_this_tree_or_of_the_registry(
 def test_with_nothing_begun_it_is_one_line(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     code = main([command])
     told = capsys.readouterr()
     assert (0 if command == "down" else 1) == code

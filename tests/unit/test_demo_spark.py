@@ -17,10 +17,10 @@ from dev.demo import tell_plan
 from dev.demo_ground import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import JOB, MESSAGES, NAME, Drain, require_spark_operator
-from penstock.api.loader import read_files
-from penstock.api.queues import Queue
-from penstock.errors import Surroundings
-from penstock_operator.build_spark import CONTAINERS
+from headgate.api.loader import read_files
+from headgate.api.queues import Queue
+from headgate.errors import Surroundings
+from headgate_operator.build_spark import CONTAINERS
 
 WELL = {"application": "newsletters-send-1", "state": "Succeeded", "done": MESSAGES}
 PODS = "n-driver 1/1 Running 0 1s\nn-exec-1 1/1 Running 0 1s\n"
@@ -58,7 +58,7 @@ class Person:
     def held(self, queue: str) -> int:
         return self._held
 
-    def penstock(self, *arguments: str) -> str:
+    def headgate(self, *arguments: str) -> str:
         return ""
 
 
@@ -119,7 +119,7 @@ def test_the_queue_of_the_example_is_drained_by_the_handler_that_the_driver_find
 
 def test_the_image_of_the_spark_operator_is_ours_with_one_layer_more(tmp_path: Path) -> None:
     ours, more = layer(tmp_path, "ours"), layer(tmp_path, "more")
-    image = assemble("penstock.local/penstock-spark:dev", [ours], Run(entrypoint=("python3",), user="65532:65532"))
+    image = assemble("headgate.local/headgate-spark:dev", [ours], Run(entrypoint=("python3",), user="65532:65532"))
     made = spark_operator.with_layer(image, spark_operator.TAG, more)
     config = json.loads(made.config)
     assert ([ours.digest, more.digest], ["python3"], "65532:65532") == (

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from penstock.store.catalogue_tables import CATALOGUE_TABLES
-from penstock.store.drift import (
+from headgate.store.catalogue_tables import CATALOGUE_TABLES
+from headgate.store.drift import (
     Drift,
     FoundColumn,
     FoundTable,
@@ -19,8 +19,8 @@ from penstock.store.drift import (
     missing,
     unmended,
 )
-from penstock.store.table import Column, Table
-from penstock.store.types import Type
+from headgate.store.table import Column, Table
+from headgate.store.types import Type
 
 KEYSPACE = "shop"
 TABLE = Table(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.expiry import Promise, PromiseBroken, is_separated, others_may_act, others_may_act_after
+from headgate.expiry import Promise, PromiseBroken, is_separated, others_may_act, others_may_act_after
 
 MOMENTS = st.integers(min_value=0, max_value=4_000_000_000_000_000)
 SPANS = st.integers(min_value=0, max_value=100_000_000)

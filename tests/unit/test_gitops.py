@@ -11,9 +11,9 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from penstock.api.parse import check_resource
-from penstock.api.reasons import AWAITED, REASONS_OF, STALLING
-from penstock.api.status import Reason
+from headgate.api.parse import check_resource
+from headgate.api.reasons import AWAITED, REASONS_OF, STALLING
+from headgate.api.status import Reason
 from tests.chart.cases import merged
 from tests.golden.operator.running import CASES, read_case, run
 from tests.unit.health_readers import GITOPS, argo_health, flux_health, kstatus
@@ -158,19 +158,19 @@ def test_the_resources_of_the_base_are_valid_and_a_queue_comes_before_its_dead_l
 
 def test_argo_cd_is_told_the_same_of_both_kinds_by_the_one_file() -> None:
     (generated,) = yaml.safe_load((GITOPS / "argocd" / "kustomization.yaml").read_text())["configMapGenerator"]
-    keys = [f"resource.customizations.health.penstock.io_{kind}=health.lua" for kind in ("Queue", "Counter")]
+    keys = [f"resource.customizations.health.headgate.io_{kind}=health.lua" for kind in ("Queue", "Counter")]
     assert keys == generated["files"]
 
 
 def test_base_and_overlay_tell_kustomize_the_same_of_our_kinds() -> None:
-    assert (GITOPS / "base" / "penstock.yaml").read_text() == (GITOPS / "production" / "penstock.yaml").read_text()
+    assert (GITOPS / "base" / "headgate.yaml").read_text() == (GITOPS / "production" / "headgate.yaml").read_text()
 
 
 @pytest.mark.parametrize(
-    ("file", "path"), [("argocd/penstock.yaml", "source helm valuesObject"), ("flux/penstock.yaml", "values")]
+    ("file", "path"), [("argocd/headgate.yaml", "source helm valuesObject"), ("flux/headgate.yaml", "values")]
 )
 def test_the_values_of_the_chart_are_those_that_it_takes(file: str, path: str) -> None:
-    chart = GITOPS.parents[1] / "charts" / "penstock"
+    chart = GITOPS.parents[1] / "charts" / "headgate"
     schema = json.loads((chart / "values.schema.json").read_text())
     usual = yaml.safe_load((chart / "values.yaml").read_text())
     values: Any = yaml.safe_load((GITOPS / file).read_text())["spec"]

@@ -81,6 +81,6 @@ def test_the_licence_is_apache_2() -> None:
     ]
 
 
-@pytest.mark.parametrize("package", ["workers/penstock", "operator/penstock_operator", "spark/penstock_spark"])
+@pytest.mark.parametrize("package", ["workers/headgate", "operator/headgate_operator", "spark/headgate_spark"])
 def test_every_import_package_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()

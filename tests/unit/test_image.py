@@ -13,8 +13,8 @@ import pytest
 from dev.cluster import docker_build, image
 from dev.cluster.docker_build import KEPT_STAGES, base_tag, copy_with_files, last_words
 from dev.cluster.machine_settings import apt_proxy, apt_settings, apt_sources, mirror_of, pip_settings, proxies
-from penstock.errors import SpecError, Surroundings
-from penstock_operator.build_spark import PROGRAM
+from headgate.errors import SpecError, Surroundings
+from headgate_operator.build_spark import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -76,39 +76,39 @@ def test_the_base_is_the_release_whose_java_is_17() -> None:
 
 
 def test_the_main_file_of_bulk_jobs_is_where_the_operator_says() -> None:
-    assert PROGRAM == "local:///opt/penstock/bulk.py"
-    assert "> penstock/bulk.py" in DOCKERFILE
+    assert PROGRAM == "local:///opt/headgate/bulk.py"
+    assert "> headgate/bulk.py" in DOCKERFILE
 
 
 def test_the_same_tree_is_the_same_version_whenever_it_was_copied(tree: Path) -> None:
-    assert image.version_of("penstock", "base", tree) == image.version_of("penstock", "base", ROOT)
+    assert image.version_of("headgate", "base", tree) == image.version_of("headgate", "base", ROOT)
 
 
-@pytest.mark.parametrize("file", ["Dockerfile", "requirements.lock", "workers/penstock/errors.py", ".dockerignore"])
+@pytest.mark.parametrize("file", ["Dockerfile", "requirements.lock", "workers/headgate/errors.py", ".dockerignore"])
 def test_a_change_of_what_goes_in_is_another_version(tree: Path, file: str) -> None:
-    before = image.version_of("penstock", "base", tree)
+    before = image.version_of("headgate", "base", tree)
     (tree / file).write_text((tree / file).read_text() + "\n")
-    assert image.version_of("penstock", "base", tree) != before
+    assert image.version_of("headgate", "base", tree) != before
 
 
 def test_another_base_another_target_and_a_new_file_are_other_versions(tree: Path) -> None:
-    first = image.version_of("penstock", "base", tree)
-    others = {image.version_of("penstock", "other", tree), image.version_of("penstock-spark", "base", tree)}
-    (tree / "workers/penstock/new.py").write_text("")
-    others.add(image.version_of("penstock", "base", tree))
+    first = image.version_of("headgate", "base", tree)
+    others = {image.version_of("headgate", "other", tree), image.version_of("headgate-spark", "base", tree)}
+    (tree / "workers/headgate/new.py").write_text("")
+    others.add(image.version_of("headgate", "base", tree))
     assert (len(others), first in others) == (3, False)
 
 
 def test_what_python_has_compiled_and_what_is_not_sent_makes_no_other_version(tree: Path) -> None:
-    before = image.version_of("penstock", "base", tree)
-    (tree / "workers/penstock/__pycache__").mkdir()
-    (tree / "workers/penstock/__pycache__/errors.pyc").write_bytes(b"")
+    before = image.version_of("headgate", "base", tree)
+    (tree / "workers/headgate/__pycache__").mkdir()
+    (tree / "workers/headgate/__pycache__/errors.pyc").write_bytes(b"")
     (tree / "notes.txt").write_text("")
-    assert image.version_of("penstock", "base", tree) == before
+    assert image.version_of("headgate", "base", tree) == before
 
 
 def test_a_target_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(SpecError, match="there are: penstock, penstock-spark"):
+    with pytest.raises(SpecError, match="there are: headgate, headgate-spark"):
         image.build_image("penstok")
 
 
@@ -116,7 +116,7 @@ def test_where_nothing_can_build_one_line_says_why(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(docker_build, "docker_runs", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(Surroundings, match=r"no image can be built here .*we are not root to start one"):
-        image.build_image("penstock")
+        image.build_image("headgate")
 
 
 def test_pip_in_the_base_is_set_as_it_is_here_a_variable_winning_over_a_file() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled, Stats
+from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled, Stats
 from tests.invariants import SECOND_US, Ledger
 
 START_US = 1_000 * SECOND_US

@@ -1,4 +1,4 @@
-"""`kubectl penstock`, beside a program `kubectl` that answers as a cluster would: each command, each way to fail."""
+"""`kubectl headgate`, beside a program `kubectl` that answers as a cluster would: each command, each way to fail."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from penstock.cli.main import main as penstock
-from penstock_operator.build_cronjob import cronjob
-from penstock_operator.build_job import Errand, errand_job
-from penstock_operator.plan_offline import settings_of
-from penstock_operator.plugin import main
-from penstock_operator.plugin_jobs import standing_of
-from penstock_operator.world import JobGroup
+from headgate.cli.main import main as headgate
+from headgate_operator.build_cronjob import cronjob
+from headgate_operator.build_job import Errand, errand_job
+from headgate_operator.plan_offline import settings_of
+from headgate_operator.plugin import main
+from headgate_operator.plugin_jobs import standing_of
+from headgate_operator.world import JobGroup
 from tests.unit.api_cases import ROOT
 from tests.unit.fake_kubectl import FakeKubectl, kubectl
 
 __all__ = ["kubectl"]
 
-IMAGE = "registry.example/penstock:0.1.0"
-LEADER = "penstock-operator-7c9d-x2x"
+IMAGE = "registry.example/headgate:0.1.0"
+LEADER = "headgate-operator-7c9d-x2x"
 FORWARD = ("port-forward", f"pod/{LEADER}", ":9092", "--address=127.0.0.1")
 WHY = {
     "key": "queue/shop/emails",
@@ -70,7 +70,7 @@ def queue(spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, A
     for condition in conditions:
         condition["lastTransitionTime"] = "2026-11-18T09:00:00Z"
     return {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
         "metadata": {"name": "emails", "namespace": "shop", "generation": 3, **metadata},
         "spec": dict(spec or {}),
@@ -86,8 +86,8 @@ def lease(*, holder: str = f"{LEADER}_1", ago_s: float = 2.0) -> dict[str, Any]:
 def pod(state: Mapping[str, Any] | None = None, **status: Any) -> dict[str, Any]:
     told = {"phase": "Pending", **status}
     if state is not None:
-        told["containerStatuses"] = [{"name": "penstock", "state": dict(state)}]
-    return {"items": [{"metadata": {"name": "penstock-lanes-1-abc"}, "status": told}]}
+        told["containerStatuses"] = [{"name": "headgate", "state": dict(state)}]
+    return {"items": [{"metadata": {"name": "headgate-lanes-1-abc"}, "status": told}]}
 
 
 def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
@@ -98,18 +98,18 @@ def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
 
 
 def with_queue(kubectl: FakeKubectl, spec: Mapping[str, Any] | None = None, **metadata: Any) -> None:
-    kubectl.answers("get", "queues.penstock.io", "emails", out=queue(spec, **metadata))
+    kubectl.answers("get", "queues.headgate.io", "emails", out=queue(spec, **metadata))
 
 
 def with_job(kubectl: FakeKubectl, *, code: int = 0, log: str = "lane  standing\n") -> None:
     """A queue beside which a Job runs to its end."""
-    group = JobGroup("repair", "*/5 * * * *", "penstock-connection", IMAGE)
+    group = JobGroup("repair", "*/5 * * * *", "headgate-connection", IMAGE)
     kubectl.answers("get", "cronjobs", out={"items": [cronjob("shop", settings_of("0.1.0"), group)]})
     kubectl.answers("create", "-f", "-", out="job.batch/made\n")
     kubectl.answers("get", "pods", out={"items": []}, times=1)
     kubectl.answers("get", "events", out={"items": []})
     kubectl.answers("get", "pods", out=pod({"running": {}}), times=1)
-    kubectl.answers("logs", "--follow", "penstock-lanes-1-abc", out=log)
+    kubectl.answers("logs", "--follow", "headgate-lanes-1-abc", out=log)
     kubectl.answers("get", "pods", out=pod({"terminated": {"exitCode": code}}))
     kubectl.answers("delete", "job", out="deleted\n")
 
@@ -129,7 +129,7 @@ class Operator(HTTPServer):
 
     def leads(self, kubectl: FakeKubectl) -> None:
         """It is the leader of the cluster, and `kubectl port-forward` leads to it."""
-        kubectl.answers("--namespace=penstock-system", "get", "lease", "penstock-operator", out=lease())
+        kubectl.answers("--namespace=headgate-system", "get", "lease", "headgate-operator", out=lease())
         kubectl.answers(*FORWARD, out=f"Forwarding from 127.0.0.1:{self.server_port} -> 9092\n", holds=True)
 
     def plan_of(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
         "queue shop/emails\n"
         "Ready is False, Paused, since 2026-11-18T09:00:00Z\n"
         "  spec.paused is true\n"
-        "  what to do: Set `spec.paused: false` (`kubectl penstock resume`).\n"
+        "  what to do: Set `spec.paused: false` (`kubectl headgate resume`).\n"
         "ConsumersReady is False, HandlerRefused, since 2026-11-18T09:00:00Z\n"
         "  no module shop\n"
         "  what to do: Mend the image or the handler; the message has the worker's words.\n"
@@ -233,20 +233,20 @@ def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, lead
 def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
     given = ("-n", "shop", "--context", "prod", "--kubeconfig", "k.yaml")
-    assert 0 == run("why", "queue/emails", *given, "--operator-namespace", "penstock-system")[0]
+    assert 0 == run("why", "queue/emails", *given, "--operator-namespace", "headgate-system")[0]
     ways = [call.words[:3] for call in kubectl.calls]
     assert ["--kubeconfig=k.yaml", "--context=prod", "--namespace=shop"] == ways[0]
-    assert [["--kubeconfig=k.yaml", "--context=prod", "--namespace=penstock-system"]] * 2 == ways[1:]
+    assert [["--kubeconfig=k.yaml", "--context=prod", "--namespace=headgate-system"]] * 2 == ways[1:]
 
 
 @pytest.mark.parametrize(
     ("asked", "plural"),
-    [("counter/views", "counters"), ("psc/views", "counters"), ("queues.penstock.io/views", "queues")],
+    [("counter/views", "counters"), ("hgc/views", "counters"), ("queues.headgate.io/views", "queues")],
 )
 def test_a_resource_is_named_as_kubectl_names_it(
     kubectl: FakeKubectl, leader: Operator, asked: str, plural: str
 ) -> None:
-    kubectl.answers("get", f"{plural}.penstock.io", "views", out=queue())
+    kubectl.answers("get", f"{plural}.headgate.io", "views", out=queue())
     leader.whys[f"/why/{plural.removesuffix('s')}/shop/emails"] = WHY
     assert 0 == run("why", asked)[0]
 
@@ -276,19 +276,19 @@ def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl,
 
 FAULTS = {
     "there is no such queue": (
-        'Error from server (NotFound): queues.penstock.io "emails" not found\n',
+        'Error from server (NotFound): queues.headgate.io "emails" not found\n',
         2,
         "there is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
     ),
     "a right is missing": (
-        forbidden("get", "queues", "penstock.io", "shop"),
+        forbidden("get", "queues", "headgate.io", "shop"),
         1,
-        "You lack a right in this cluster; ask for the right to get queues.penstock.io in namespace shop\n",
+        "You lack a right in this cluster; ask for the right to get queues.headgate.io in namespace shop\n",
     ),
-    "Penstock is not installed": (
+    "Headgate is not installed": (
         'error: the server doesn\'t have a resource type "queues"\n',
         1,
-        "This cluster does not know Penstock's resources; install the chart, or another --context is meant\n",
+        "This cluster does not know Headgate's resources; install the chart, or another --context is meant\n",
     ),
     "the server is away": (
         "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?\n",
@@ -339,7 +339,7 @@ def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(k
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (lease(holder=""), "No operator leads (namespace=penstock-system); see"),
+        (lease(holder=""), "No operator leads (namespace=headgate-system); see"),
         (lease(ago_s=3600), f"no operator leads any more (last={LEADER}_1, silent_since="),
         ({"spec": {"holderIdentity": "x_1"}}, "no operator leads any more (last=x_1, silent_since=ever)"),
     ],
@@ -349,29 +349,29 @@ def test_without_a_leader_it_says_where_to_look(kubectl: FakeKubectl, answer: di
     kubectl.answers("get", "lease", out=answer)
     code, _, err = run("why", "queue/emails")
     assert (1, 1, True) == (code, err.count("\n"), err.startswith(says))
-    assert "kubectl get pods -n penstock-system" in err
+    assert "kubectl get pods -n headgate-system" in err
 
 
 def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    kubectl.refuses("get", "lease", says='Error from server (NotFound): leases "penstock-operator" not found\n')
+    kubectl.refuses("get", "lease", says='Error from server (NotFound): leases "headgate-operator" not found\n')
     code, _, err = run("why", "queue/emails")
     assert 1 == code
-    assert err.startswith("No operator leads (namespace=penstock-system); see `kubectl get pods -n penstock-system`")
+    assert err.startswith("No operator leads (namespace=headgate-system); see `kubectl get pods -n headgate-system`")
 
 
 @pytest.mark.parametrize(
     ("said", "says"),
     [
         (
-            forbidden("get", "pods", "", "penstock-system"),
-            "You lack a right in this cluster; ask for the right to get pods in namespace penstock-system\n",
+            forbidden("get", "pods", "", "headgate-system"),
+            "You lack a right in this cluster; ask for the right to get pods in namespace headgate-system\n",
         ),
         (
             f'error: error upgrading connection: pods "{LEADER}" is forbidden: User "jane" cannot create resource '
-            '"pods/portforward" in API group "" in the namespace "penstock-system"\n',
+            '"pods/portforward" in API group "" in the namespace "headgate-system"\n',
             "You lack a right in this cluster; ask for the right to create pods/portforward in namespace "
-            "penstock-system\n",
+            "headgate-system\n",
         ),
         (
             f'Error from server (NotFound): pods "{LEADER}" not found\n',
@@ -415,9 +415,9 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
     assert "lane  standing\n" == capfd.readouterr().out
     made = kubectl.called("create")[0].document
     container = made["spec"]["template"]["spec"]["containers"][0]
-    assert ["penstock", "stats", "--queue", "shop/emails", "--lanes"] == container["command"]
+    assert ["headgate", "stats", "--queue", "shop/emails", "--lanes"] == container["command"]
     assert ("shop", IMAGE) == (made["metadata"]["namespace"], container["image"])
-    assert "penstock-worker" == made["spec"]["template"]["spec"]["serviceAccountName"]
+    assert "headgate-worker" == made["spec"]["template"]["spec"]["serviceAccountName"]
     name = made["metadata"]["name"]
     assert [f"job-name={name}"] * 3 == [call.words[-3] for call in kubectl.called("get", "pods")]
     assert [name] == [call.words[3] for call in kubectl.called("delete", "job")]
@@ -447,21 +447,21 @@ def test_the_job_runs_the_command_of_that_name_which_takes_these_options(
     with_job(kubectl)
     assert 0 == run(*arguments)[0]
     command = kubectl.called("create")[0].document["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert ["penstock", *words] == command
-    context = penstock.make_context("penstock", command[1:2])
-    found = penstock.get_command(context, command[1])
+    assert ["headgate", *words] == command
+    context = headgate.make_context("headgate", command[1:2])
+    found = headgate.get_command(context, command[1])
     assert found is not None
     found.make_context(command[1], command[2:], parent=context)
 
 
 def test_the_job_may_what_workers_may_and_the_operator_does_not_take_it_for_its_own() -> None:
-    made = errand_job(Errand("shop", "emails", "j", ["penstock", "purge"], IMAGE, "mine"))
+    made = errand_job(Errand("shop", "emails", "j", ["headgate", "purge"], IMAGE, "mine"))
     like = cronjob("shop", settings_of("0.1.0"), JobGroup("repair", "*/5 * * * *", "mine", IMAGE))["spec"][
         "jobTemplate"
     ]["spec"]
     for part in ("securityContext", "serviceAccountName", "automountServiceAccountToken", "volumes"):
         assert like["template"]["spec"][part] == made["spec"]["template"]["spec"][part]
-    assert "penstock" != made["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+    assert "headgate" != made["metadata"]["labels"]["app.kubernetes.io/managed-by"]
     assert made["spec"]["ttlSecondsAfterFinished"] > 0
 
 
@@ -470,7 +470,7 @@ def test_a_queue_with_a_connection_of_its_own_is_reached_by_that(kubectl: FakeKu
     with_job(kubectl)
     assert 0 == run("lanes", "emails")[0]
     made = yaml.safe_dump(kubectl.called("create")[0].document)
-    assert ("name: mine" in made, "penstock-connection" in made) == (True, False)
+    assert ("name: mine" in made, "headgate-connection" in made) == (True, False)
 
 
 def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
@@ -568,7 +568,7 @@ def test_whoever_ends_it_leaves_no_job(kubectl: FakeKubectl, number: signal.Sign
     kubectl.answers("logs", "--follow", out="", waits_s=30)
     with_job(kubectl)
     with kubectl.expecting_a_wait() as until_it_waits:
-        running = subprocess.Popen([sys.executable, "-m", "penstock_operator.plugin", "lanes", "emails"])
+        running = subprocess.Popen([sys.executable, "-m", "headgate_operator.plugin", "lanes", "emails"])
         until_it_waits()
         running.send_signal(number)
     assert 0 != running.wait(20)
@@ -589,7 +589,7 @@ def test_pause_and_resume_change_one_field_and_say_who_may_set_it_back(
     kubectl: FakeKubectl, command: str, paused: bool
 ) -> None:
     with_queue(kubectl, {"paused": not paused})
-    kubectl.answers("patch", "queues.penstock.io", "emails", "--type=merge", out="patched\n")
+    kubectl.answers("patch", "queues.headgate.io", "emails", "--type=merge", out="patched\n")
     code, out, err = run(command, "queue/emails")
     word = "paused" if paused else "not paused"
     assert (0, "") == (code, err)
@@ -604,7 +604,7 @@ def test_who_applies_the_spec_is_named(kubectl: FakeKubectl) -> None:
     fields = [
         {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:spec": {}}},
         {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": {}}},
-        {"manager": "penstock", "operation": "Apply", "fieldsV1": {"f:status": {}}, "subresource": "status"},
+        {"manager": "headgate", "operation": "Apply", "fieldsV1": {"f:status": {}}, "subresource": "status"},
     ]
     with_queue(kubectl, managedFields=fields)
     kubectl.answers("patch", out="patched\n")
@@ -620,12 +620,12 @@ def test_what_is_so_already_is_left_alone(kubectl: FakeKubectl) -> None:
 
 def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    kubectl.refuses("patch", says=forbidden("patch", "queues", "penstock.io", "shop"))
-    says = "You lack a right in this cluster; ask for the right to patch queues.penstock.io in namespace shop\n"
+    kubectl.refuses("patch", says=forbidden("patch", "queues", "headgate.io", "shop"))
+    says = "You lack a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop\n"
     assert (1, "", says) == run("pause", "queue/emails")
 
 
-# ---- penstock plan against a cluster
+# ---- headgate plan against a cluster
 
 
 def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -633,7 +633,7 @@ def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: O
     told = {"effects": [{"of": "queue shop/emails", "says": "make it"}], "ends": [end], "unknown": []}
     leader.plans = [told]
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
-    result = CliRunner().invoke(penstock, arguments)
+    result = CliRunner().invoke(headgate, arguments)
     assert 2 == result.exit_code
     assert 1 == result.stdout.count("make it")
     assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in leader.posted]
@@ -644,19 +644,19 @@ def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(leader: Operator
     end = {"of": "queue shop/emails", "ready": False, "stalled": False, "open": []}
     told = {"effects": [], "ends": [end | {"says": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
     leader.plans = [told, {"effects": [], "ends": []}]
-    result = CliRunner().invoke(penstock, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
+    result = CliRunner().invoke(headgate, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
     assert "queue shop/emails: Ready, once the dead letter queue of these files is there\n" in result.stdout
 
 
 def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: Operator) -> None:
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator.url]
-    result = CliRunner().invoke(penstock, arguments)
+    result = CliRunner().invoke(headgate, arguments)
     assert 0 == result.exit_code
     assert "look at Queue" in result.stdout
 
 
 def test_a_plan_that_nobody_can_make_is_one_line(kubectl: FakeKubectl) -> None:
     kubectl.answers("get", "lease", out=lease(holder=""))
-    result = CliRunner().invoke(penstock, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
+    result = CliRunner().invoke(headgate, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
     assert (1, "") == (result.exit_code, result.stdout)
-    assert result.stderr.startswith("penstock: No operator leads (namespace=penstock-system)")
+    assert result.stderr.startswith("headgate: No operator leads (namespace=headgate-system)")

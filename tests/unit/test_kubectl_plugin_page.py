@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from penstock_operator.plugin import main
+from headgate_operator.plugin import main
 from tests.unit.api_cases import ROOT
 
 PAGE = (ROOT / "docs/kubectl-plugin.md").read_text(encoding="utf-8")
@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/kubectl-plugin.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("name", sorted(main.commands))
 def test_every_command_is_on_the_page_with_its_options_and_says_what_each_does(name: str) -> None:
     command = main.commands[name]
-    assert f"| `kubectl penstock {name} " in PAGE
+    assert f"| `kubectl headgate {name} " in PAGE
     assert command.help
     for option in (each for each in command.params if isinstance(each, click.Option)):
         assert option.help, option.name

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.engines.books import Books
-from penstock.engines.rows import BookTerms, HandOut, LaneRow, Why
-from penstock.engines.settled import Moved, RowFacts, Tried, decode, encode
+from headgate.engines.books import Books
+from headgate.engines.rows import BookTerms, HandOut, LaneRow, Why
+from headgate.engines.settled import Moved, RowFacts, Tried, decode, encode
 
 SECOND = 1_000_000
 TERMS = BookTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)

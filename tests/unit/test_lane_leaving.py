@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.engines.books import Books
-from penstock.engines.rows import BookTerms, HandOut, LaneRow, Why
-from penstock.engines.settled import RowFacts, Tried
+from headgate.engines.books import Books
+from headgate.engines.rows import BookTerms, HandOut, LaneRow, Why
+from headgate.engines.settled import RowFacts, Tried
 
 SECOND = 1_000_000
 TERMS = BookTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)

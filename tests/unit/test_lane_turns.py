@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.decide_turns import CYCLE_S, Turns
+from headgate.engines.decide_turns import CYCLE_S, Turns
 
 
 @pytest.mark.parametrize("rate", [1, 50, 800, 20_000])

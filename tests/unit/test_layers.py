@@ -30,94 +30,94 @@ ROOT = Path(__file__).parents[2]
 
 NEIGHBOURS = dict.fromkeys(
     (
-        "workers/penstock/api/__init__.py",
-        "workers/penstock/api/queue.py",
-        "workers/penstock/engines/__init__.py",
-        "workers/penstock/engines/decide_hand_out.py",
-        "workers/penstock/engines/timeline/__init__.py",
-        "workers/penstock/engines/timeline/tables.py",
-        "workers/penstock/store/__init__.py",
-        "workers/penstock/store/cassandra.py",
-        "workers/penstock/testing/fixtures.py",
+        "workers/headgate/api/__init__.py",
+        "workers/headgate/api/queue.py",
+        "workers/headgate/engines/__init__.py",
+        "workers/headgate/engines/decide_hand_out.py",
+        "workers/headgate/engines/timeline/__init__.py",
+        "workers/headgate/engines/timeline/tables.py",
+        "workers/headgate/store/__init__.py",
+        "workers/headgate/store/cassandra.py",
+        "workers/headgate/testing/fixtures.py",
     ),
     "",
 )
 
 WRONG = [
-    ("driver", "workers/penstock/engines/lane.py", "import cassandra"),
-    ("driver", "workers/penstock/testing/cassandra/ready.py", "from cassandra.cluster import Cluster"),
-    ("driver", "operator/penstock_operator/tables.py", "def f():\n    import cassandra.query"),
+    ("driver", "workers/headgate/engines/lane.py", "import cassandra"),
+    ("driver", "workers/headgate/testing/cassandra/ready.py", "from cassandra.cluster import Cluster"),
+    ("driver", "operator/headgate_operator/tables.py", "def f():\n    import cassandra.query"),
     ("driver", "dev/probe.py", "from importlib import import_module\nimport_module('cassandra.cluster')"),
-    ("cluster client", "operator/penstock_operator/handlers.py", "from kubernetes import client"),
-    ("cluster client", "workers/penstock/cli/main.py", "import kubernetes.aio as k"),
-    ("kopf", "operator/penstock_operator/cluster.py", "import kopf"),
-    ("kopf", "operator/penstock_operator/deeper/handlers.py", "__import__('kopf')"),
-    ("pyspark", "workers/penstock/client/bulk.py", "from pyspark.sql import DataFrame"),
-    ("pyspark", "operator/penstock_operator/decide_bulk.py", "if TYPE_CHECKING:\n    import pyspark"),
-    ("operator decisions", "operator/penstock_operator/decide.py", "import yaml"),
-    ("operator decisions", "operator/penstock_operator/decide.py", "from penstock.store import cassandra"),
-    ("decisions", "workers/penstock/engines/timeline/rules_stamp.py", "from . import tables"),
-    ("decisions", "workers/penstock/engines/lease/decide_take.py", "import datasketches"),
-    ("decisions", "workers/penstock/expiry.py", "from penstock.store import clock"),
-    ("applying decisions", "workers/penstock/applying/decide_steps.py", "from penstock.store import cassandra"),
-    ("cluster port", "operator/penstock_operator/port.py", "import aiohttp"),
-    ("simulated cluster", "operator/penstock_operator/simulated/server.py", "from penstock_operator import decide"),
-    ("counter types", "workers/penstock/counters/types/total.py", "from penstock.counters.mutator import Mutator"),
-    ("counter types", "workers/penstock/counters/types/deep/total.py", "import numpy"),
-    ("no doors", "workers/penstock/engines/decide_hand_out.py", "import time"),
-    ("no doors", "workers/penstock/counters/types/total.py", "from os import urandom"),
-    ("no doors", "workers/penstock/engines/extent/rules.py", "import asyncio"),
-    ("resource models", "workers/penstock/api/queue.py", "import yaml"),
-    ("resource models", "workers/penstock/api/deeper/queue.py", "from penstock.store import table"),
-    ("resource models", "workers/penstock/api/queue.py", "from ..store import cassandra"),
-    ("resource files", "workers/penstock/api/loader.py", "import requests"),
-    ("testing primitives", "workers/penstock/testing/cache.py", "import pytest"),
-    ("testing primitives", "workers/penstock/testing/cassandra/node.py", "def start():\n    import yaml"),
-    ("testing primitives", "workers/penstock/testing/debian.py", "from penstock.testing import fixtures"),
-    ("testing primitives", "workers/penstock/errors.py", "import pydantic"),
-    ("containers", "workers/penstock/testing/cassandra/docker.py", "def start():\n    import docker"),
-    ("doorsteps", "workers/penstock/__init__.py", "from penstock.client import connect"),
-    ("doorsteps", "workers/penstock/testing/__init__.py", "try:\n    import pytest\nexcept ImportError:\n    pass"),
-    ("dispatcher", "workers/penstock/engines/dispatcher.py", "from .timeline import tables"),
-    ("dispatcher", "workers/penstock/engines/lane_loop.py", "import penstock.engines.extent"),
-    ("engines", "workers/penstock/engines/timeline/repair.py", "from penstock.client import generations"),
-    ("engines", "workers/penstock/engines/registry.py", "import penstock.applying.apply"),
-    ("sdk", "workers/penstock/client/queue.py", "from penstock.runtime import worker"),
-    ("sdk", "workers/penstock/client/ground.py", "def f():\n    from penstock.testing import world"),
-    ("data plane", "workers/penstock/cli/main.py", "from penstock_operator import decide"),
-    ("data plane", "workers/penstock/client/bulk.py", "import penstock_spark.source"),
-    ("shipped", "workers/penstock/cli/dev.py", "from dev import cluster"),
-    ("shipped", "operator/penstock_operator/decide.py", "import tests.unit"),
+    ("cluster client", "operator/headgate_operator/handlers.py", "from kubernetes import client"),
+    ("cluster client", "workers/headgate/cli/main.py", "import kubernetes.aio as k"),
+    ("kopf", "operator/headgate_operator/cluster.py", "import kopf"),
+    ("kopf", "operator/headgate_operator/deeper/handlers.py", "__import__('kopf')"),
+    ("pyspark", "workers/headgate/client/bulk.py", "from pyspark.sql import DataFrame"),
+    ("pyspark", "operator/headgate_operator/decide_bulk.py", "if TYPE_CHECKING:\n    import pyspark"),
+    ("operator decisions", "operator/headgate_operator/decide.py", "import yaml"),
+    ("operator decisions", "operator/headgate_operator/decide.py", "from headgate.store import cassandra"),
+    ("decisions", "workers/headgate/engines/timeline/rules_stamp.py", "from . import tables"),
+    ("decisions", "workers/headgate/engines/lease/decide_take.py", "import datasketches"),
+    ("decisions", "workers/headgate/expiry.py", "from headgate.store import clock"),
+    ("applying decisions", "workers/headgate/applying/decide_steps.py", "from headgate.store import cassandra"),
+    ("cluster port", "operator/headgate_operator/port.py", "import aiohttp"),
+    ("simulated cluster", "operator/headgate_operator/simulated/server.py", "from headgate_operator import decide"),
+    ("counter types", "workers/headgate/counters/types/total.py", "from headgate.counters.mutator import Mutator"),
+    ("counter types", "workers/headgate/counters/types/deep/total.py", "import numpy"),
+    ("no doors", "workers/headgate/engines/decide_hand_out.py", "import time"),
+    ("no doors", "workers/headgate/counters/types/total.py", "from os import urandom"),
+    ("no doors", "workers/headgate/engines/extent/rules.py", "import asyncio"),
+    ("resource models", "workers/headgate/api/queue.py", "import yaml"),
+    ("resource models", "workers/headgate/api/deeper/queue.py", "from headgate.store import table"),
+    ("resource models", "workers/headgate/api/queue.py", "from ..store import cassandra"),
+    ("resource files", "workers/headgate/api/loader.py", "import requests"),
+    ("testing primitives", "workers/headgate/testing/cache.py", "import pytest"),
+    ("testing primitives", "workers/headgate/testing/cassandra/node.py", "def start():\n    import yaml"),
+    ("testing primitives", "workers/headgate/testing/debian.py", "from headgate.testing import fixtures"),
+    ("testing primitives", "workers/headgate/errors.py", "import pydantic"),
+    ("containers", "workers/headgate/testing/cassandra/docker.py", "def start():\n    import docker"),
+    ("doorsteps", "workers/headgate/__init__.py", "from headgate.client import connect"),
+    ("doorsteps", "workers/headgate/testing/__init__.py", "try:\n    import pytest\nexcept ImportError:\n    pass"),
+    ("dispatcher", "workers/headgate/engines/dispatcher.py", "from .timeline import tables"),
+    ("dispatcher", "workers/headgate/engines/lane_loop.py", "import headgate.engines.extent"),
+    ("engines", "workers/headgate/engines/timeline/repair.py", "from headgate.client import generations"),
+    ("engines", "workers/headgate/engines/registry.py", "import headgate.applying.apply"),
+    ("sdk", "workers/headgate/client/queue.py", "from headgate.runtime import worker"),
+    ("sdk", "workers/headgate/client/ground.py", "def f():\n    from headgate.testing import world"),
+    ("data plane", "workers/headgate/cli/main.py", "from headgate_operator import decide"),
+    ("data plane", "workers/headgate/client/bulk.py", "import headgate_spark.source"),
+    ("shipped", "workers/headgate/cli/dev.py", "from dev import cluster"),
+    ("shipped", "operator/headgate_operator/decide.py", "import tests.unit"),
 ]
 
 RIGHT = [
-    ("workers/penstock/store/cassandra.py", "from cassandra.cluster import Cluster"),
-    ("workers/penstock/store/cassandra_retry.py", "import cassandra"),
-    ("workers/penstock/engines/lane.py", "from penstock.store import cassandra, table"),
-    ("operator/penstock_operator/cluster.py", "from kubernetes import aio\nimport asyncio"),
-    ("operator/penstock_operator/handlers.py", "import kopf\nfrom penstock.api import queue"),
+    ("workers/headgate/store/cassandra.py", "from cassandra.cluster import Cluster"),
+    ("workers/headgate/store/cassandra_retry.py", "import cassandra"),
+    ("workers/headgate/engines/lane.py", "from headgate.store import cassandra, table"),
+    ("operator/headgate_operator/cluster.py", "from kubernetes import aio\nimport asyncio"),
+    ("operator/headgate_operator/handlers.py", "import kopf\nfrom headgate.api import queue"),
     ("dev/cluster/ready.py", "from kubernetes import client"),
-    ("spark/penstock_spark/source.py", "from pyspark.sql import datasource\nfrom penstock import api"),
+    ("spark/headgate_spark/source.py", "from pyspark.sql import datasource\nfrom headgate import api"),
     (
-        "workers/penstock/client/queue.py",
-        "from penstock.engines.timeline import tables\nfrom penstock.api import queue",
+        "workers/headgate/client/queue.py",
+        "from headgate.engines.timeline import tables\nfrom headgate.api import queue",
     ),
     (
-        "operator/penstock_operator/decide.py",
-        "from penstock.engines import decide_hand_out\nimport datetime, pydantic",
+        "operator/headgate_operator/decide.py",
+        "from headgate.engines import decide_hand_out\nimport datetime, pydantic",
     ),
-    ("workers/penstock/engines/decide_wake.py", "if TYPE_CHECKING:\n    from asyncio import Event"),
-    ("workers/penstock/engines/extent/rules.py", "from penstock.expiry import is_silent\nfrom ..decide_x import y"),
-    ("workers/penstock/counters/types/distinct.py", "import datasketches\nfrom .law import Law\nimport struct"),
-    ("workers/penstock/api/queue.py", "from __future__ import annotations\nfrom . import duration\nimport pydantic"),
-    ("workers/penstock/api/generate.py", "import json\nimport yaml"),
-    ("workers/penstock/api/loader.py", "import yaml\nfrom penstock.errors import SpecError"),
-    ("workers/penstock/testing/cache.py", "import fcntl\nfrom penstock.errors import Surroundings"),
-    ("workers/penstock/testing/cassandra/ring.py", "from penstock.testing import namespaces\nfrom .node import Node"),
-    ("workers/penstock/testing/fixtures.py", "import pytest\nfrom penstock.testing import cassandra"),
+    ("workers/headgate/engines/decide_wake.py", "if TYPE_CHECKING:\n    from asyncio import Event"),
+    ("workers/headgate/engines/extent/rules.py", "from headgate.expiry import is_silent\nfrom ..decide_x import y"),
+    ("workers/headgate/counters/types/distinct.py", "import datasketches\nfrom .law import Law\nimport struct"),
+    ("workers/headgate/api/queue.py", "from __future__ import annotations\nfrom . import duration\nimport pydantic"),
+    ("workers/headgate/api/generate.py", "import json\nimport yaml"),
+    ("workers/headgate/api/loader.py", "import yaml\nfrom headgate.errors import SpecError"),
+    ("workers/headgate/testing/cache.py", "import fcntl\nfrom headgate.errors import Surroundings"),
+    ("workers/headgate/testing/cassandra/ring.py", "from headgate.testing import namespaces\nfrom .node import Node"),
+    ("workers/headgate/testing/fixtures.py", "import pytest\nfrom headgate.testing import cassandra"),
     (
-        "workers/penstock/__init__.py",
-        "def __getattr__(name):\n    from penstock.client import connect\n    return connect",
+        "workers/headgate/__init__.py",
+        "def __getattr__(name):\n    from headgate.client import connect\n    return connect",
     ),
 ]
 
@@ -133,8 +133,8 @@ def test_no_file_hides_a_module_of_the_standard_library() -> None:
 def test_the_checker_sees_the_real_tree() -> None:
     tree = read_tree(ROOT)
     assert {path.split("/")[0] for path in tree} >= set(ROOTS)
-    cache = "workers/penstock/testing/cache.py"
-    assert "penstock.errors" in {one.name for one in imports_of(cache, tree[cache], tree)}
+    cache = "workers/headgate/testing/cache.py"
+    assert "headgate.errors" in {one.name for one in imports_of(cache, tree[cache], tree)}
     assert set(JUDGED) == {*ROOTS, "dev", "bench"}
 
 
@@ -146,28 +146,28 @@ def test_a_forbidden_import_is_found(rule: str, path: str, source: str) -> None:
 
 REACHING = {
     **NEIGHBOURS,
-    "workers/penstock/store/store.py": "import asyncio",
-    "workers/penstock/store/entry.py": "from penstock.store.store import Row",
+    "workers/headgate/store/store.py": "import asyncio",
+    "workers/headgate/store/entry.py": "from headgate.store.store import Row",
 }
 
 
 def test_a_door_that_is_reached_through_other_modules_is_found() -> None:
-    path = "operator/penstock_operator/world.py"
-    found = violations({**REACHING, path: "import json\nfrom penstock.store.entry import Entry"})
-    reached = f"{path}:2: reaches penstock.store.entry -> penstock.store.store -> asyncio [no doors]"
+    path = "operator/headgate_operator/world.py"
+    found = violations({**REACHING, path: "import json\nfrom headgate.store.entry import Entry"})
+    reached = f"{path}:2: reaches headgate.store.entry -> headgate.store.store -> asyncio [no doors]"
     assert [reached] == [str(one) for one in found if one.rule == "no doors"]
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "if TYPE_CHECKING:\n    from penstock.store.entry import Entry",
-        "def read():\n    from penstock.store.entry import Entry",
-        "from penstock.store import cassandra",
+        "if TYPE_CHECKING:\n    from headgate.store.entry import Entry",
+        "def read():\n    from headgate.store.entry import Entry",
+        "from headgate.store import cassandra",
     ],
 )
 def test_a_door_that_is_not_reached_at_import_is_not_found(source: str) -> None:
-    found = violations({**REACHING, "operator/penstock_operator/world.py": source})
+    found = violations({**REACHING, "operator/headgate_operator/world.py": source})
     assert [] == [str(one) for one in found if one.rule == "no doors"]
 
 
@@ -206,20 +206,20 @@ def test_without_its_rule_a_forbidden_import_passes(rule: Rule) -> None:
 )
 def test_a_file_in_the_wrong_place_is_found(rule: str, path: str) -> None:
     assert rule in LAYOUT
-    assert rule in {one.rule for one in layout_violations(["workers/penstock/errors.py", path])}
+    assert rule in {one.rule for one in layout_violations(["workers/headgate/errors.py", path])}
 
 
-@pytest.mark.parametrize("path", ["workers/penstock/store/types.py", "dev/__init__.py", "spark/penstock_spark/io.py"])
+@pytest.mark.parametrize("path", ["workers/headgate/store/types.py", "dev/__init__.py", "spark/headgate_spark/io.py"])
 def test_a_module_within_a_package_of_ours_hides_nothing(path: str) -> None:
     assert layout_violations([path]) == []
 
 
 def test_relative_imports_are_told_by_their_absolute_names() -> None:
     source = "from . import a\nfrom .b import c\nfrom .. import d\nfrom ..e.f import g"
-    inside = [one.name for one in imports_of("workers/penstock/store/x.py", source, {})]
-    assert inside == ["penstock.store", "penstock.store.b", "penstock", "penstock.e.f"]
-    package = [one.name for one in imports_of("workers/penstock/store/__init__.py", source, {})]
-    assert package == ["penstock.store", "penstock.store.b", "penstock", "penstock.e.f"]
+    inside = [one.name for one in imports_of("workers/headgate/store/x.py", source, {})]
+    assert inside == ["headgate.store", "headgate.store.b", "headgate", "headgate.e.f"]
+    package = [one.name for one in imports_of("workers/headgate/store/__init__.py", source, {})]
+    assert package == ["headgate.store", "headgate.store.b", "headgate", "headgate.e.f"]
 
 
 def test_contributing_shows_the_rules_as_they_are() -> None:

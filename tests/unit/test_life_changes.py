@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.api.parse import check_resource
+from headgate.api.parse import check_resource
 from tests.cluster.life_changes import BORN, CHANGES, IMMUTABLE, NOT_CHANGED, leaves
 from tests.unit.page_examples import ROOT
 
@@ -18,7 +18,7 @@ PLURAL = {"Queue": "queues", "Counter": "counters"}
 
 def schema(kind: str) -> dict[str, Any]:
     """Of the spec, in the CRD."""
-    crd = yaml.safe_load((ROOT / "crds" / f"{PLURAL[kind]}.penstock.io.yaml").read_text())
+    crd = yaml.safe_load((ROOT / "crds" / f"{PLURAL[kind]}.headgate.io.yaml").read_text())
     told: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return told
 
@@ -42,7 +42,7 @@ def fixed(kind: str) -> set[str]:
 
 def document(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": "emails", "namespace": "shop"}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def merged(spec: Any, patch: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`penstock dev` without a Cassandra: which programs a file asks for, how they are kept running, and how they end."""
+"""`headgate dev` without a Cassandra: which programs a file asks for, how they are kept running, and how they end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from penstock.api.consumer import PodTemplate
-from penstock.api.loader import load_files
-from penstock.api.parse import Resource
-from penstock.cli.main import COMMANDS
-from penstock.local import own_cassandra
-from penstock.local.own_cassandra import OwnCassandra
-from penstock.local.pod_template import of_template
-from penstock.local.programs import Pauses, Program, Programs, ended_how
-from penstock.local.stack import state_directory
-from penstock.local.wanted import Job, counted, jobs_due, jobs_of, suggestions_of, workers_of
-from penstock.testing.cassandra.connection import Connection, read_connection
-from penstock.testing.cassandra.kept import Starting
-from penstock.testing.cassandra.node import GivenUp
-from penstock.testing.processes import Identity, wait_until
+from headgate.api.consumer import PodTemplate
+from headgate.api.loader import load_files
+from headgate.api.parse import Resource
+from headgate.cli.main import COMMANDS
+from headgate.local import own_cassandra
+from headgate.local.own_cassandra import OwnCassandra
+from headgate.local.pod_template import of_template
+from headgate.local.programs import Pauses, Program, Programs, ended_how
+from headgate.local.stack import state_directory
+from headgate.local.wanted import Job, counted, jobs_due, jobs_of, suggestions_of, workers_of
+from headgate.testing.cassandra.connection import Connection, read_connection
+from headgate.testing.cassandra.kept import Starting
+from headgate.testing.cassandra.node import GivenUp
+from headgate.testing.processes import Identity, wait_until
 
 ROOT = Path(__file__).parents[2]
 QUICK = Pauses(again_s=0.01, again_s_max=0.04, long_s=60.0, grace_s=0.3)
@@ -38,7 +38,7 @@ def resources(folder: Path, *queues: str) -> list[Resource]:
     """Resources of a file, each given as its kind, name, namespace and spec."""
     file = folder / "queues.yaml"
     file.write_text(
-        "".join(f"---\napiVersion: penstock.io/v1beta1\n{queue}\n" for queue in queues),
+        "".join(f"---\napiVersion: headgate.io/v1beta1\n{queue}\n" for queue in queues),
     )
     return list(load_files([file]))
 
@@ -121,10 +121,10 @@ def test_gc_runs_once_for_each_schedule_of_a_namespace_and_a_counter_can_be_trie
         (job.command, job.schedule) for job in jobs
     ]
     assert ("gc", "--namespace", "shop", "--schedule", "0 * * * *") == jobs[2].arguments
-    assert ["penstock counter add shop/views home 3", "penstock counter get shop/views home"] == suggestions_of(
+    assert ["headgate counter add shop/views home 3", "headgate counter get shop/views home"] == suggestions_of(
         found[:2]
     )
-    assert "penstock counter add shop/visitors home tea" in suggestions_of(found[2:])
+    assert "headgate counter add shop/visitors home tea" in suggestions_of(found[2:])
     assert [] == suggestions_of(resources(tmp_path, counter("own", "type: acme/longest")))
 
 
@@ -151,11 +151,11 @@ def test_what_is_suggested_fits_the_queue_that_is_worked_and_names_commands_that
         queue("emails", "deadLetter: emails-dead, consumers: [{name: mailer, handler: 'mailer.tasks:send'}]"),
     )
     lines = suggestions_of(found)
-    assert all(line.split()[0] == "penstock" and line.split()[1] in COMMANDS for line in lines)
-    assert lines[0].startswith("penstock send --queue shop/emails ")
-    assert "penstock peek --queue shop/emails-dead" in lines
-    assert not any(line.startswith("penstock receive") for line in lines)
-    assert "penstock receive --queue shop/emails-dead --ack" in suggestions_of(found[:1])
+    assert all(line.split()[0] == "headgate" and line.split()[1] in COMMANDS for line in lines)
+    assert lines[0].startswith("headgate send --queue shop/emails ")
+    assert "headgate peek --queue shop/emails-dead" in lines
+    assert not any(line.startswith("headgate receive") for line in lines)
+    assert "headgate receive --queue shop/emails-dead --ack" in suggestions_of(found[:1])
     assert [] == suggestions_of([])
 
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from penstock.testing.world import World
-from penstock_operator.alive import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, Alive, Watched
-from penstock_operator.asking import Request
-from penstock_operator.intake import Intake
-from penstock_operator.kinds import CONFIG_MAP, NAMESPACE
-from penstock_operator.names import Key
-from penstock_operator.seen import Seen
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
-from penstock_operator.work_queue import Class, WorkQueue
+from headgate.testing.world import World
+from headgate_operator.alive import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, Alive, Watched
+from headgate_operator.asking import Request
+from headgate_operator.intake import Intake
+from headgate_operator.kinds import CONFIG_MAP, NAMESPACE
+from headgate_operator.names import Key
+from headgate_operator.seen import Seen
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
+from headgate_operator.work_queue import Class, WorkQueue
 
 WATCHED = (Watched(CONFIG_MAP),)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.testing.world import World
-from penstock_operator.asking_once import REACH_WITHIN_S, RIGHTS_WITHIN_S, NotTold, ask_until_told
-from penstock_operator.port import Denial, Denied
+from headgate.testing.world import World
+from headgate_operator.asking_once import REACH_WITHIN_S, RIGHTS_WITHIN_S, NotTold, ask_until_told
+from headgate_operator.port import Denial, Denied
 
 
 class Server:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from penstock.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
-from penstock.api.parse import check_resource, parse_stored
-from penstock.api.passed_on import ITEMS_MAX
-from penstock.api.queues import Queue
-from penstock.expiry import SECOND_US
-from penstock_operator.decide import decide
-from penstock_operator.differing import differences, quantity
-from penstock_operator.merging import merge
+from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
+from headgate.api.parse import check_resource, parse_stored
+from headgate.api.passed_on import ITEMS_MAX
+from headgate.api.queues import Queue
+from headgate.expiry import SECOND_US
+from headgate_operator.decide import decide
+from headgate_operator.differing import differences, quantity
+from headgate_operator.merging import merge
 from tests.unit.operator_world import ROUNDS_MAX, TinyWorld, resource_document
 
 DECIDED_WITHIN_S = 0.020

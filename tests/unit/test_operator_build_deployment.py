@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.worker import command as worker_command
-from penstock.store.connection_variables import VARIABLES
-from penstock_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
-from penstock_operator.build_disruption import disruption_budget
-from penstock_operator.build_pod import CONNECTION_KEYS
-from penstock_operator.names import consumer_name
+from headgate.cli.worker import command as worker_command
+from headgate.store.connection_variables import VARIABLES
+from headgate_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
+from headgate_operator.build_disruption import disruption_budget
+from headgate_operator.build_pod import CONNECTION_KEYS
+from headgate_operator.names import consumer_name
 from tests.unit.operator_children_cases import CONSUMERS, KEY, OWNER, PYTHON, SETTINGS, UID, consumer, made
 
-WORDS = ["penstock", "worker", "--queue", "shop/emails"]
-OWNED = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "name": "emails", "uid": UID, "controller": True}
+WORDS = ["headgate", "worker", "--queue", "shop/emails"]
+OWNED = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": UID, "controller": True}
 
 
 def pod_of(case: str) -> dict[str, Any]:
@@ -35,9 +35,9 @@ def test_it_is_named_for_queue_and_consumer_and_belongs_to_the_queue() -> None:
     assert (consumer_name("emails", "mailer"), "shop") == (metadata["name"], metadata["namespace"])
     assert [OWNED] == metadata["ownerReferences"]
     assert {
-        "app.kubernetes.io/managed-by": "penstock",
-        "penstock.io/queue": "emails",
-        "penstock.io/consumer": "mailer",
+        "app.kubernetes.io/managed-by": "headgate",
+        "headgate.io/queue": "emails",
+        "headgate.io/consumer": "mailer",
     } == metadata["labels"]
 
 
@@ -86,7 +86,7 @@ def test_the_worker_takes_every_option_that_it_is_started_with(case: str) -> Non
 
 def test_a_patch_of_the_operator_s_version_starts_no_worker_anew() -> None:
     env = {one["name"]: one for one in container_of("python")["env"]}
-    assert "0.1" == env["PENSTOCK_OPERATOR_VERSION"]["value"] == minor_of("0.1.7") == minor_of("0.1")
+    assert "0.1" == env["HEADGATE_OPERATOR_VERSION"]["value"] == minor_of("0.1.7") == minor_of("0.1")
 
 
 def test_the_consumer_s_image_runs_a_python_handler_and_ours_beside_an_http_handler() -> None:
@@ -107,7 +107,7 @@ def test_an_http_handler_is_a_sidecar_that_is_up_before_the_worker_and_ends_afte
 def test_probes_ask_the_worker_at_the_port_that_it_is_told() -> None:
     worker = container_of("python")
     env = {one["name"]: one.get("value") for one in worker["env"]}
-    assert "0.0.0.0:9090" == env["PENSTOCK_HEALTH"]
+    assert "0.0.0.0:9090" == env["HEADGATE_HEALTH"]
     assert [("/livez", 9090, 1, 60), ("/readyz", 9090, 2, None), ("/livez", 9090, 10, 3)] == [
         (
             worker[probe]["httpGet"]["path"],
@@ -125,7 +125,7 @@ def test_a_handler_on_our_own_port_moves_the_worker_s_health_to_another() -> Non
         worker["ports"][0]["containerPort"],
         *(worker[probe]["httpGet"]["port"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")),
     }
-    assert {"name": "PENSTOCK_HEALTH", "value": "0.0.0.0:9091"} in worker["env"]
+    assert {"name": "HEADGATE_HEALTH", "value": "0.0.0.0:9091"} in worker["env"]
 
 
 @pytest.mark.parametrize("case", sorted(CONSUMERS))
@@ -134,7 +134,7 @@ def test_the_pod_has_ten_seconds_more_than_the_worker_s_drain(case: str) -> None
     grace_s = int(words[words.index("--grace") + 1].removesuffix("s"))
     assert REST_S == pod_of(case)["terminationGracePeriodSeconds"] - grace_s
     hook = container_of(case)["lifecycle"]["preStop"]["exec"]["command"]
-    assert ["python3", "-m", "penstock.runtime.drain"] == hook
+    assert ["python3", "-m", "headgate.runtime.drain"] == hook
 
 
 def test_the_connection_is_told_key_by_key_and_only_contact_points_must_be_there() -> None:
@@ -144,7 +144,7 @@ def test_the_connection_is_told_key_by_key_and_only_contact_points_must_be_there
         if "secretKeyRef" in one.get("valueFrom", {})
     }
     assert list(CONNECTION_KEYS) == list(refs) == [ref["key"] for ref in refs.values()]
-    assert {"penstock-connection"} == {ref["name"] for ref in refs.values()}
+    assert {"headgate-connection"} == {ref["name"] for ref in refs.values()}
     assert ["CONTACT_POINTS"] == [name for name, ref in refs.items() if not ref["optional"]]
 
 
@@ -156,14 +156,14 @@ def test_all_that_a_connection_is_told_by_reaches_the_pod() -> None:
 
 def test_the_connection_s_files_are_mounted_where_the_variable_says_and_may_be_missing() -> None:
     pod, worker = pod_of("python"), container_of("python")
-    assert {"name": "SSL_DIRECTORY", "value": "/etc/penstock/tls"} in worker["env"]
+    assert {"name": "SSL_DIRECTORY", "value": "/etc/headgate/tls"} in worker["env"]
     secret = next(volume["secret"] for volume in pod["volumes"] if "secret" in volume)
     assert (True, ["ca.crt", "tls.crt", "tls.key"]) == (secret["optional"], [item["key"] for item in secret["items"]])
-    assert {"name": "connection", "mountPath": "/etc/penstock/tls", "readOnly": True} in worker["volumeMounts"]
+    assert {"name": "connection", "mountPath": "/etc/headgate/tls", "readOnly": True} in worker["volumeMounts"]
 
 
 def test_a_rotated_connection_changes_the_template_so_that_pods_roll() -> None:
-    assert "d1" == made("python")["spec"]["template"]["metadata"]["annotations"]["penstock.io/connection-digest"]
+    assert "d1" == made("python")["spec"]["template"]["metadata"]["annotations"]["headgate.io/connection-digest"]
 
 
 @pytest.mark.parametrize("case", sorted(CONSUMERS))
@@ -193,16 +193,16 @@ def test_the_template_wins_over_what_it_may_change() -> None:
     assert ["connection", "tmp", "cache"] == [volume["name"] for volume in pod["volumes"]]
     assert {"disk": "ssd"} == pod["nodeSelector"]
     annotations = made("template")["spec"]["template"]["metadata"]["annotations"]
-    assert {"example.org/a": "b", "penstock.io/connection-digest": "d1"} == annotations
+    assert {"example.org/a": "b", "headgate.io/connection-digest": "d1"} == annotations
 
 
 def test_the_template_changes_neither_our_labels_nor_the_account() -> None:
     document = made("template")
     labels = document["spec"]["template"]["metadata"]["labels"]
-    assert ("post", "emails") == (labels["team"], labels["penstock.io/queue"])
+    assert ("post", "emails") == (labels["team"], labels["headgate.io/queue"])
     assert document["spec"]["selector"]["matchLabels"].items() <= labels.items()
     pod = document["spec"]["template"]["spec"]
-    assert ("penstock-worker", False) == (pod["serviceAccountName"], pod["automountServiceAccountToken"])
+    assert ("headgate-worker", False) == (pod["serviceAccountName"], pod["automountServiceAccountToken"])
 
 
 def test_what_a_template_says_of_the_handler_is_said_of_the_sidecar() -> None:

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from penstock.api.bulk import Bulk
-from penstock.cli.collect import command as gc_command
-from penstock.cli.passes import Group
-from penstock.cli.repair import command as repair_command
-from penstock_operator.build_account import spark_account, spark_binding, worker_account
-from penstock_operator.build_cronjob import cronjob, name_of
-from penstock_operator.build_secret import connection_copy
-from penstock_operator.build_spark import application, image_of
-from penstock_operator.merging import PatchInvalid
-from penstock_operator.names import application_name, base36, consumer_name
-from penstock_operator.world import JobGroup, Settings
+from headgate.api.bulk import Bulk
+from headgate.cli.collect import command as gc_command
+from headgate.cli.passes import Group
+from headgate.cli.repair import command as repair_command
+from headgate_operator.build_account import spark_account, spark_binding, worker_account
+from headgate_operator.build_cronjob import cronjob, name_of
+from headgate_operator.build_secret import connection_copy
+from headgate_operator.build_spark import application, image_of
+from headgate_operator.merging import PatchInvalid
+from headgate_operator.names import application_name, base36, consumer_name
+from headgate_operator.world import JobGroup, Settings
 from tests.unit.operator_children_cases import CONNECTION, GROUPS, OWNER, PYTHON, SETTINGS, queue
 
-MANAGED = {"app.kubernetes.io/managed-by": "penstock"}
+MANAGED = {"app.kubernetes.io/managed-by": "headgate"}
 MINUTE = 29_000_000
 
 
@@ -60,7 +60,7 @@ def test_a_run_may_be_late_by_a_period_but_never_by_more_than_ten_minutes(schedu
 def test_the_command_is_that_of_its_task_for_the_namespace_and_schedule() -> None:
     for task, known in (("repair", repair_command), ("gc", gc_command)):
         command = pod_of(GROUPS[task])["containers"][0]["command"]
-        assert ["penstock", task, "--namespace", "shop", "--schedule", GROUPS[task].schedule] == command
+        assert ["headgate", task, "--namespace", "shop", "--schedule", GROUPS[task].schedule] == command
         known.make_context(task, command[2:])  # refuses what it does not know
 
 
@@ -78,13 +78,13 @@ def test_each_group_has_a_name_and_it_says_nothing_of_a_resource() -> None:
         for image in ("i", "j")
     ]
     assert len(groups) == len({name_of(group) for group in groups})
-    assert {**MANAGED, "penstock.io/task": "gc"} == cronjob("shop", SETTINGS, GROUPS["gc"])["metadata"]["labels"]
+    assert {**MANAGED, "headgate.io/task": "gc"} == cronjob("shop", SETTINGS, GROUPS["gc"])["metadata"]["labels"]
 
 
 def test_its_pod_has_no_rights_and_the_group_s_image_and_connection() -> None:
     pod = pod_of(GROUPS["gc"])
     container = pod["containers"][0]
-    assert ("penstock-worker", False) == (pod["serviceAccountName"], pod["automountServiceAccountToken"])
+    assert ("headgate-worker", False) == (pod["serviceAccountName"], pod["automountServiceAccountToken"])
     assert ("registry.example/types:3", True) == (
         container["image"],
         container["securityContext"]["readOnlyRootFilesystem"],
@@ -97,7 +97,7 @@ def test_its_pod_has_no_rights_and_the_group_s_image_and_connection() -> None:
 
 
 def test_workers_get_no_token_and_drivers_do() -> None:
-    assert [("penstock-worker", False), ("penstock-spark", True)] == [
+    assert [("headgate-worker", False), ("headgate-spark", True)] == [
         (account["metadata"]["name"], account["automountServiceAccountToken"])
         for account in (worker_account("shop"), spark_account("shop"))
     ]
@@ -113,10 +113,10 @@ def test_accounts_name_the_secrets_by_which_images_are_pulled_and_none_where_the
 
 def test_a_driver_may_what_the_chart_s_cluster_role_says_in_its_namespace_alone() -> None:
     binding = spark_binding("shop")
-    assert {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "penstock-spark"} == binding[
+    assert {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "headgate-spark"} == binding[
         "roleRef"
     ]
-    assert [{"kind": "ServiceAccount", "name": "penstock-spark", "namespace": "shop"}] == binding["subjects"]
+    assert [{"kind": "ServiceAccount", "name": "headgate-spark", "namespace": "shop"}] == binding["subjects"]
     assert ("shop", MANAGED) == (binding["metadata"]["namespace"], binding["metadata"]["labels"])
 
 
@@ -124,7 +124,7 @@ def test_of_the_source_only_what_a_connection_is_told_by_is_copied() -> None:
     source = {"type": "kubernetes.io/tls", "data": {"PASSWORD": "eA==", "ca.crt": "eQ==", "root-password": "eg=="}}
     copied = connection_copy("shop", source)
     assert {"PASSWORD": "eA==", "ca.crt": "eQ=="} == copied["data"]
-    assert ("penstock-connection", "Opaque", MANAGED) == (
+    assert ("headgate-connection", "Opaque", MANAGED) == (
         copied["metadata"]["name"],
         copied["type"],
         copied["metadata"]["labels"],
@@ -173,15 +173,15 @@ def test_names_of_children_stay_valid_and_apart_however_long_queue_and_part_are(
 def test_driver_and_executor_are_patched_and_keep_our_labels_and_account() -> None:
     document = run(
         image="mine",
-        driver={"cores": 4, "serviceAccount": "mighty", "labels": {"team": "data", "penstock.io/bulk": "x"}},
+        driver={"cores": 4, "serviceAccount": "mighty", "labels": {"team": "data", "headgate.io/bulk": "x"}},
         executor={"instances": 9, "template": {"spec": {"nodeSelector": {"disk": "ssd"}}}},
         conf={"spark.kubernetes.executor.deleteOnTermination": "false"},
     )["spec"]
     driver, executor = document["driver"], document["executor"]
-    assert (4, "penstock-spark", "nightly", "data") == (
+    assert (4, "headgate-spark", "nightly", "data") == (
         driver["cores"],
         driver["serviceAccount"],
-        driver["labels"]["penstock.io/bulk"],
+        driver["labels"]["headgate.io/bulk"],
         driver["labels"]["team"],
     )
     assert (9, {"disk": "ssd"}, "mine") == (
@@ -197,7 +197,7 @@ def test_both_roles_reach_cassandra_and_are_restricted() -> None:
         pod = run()["spec"][role]["template"]["spec"]
         (container,) = pod["containers"]
         assert f"spark-kubernetes-{role}" == container["name"]
-        assert {"name": "SSL_DIRECTORY", "value": "/etc/penstock/tls"} in container["env"]
+        assert {"name": "SSL_DIRECTORY", "value": "/etc/headgate/tls"} in container["env"]
         assert (True, False) == (
             pod["securityContext"]["runAsNonRoot"],
             container["securityContext"]["allowPrivilegeEscalation"],

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock.expiry import SECOND_US
-from penstock_operator.decide_dead_letters import resolved
-from penstock_operator.decide_passes import passed
-from penstock_operator.effects import ApplyObject, DeleteObject
-from penstock_operator.names import application_name
-from penstock_operator.world import UNKNOWN, BulkRun, ChildName, Figures, Memory, Passes, Sibling
+from headgate.expiry import SECOND_US
+from headgate_operator.decide_dead_letters import resolved
+from headgate_operator.decide_passes import passed
+from headgate_operator.effects import ApplyObject, DeleteObject
+from headgate_operator.names import application_name
+from headgate_operator.world import UNKNOWN, BulkRun, ChildName, Figures, Memory, Passes, Sibling
 from tests.unit.operator_world import NOW_US, SETTINGS, TinyWorld, resource_document
 
 MINUTE_US = 60 * SECOND_US

@@ -6,14 +6,14 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from penstock.api.status import Reason
-from penstock_operator.build_disruption import disruption_budget
-from penstock_operator.decide_children import Children, ConsumerStand, all_removed, children
-from penstock_operator.decide_drift import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
-from penstock_operator.differing import stamp_of, stamped
-from penstock_operator.effects import ApplyObject, DeleteObject, Emit
-from penstock_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
-from penstock_operator.world import Answer, ChildName, Document, Memory
+from headgate.api.status import Reason
+from headgate_operator.build_disruption import disruption_budget
+from headgate_operator.decide_children import Children, ConsumerStand, all_removed, children
+from headgate_operator.decide_drift import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
+from headgate_operator.differing import stamp_of, stamped
+from headgate_operator.effects import ApplyObject, DeleteObject, Emit
+from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.world import Answer, ChildName, Document, Memory
 from tests.unit.operator_children_cases import (
     CONNECTION,
     CONSUMERS,

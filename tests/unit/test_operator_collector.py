@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.testing.world import World
-from penstock_operator import collector
-from penstock_operator.collector import LOOK_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
+from headgate.testing.world import World
+from headgate_operator import collector
+from headgate_operator.collector import LOOK_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
 
 
 class Collector:
@@ -66,7 +66,7 @@ def test_python_counts_the_rounds_by_which_a_look_is_owed() -> None:
 
 def test_a_leader_never_looks_at_everything_by_itself() -> None:
     program = (
-        "import gc; from penstock_operator.collector import let_changes_pass; let_changes_pass()\n"
+        "import gc; from headgate_operator.collector import let_changes_pass; let_changes_pass()\n"
         "print(gc.get_threshold(), gc.get_freeze_count() > 1000)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.api.status import Reason
-from penstock.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
-from penstock.expiry import SECOND_US
-from penstock.store.catalogue_entry import State
-from penstock_operator.effects import ApplyObject, DeleteObject, Plan, StoreStep
-from penstock_operator.names import FINALIZER
-from penstock_operator.world import UNKNOWN, ChildName, NamespaceStand, Trouble
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
+from headgate.expiry import SECOND_US
+from headgate.store.catalogue_entry import State
+from headgate_operator.effects import ApplyObject, DeleteObject, Plan, StoreStep
+from headgate_operator.names import FINALIZER
+from headgate_operator.world import UNKNOWN, ChildName, NamespaceStand, Trouble
 from tests.unit.operator_world import TinyWorld, has_finalizer, resource_document, told_at
 
 CONSUMER = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 1, "max": 4}}
@@ -169,7 +169,7 @@ def test_a_finalizer_without_an_entry_holds_nothing() -> None:
 
 def test_an_entry_of_another_owner_is_not_dropped_though_the_finalizer_is_there() -> None:
     world = deleted(**DELETE)
-    world.make_entry(owner="cli/penstock")
+    world.make_entry(owner="cli/headgate")
     assert order(world.settle(world.now_us + LONG_US)) == ["finalizer away"]
     assert world.entry is not None
     assert world.entry.state is State.ACTIVE

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.differing import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
-from penstock_operator.merging import merge
+from headgate_operator.differing import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
+from headgate_operator.merging import merge
 from tests.unit.test_operator_merging import few, maps
 
 APPLIED: dict[str, Any] = {
@@ -19,7 +19,7 @@ APPLIED: dict[str, Any] = {
     "kind": "Deployment",
     "metadata": {
         "name": "a",
-        "labels": {"penstock.io/queue": "emails"},
+        "labels": {"headgate.io/queue": "emails"},
         "ownerReferences": [{"uid": "u", "name": "q"}],
     },
     "spec": {
@@ -31,7 +31,7 @@ APPLIED: dict[str, Any] = {
                     {
                         "name": "worker",
                         "image": "x",
-                        "command": ["penstock", "worker"],
+                        "command": ["headgate", "worker"],
                         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                         "ports": [{"containerPort": 9090}],
                         "resources": {"requests": {"cpu": "0.1", "memory": "1024Mi"}},
@@ -84,7 +84,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         "port": (worker["ports"][0], "containerPort"),
         "replicas": (shown["spec"], "replicas"),
         "paused": (shown["spec"], "paused"),
-        "label": (shown["metadata"]["labels"], "penstock.io/queue"),
+        "label": (shown["metadata"]["labels"], "headgate.io/queue"),
         "owner": (shown["metadata"], "ownerReferences"),
         "tolerations": (shown["spec"]["template"]["spec"], "tolerations"),
         "template": (shown["spec"], "template"),
@@ -106,15 +106,15 @@ WORKER = f"{POD}.containers[worker]"
     [
         ("image", "z", {f"{WORKER}.image": "z"}),
         ("image", None, {f"{WORKER}.image": None}),
-        ("command", ["penstock"], {f"{WORKER}.command": ["penstock"]}),
-        ("command", ["penstock", "dev"], {f"{WORKER}.command[1]": "dev"}),
+        ("command", ["headgate"], {f"{WORKER}.command": ["headgate"]}),
+        ("command", ["headgate", "dev"], {f"{WORKER}.command[1]": "dev"}),
         ("command", None, {f"{WORKER}.command": None}),
         ("cpu", "200m", {f"{WORKER}.resources.requests[cpu]": "200m"}),
         ("env", [], {f"{WORKER}.env[POD_NAME]": None}),
         ("port", 9091, {f"{WORKER}.ports[9090]": None}),
         ("replicas", 2, {"spec.replicas": 2}),
         ("paused", True, {"spec.paused": True}),
-        ("label", "other", {"metadata.labels[penstock.io/queue]": "other"}),
+        ("label", "other", {"metadata.labels[headgate.io/queue]": "other"}),
         ("owner", [], {"metadata.ownerReferences[u]": None}),
         ("tolerations", [{"key": "b"}], {f"{POD}.tolerations[0].key": "b"}),
         ("tolerations", None, {f"{POD}.tolerations": None}),
@@ -183,7 +183,7 @@ def test_a_field_that_is_applied_no_more_is_seen_by_the_stamp() -> None:
 def test_a_stamp_leaves_other_annotations_and_the_document_itself_alone() -> None:
     document = {"metadata": {"name": "a", "annotations": {"mine": "1"}}}
     before = copy.deepcopy(document)
-    assert {"mine": "1", "penstock.io/applied": digest_of(document)} == stamped(document)["metadata"]["annotations"]
+    assert {"mine": "1", "headgate.io/applied": digest_of(document)} == stamped(document)["metadata"]["annotations"]
     assert before == document
     assert stamp_of(document) is None
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.api.reasons import REASONS_OF
-from penstock.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, CounterStatus, QueueStatus, Reason
-from penstock_operator.effects import PatchStatus, Plan
+from headgate.api.reasons import REASONS_OF
+from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, CounterStatus, QueueStatus, Reason
+from headgate_operator.effects import PatchStatus, Plan
 from tests.golden.operator.running import CASES, read_case, run, told_of
 from tests.unit.operator_world import TinyWorld
 

@@ -13,20 +13,20 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from penstock.errors import Unavailable
-from penstock.testing.world import World
-from penstock_operator import beside, process
-from penstock_operator.beside import PAUSE_S, WELL_AFTER_S, keep_going
-from penstock_operator.health import Health
-from penstock_operator.intake import Intake
-from penstock_operator.kinds import QUEUE
-from penstock_operator.names import Key
-from penstock_operator.observe import Observer, Sources
-from penstock_operator.reconciling import BUG_PAUSE_S, Deciders, Reading, Reconciler
-from penstock_operator.seen import Seen
-from penstock_operator.timeline_looks import Lane
-from penstock_operator.work_queue import RETRY_S, Class, WorkQueue
-from penstock_operator.world import Figures
+from headgate.errors import Unavailable
+from headgate.testing.world import World
+from headgate_operator import beside, process
+from headgate_operator.beside import PAUSE_S, WELL_AFTER_S, keep_going
+from headgate_operator.health import Health
+from headgate_operator.intake import Intake
+from headgate_operator.kinds import QUEUE
+from headgate_operator.names import Key
+from headgate_operator.observe import Observer, Sources
+from headgate_operator.reconciling import BUG_PAUSE_S, Deciders, Reading, Reconciler
+from headgate_operator.seen import Seen
+from headgate_operator.timeline_looks import Lane
+from headgate_operator.work_queue import RETRY_S, Class, WorkQueue
+from headgate_operator.world import Figures
 from tests.unit.loop_turns import turns_meanwhile
 from tests.unit.operator_world import NOW_US, SETTINGS, resource_document
 

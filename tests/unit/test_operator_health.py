@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from penstock_operator.health import Health
-from penstock_operator.names import Key
-from penstock_operator.timeline_looks import Lane
-from penstock_operator.world import Figures
+from headgate_operator.health import Health
+from headgate_operator.names import Key
+from headgate_operator.timeline_looks import Lane
+from headgate_operator.world import Figures
 
 KEY = Key("Queue", "shop", "emails")
 WAITING = Figures(at_us=1, awake=True, counted=3)

@@ -11,16 +11,16 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from penstock.api.bounds import SPEC_BYTES_MAX
-from penstock.api.parse import check_resource
-from penstock.errors import SpecError, Unavailable
-from penstock.telemetry.metrics import Registry
-from penstock_operator import process
-from penstock_operator.asking import Answer, Client, Request, escape_step
-from penstock_operator.http import Answers, Doors
-from penstock_operator.inspection import BODY_MAX, Explanations, InspectionServer, key_of, key_of_document
-from penstock_operator.kinds import QUEUE, SECRET, Address
-from penstock_operator.names import Key
+from headgate.api.bounds import SPEC_BYTES_MAX
+from headgate.api.parse import check_resource
+from headgate.errors import SpecError, Unavailable
+from headgate.telemetry.metrics import Registry
+from headgate_operator import process
+from headgate_operator.asking import Answer, Client, Request, escape_step
+from headgate_operator.http import Answers, Doors
+from headgate_operator.inspection import BODY_MAX, Explanations, InspectionServer, key_of, key_of_document
+from headgate_operator.kinds import QUEUE, SECRET, Address
+from headgate_operator.names import Key
 
 ELSEWHERE = (
     "../../../apis/apps/v1/deployments?limit=500&x=", "a/../../b?x=", "..", ".", "shop%2F..", "Shop", "shop mail",
@@ -73,7 +73,7 @@ def posted(body: bytes) -> tuple[int, dict[str, Any], Asked]:
 
 def queue(**metadata: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
         "metadata": {"name": "emails", "namespace": "shop", **metadata},
         "spec": {},
@@ -82,7 +82,7 @@ def queue(**metadata: Any) -> dict[str, Any]:
 
 def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
     def given(*arguments: str) -> Any:
-        context = process.main.make_context("penstock-operator", list(arguments))
+        context = process.main.make_context("headgate-operator", list(arguments))
         return process.given_by({"health": "off", "pull_secrets": (), **context.params})
 
     assert ("127.0.0.1", 9092) == given().inspection
@@ -122,7 +122,7 @@ def test_a_namespace_that_none_can_have_is_refused_before_anything_is_read(names
     status, told, asked = posted(json.dumps(queue(namespace=namespace)).encode())
     assert (400, [], []) == (status, asked.keys, asked.documents)
     assert "metadata.namespace" in told["error"]
-    assert isinstance(check_resource(queue(namespace=namespace)), list), "`penstock validate` refuses it too"
+    assert isinstance(check_resource(queue(namespace=namespace)), list), "`headgate validate` refuses it too"
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "Emails", "a" * 64, 7, None, ["a"], {"a": 1}])
@@ -188,7 +188,7 @@ def test_no_name_leads_to_another_path_of_the_api_server() -> None:
     assert [
         "/api/v1/namespaces/..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D500%26x%3D/secrets/a%23b%252f"
     ] == (client.paths)
-    assert "/apis/penstock.io/v1beta1/namespaces/shop/queues/emails.dead/status" == (
+    assert "/apis/headgate.io/v1beta1/namespaces/shop/queues/emails.dead/status" == (
         Request("get", QUEUE, "shop", "emails.dead", "status").path
     )
     for step in (".", ".."):

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.testing.world import Process, World
-from penstock_operator.asking import Request
-from penstock_operator.kinds import NAMESPACE
-from penstock_operator.leading import LOOK_EVERY_S, MARGIN_S, TTL_S, Leading
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
+from headgate.testing.world import Process, World
+from headgate_operator.asking import Request
+from headgate_operator.kinds import NAMESPACE
+from headgate_operator.leading import LOOK_EVERY_S, MARGIN_S, TTL_S, Leading
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
 
-SYSTEM = "penstock-system"
+SYSTEM = "headgate-system"
 
 
 class Candidates:

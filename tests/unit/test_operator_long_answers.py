@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator import long_answers
-from penstock_operator.long_answers import LONG, PIECE, parse
+from headgate_operator import long_answers
+from headgate_operator.long_answers import LONG, PIECE, parse
 from tests.unit.loop_turns import turns_meanwhile
 
 values = st.recursive(

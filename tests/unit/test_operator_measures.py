@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from penstock.expiry import SECOND_US
-from penstock.store.clocks import ClockFigures
-from penstock.telemetry.metrics import Registry, Sample
-from penstock_operator.conditions_told import ConditionsTold, told_by
-from penstock_operator.effects import PatchStatus, Plan
-from penstock_operator.measures import measure
-from penstock_operator.names import Key, consumer_name
-from penstock_operator.operating import Operator
-from penstock_operator.world import Figures, LaterMark, World
+from headgate.expiry import SECOND_US
+from headgate.store.clocks import ClockFigures
+from headgate.telemetry.metrics import Registry, Sample
+from headgate_operator.conditions_told import ConditionsTold, told_by
+from headgate_operator.effects import PatchStatus, Plan
+from headgate_operator.measures import measure
+from headgate_operator.names import Key, consumer_name
+from headgate_operator.operating import Operator
+from headgate_operator.world import Figures, LaterMark, World
 
 NOW_US = 1_700_000_000 * SECOND_US
 PAGE = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -52,12 +52,12 @@ def told(figures: Figures | None, *, is_leading: bool = True) -> dict[str, float
 
 def is_needed(**figures: Any) -> float:
     """What is exported as `awake`."""
-    return told(Figures(at_us=NOW_US, **figures))["penstock_queue_awake"]
+    return told(Figures(at_us=NOW_US, **figures))["headgate_queue_awake"]
 
 
 def test_a_queue_that_was_woken_needs_a_worker_before_anything_is_counted() -> None:
     woken = told(Figures(at_us=NOW_US, awake=True))
-    assert (1.0, False) == (woken["penstock_queue_awake"], "penstock_queue_backlog" in woken)
+    assert (1.0, False) == (woken["headgate_queue_awake"], "headgate_queue_backlog" in woken)
 
 
 @pytest.mark.parametrize("figures", [{"backlog": 1}, {"backlog": 0, "in_flight": 1}, {"backlog": 0, "held": 1}])
@@ -81,12 +81,12 @@ def test_what_falls_due_within_thirty_seconds_keeps_a_worker_and_starts_none() -
 
 def test_a_queue_that_sleeps_has_nothing_behind() -> None:
     asleep = told(Figures(at_us=NOW_US))
-    assert (0.0, 0.0) == (asleep["penstock_queue_backlog"], asleep["penstock_queue_awake"])
+    assert (0.0, 0.0) == (asleep["headgate_queue_backlog"], asleep["headgate_queue_awake"])
 
 
 def test_what_was_counted_is_told_until_owners_tell() -> None:
     counted = told(Figures(at_us=NOW_US, awake=True, counted=40))
-    assert 40.0 == counted["penstock_queue_backlog"]
+    assert 40.0 == counted["headgate_queue_backlog"]
 
 
 @pytest.mark.parametrize(("figures", "is_leading"), [(None, True), (Figures(at_us=NOW_US), False)])
@@ -98,7 +98,7 @@ def test_the_oldest_that_waits_is_told_by_its_age_when_it_was_read_and_is_none_w
     since_us = NOW_US - 90 * SECOND_US
     waiting = told(Figures(at_us=NOW_US, backlog=3, oldest_us=since_us, awake=True))
     drained = told(Figures(at_us=NOW_US, backlog=0, oldest_us=since_us, awake=True))
-    assert (90.0, 0.0) == (waiting["penstock_queue_oldest_seconds"], drained["penstock_queue_oldest_seconds"])
+    assert (90.0, 0.0) == (waiting["headgate_queue_oldest_seconds"], drained["headgate_queue_oldest_seconds"])
 
 
 # ---- conditions
@@ -123,7 +123,7 @@ def resources(conditions: ConditionsTold, *, is_leading: bool = True) -> list[tu
     """What is exported of resources."""
     found = samples(None, is_leading=is_leading, conditions=conditions)
     return sorted(
-        tuple(value for _, value in each.labels) for each in found if each.name.startswith("penstock_resource")
+        tuple(value for _, value in each.labels) for each in found if each.name.startswith("headgate_resource")
     )
 
 
@@ -164,7 +164,7 @@ def test_the_charts_page_names_each_metric_of_the_operator_and_no_other() -> Non
     conditions = ConditionsTold()
     conditions.note(Key("Queue", "shop", "emails"), world({"conditions": UNWELL}), Plan())
     exported = {each.name for each in samples(Figures(at_us=NOW_US, backlog=0, rate=0), conditions=conditions)}
-    assert exported == set(re.findall(r"^\| `(penstock_\w+)` \|", CHART_PAGE, re.MULTILINE))
+    assert exported == set(re.findall(r"^\| `(headgate_\w+)` \|", CHART_PAGE, re.MULTILINE))
 
 
 def documents() -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 
 def test_the_page_names_each_metric_of_a_queue_and_no_other() -> None:
-    assert set(told(Figures(at_us=NOW_US, backlog=0, rate=0))) == set(re.findall(r"penstock_queue_\w+", PAGE))
+    assert set(told(Figures(at_us=NOW_US, backlog=0, rate=0))) == set(re.findall(r"headgate_queue_\w+", PAGE))
 
 
 def test_its_queries_ask_by_the_labels_that_there_are() -> None:
@@ -185,7 +185,7 @@ def test_its_queries_ask_by_the_labels_that_there_are() -> None:
     asked = [
         re.fullmatch(r"max\((\w+)\{namespace=\"shop\",queue=\"emails\"\}\) or vector\(0\)", each) for each in queries
     ]
-    assert ["penstock_queue_backlog", "penstock_queue_awake"] == [each and each[1] for each in asked]
+    assert ["headgate_queue_backlog", "headgate_queue_awake"] == [each and each[1] for each in asked]
 
 
 @pytest.mark.parametrize("kind", ["ScaledObject", "HorizontalPodAutoscaler"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.differing import differences
-from penstock_operator.merging import KEYS, PatchInvalid, key_of, merge
+from headgate_operator.differing import differences
+from headgate_operator.merging import KEYS, PatchInvalid, key_of, merge
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a": "1"}},
@@ -19,7 +19,7 @@ POD: dict[str, Any] = {
             {
                 "name": "worker",
                 "image": "ours",
-                "command": ["penstock", "worker"],
+                "command": ["headgate", "worker"],
                 "env": [
                     {"name": "USERNAME", "valueFrom": {"secretKeyRef": {"name": "s", "key": "USERNAME"}}},
                     {"name": "POD_NAME", "value": "x"},
@@ -52,7 +52,7 @@ def spec_after(**patch: Any) -> dict[str, Any]:
 def test_containers_merge_by_name_and_a_new_one_is_added() -> None:
     merged = spec_after(containers=[{"name": "worker", "image": "mine"}, {"name": "proxy", "image": "envoy"}])
     assert ["worker", "proxy"] == [container["name"] for container in merged["containers"]]
-    assert ("mine", ["penstock", "worker"]) == (merged["containers"][0]["image"], merged["containers"][0]["command"])
+    assert ("mine", ["headgate", "worker"]) == (merged["containers"][0]["image"], merged["containers"][0]["command"])
 
 
 def test_maps_merge_field_by_field_and_null_removes_a_field() -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.api.status import Reason
-from penstock_operator.build_cronjob import name_of
-from penstock_operator.decide_namespace import decide_namespace
-from penstock_operator.effects import ApplyObject, DeleteObject, Plan
-from penstock_operator.names import CONNECTION_COPY
-from penstock_operator.world import UNKNOWN, Answer, ChildName, JobGroup, NamespaceStand, NamespaceWorld, Settings
+from headgate.api.status import Reason
+from headgate_operator.build_cronjob import name_of
+from headgate_operator.decide_namespace import decide_namespace
+from headgate_operator.effects import ApplyObject, DeleteObject, Plan
+from headgate_operator.names import CONNECTION_COPY
+from headgate_operator.world import UNKNOWN, Answer, ChildName, JobGroup, NamespaceStand, NamespaceWorld, Settings
 from tests.unit.operator_children_cases import GROUPS, SETTINGS, live
 
 NOW_US = 1_800_000_000_000_000
 REPAIR = GROUPS["repair"]
 SOURCE: dict[str, Any] = {"data": {"CONTACT_POINTS": "YQ==", "PASSWORD": "eA=="}}
-ACCOUNT = ChildName("ServiceAccount", "penstock-worker")
+ACCOUNT = ChildName("ServiceAccount", "headgate-worker")
 COPY = ChildName("Secret", CONNECTION_COPY)
 JOB = ChildName("CronJob", name_of(REPAIR))
-SPARK = [ChildName("ServiceAccount", "penstock-spark"), ChildName("RoleBinding", "penstock-spark")]
+SPARK = [ChildName("ServiceAccount", "headgate-spark"), ChildName("RoleBinding", "headgate-spark")]
 
 
 def around(**parts: Any) -> NamespaceWorld:
@@ -145,7 +145,7 @@ def test_without_a_source_and_a_copy_it_is_told_which_secret_is_missing() -> Non
     trouble = stand(decide(source=None)).trouble
     assert trouble is not None
     assert Reason.CONNECTION_MISSING == trouble.reason
-    assert "no Secret penstock-connection in namespace penstock-system" in trouble.says
+    assert "no Secret headgate-connection in namespace headgate-system" in trouble.says
     assert NamespaceStand() == stand(decide(source=UNKNOWN))
 
 
@@ -166,7 +166,7 @@ def test_elsewhere_a_chart_s_secret_of_another_name_is_copied_also_beside_the_op
 
 
 def test_a_stranger_s_account_is_not_used_and_pods_are_not_started_on_it() -> None:
-    plan = decide(foreign={ACCOUNT: "not Penstock's"}, checked=frozenset((COPY, JOB)))
+    plan = decide(foreign={ACCOUNT: "not Headgate's"}, checked=frozenset((COPY, JOB)))
     assert ACCOUNT not in touched(plan)
     trouble = stand(plan).trouble
     assert trouble is not None
@@ -198,5 +198,5 @@ def test_what_was_refused_does_not_hold_up_the_rest() -> None:
 
 
 def _stamp(child: ChildName) -> str:
-    found: str = settled()[child]["metadata"]["annotations"]["penstock.io/applied"]
+    found: str = settled()[child]["metadata"]["annotations"]["headgate.io/applied"]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_operator.observe_pods import pod_seen
+from headgate_operator.observe_pods import pod_seen
 
 ENDED = {"exitCode": 2, "reason": "Error", "message": "loading\nno module named shop\n"}
 
@@ -12,7 +12,7 @@ ENDED = {"exitCode": 2, "reason": "Error", "message": "loading\nno module named 
 def pod(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
     inits = [each for each in containers if each["name"] == "handler"]
     return {
-        "metadata": {"name": "p", "labels": {"penstock.io/consumer": "mailer"}},
+        "metadata": {"name": "p", "labels": {"headgate.io/consumer": "mailer"}},
         "status": {
             "initContainerStatuses": inits,
             "containerStatuses": [each for each in containers if each not in inits],

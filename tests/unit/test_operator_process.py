@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from penstock.runtime.loop import new_loop
-from penstock_operator import process
+from headgate.runtime.loop import new_loop
+from headgate_operator import process
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.api.status import Reason
-from penstock.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
-from penstock.expiry import SECOND_US
-from penstock.store.catalogue_entry import State
-from penstock_operator.effects import ApplyObject, DeleteObject, Emit, PatchStatus, Plan, StopLane, StoreStep
-from penstock_operator.names import ADOPT, FINALIZER
-from penstock_operator.world import (
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
+from headgate.expiry import SECOND_US
+from headgate.store.catalogue_entry import State
+from headgate_operator.effects import ApplyObject, DeleteObject, Emit, PatchStatus, Plan, StopLane, StoreStep
+from headgate_operator.names import ADOPT, FINALIZER
+from headgate_operator.world import (
     UNKNOWN,
     BulkRun,
     ChildName,
@@ -153,7 +153,7 @@ def _entry(world: TinyWorld, draw: st.DrawFn) -> None:
     if world.entry is None:
         world.make_entry()
     assert world.entry is not None
-    owner = draw(st.sampled_from((world.entry.owner, "operator/c1/u0", "operator/c2/u1", "cli/penstock")))
+    owner = draw(st.sampled_from((world.entry.owner, "operator/c1/u0", "operator/c2/u1", "cli/headgate")))
     state = draw(st.sampled_from((State.ACTIVE, State.RETAINED, State.DELETING, State.MAKING)))
     world.entry = replace(world.entry, owner=owner, state=state)
     world.owner_lives = draw(st.sampled_from((True, False, UNKNOWN)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock_operator.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
-from penstock_operator.operating import CHILDREN, RESOURCES
-from penstock_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+from headgate_operator.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
+from headgate_operator.operating import CHILDREN, RESOURCES
+from headgate_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
 
 ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
 """Kinds that the API server in memory knows, and the operator does not speak of."""
@@ -24,7 +24,7 @@ def test_whatever_is_watched_may_be_listed_and_watched() -> None:
 
 
 def test_no_rule_is_for_everything_and_secrets_are_never_listed() -> None:
-    told = [*cluster_role()["rules"], *role("penstock-system")["rules"]]
+    told = [*cluster_role()["rules"], *role("headgate-system")["rules"]]
     assert not [rule for rule in told if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
     assert {"get", "create", "patch", "delete"} == verbs(SECRET)
     assert {"list"} == verbs(POD)
@@ -53,7 +53,7 @@ def test_resources_of_a_group_with_the_same_verbs_are_one_rule() -> None:
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
-            "resourceNames": ["penstock-operator"],
+            "resourceNames": ["headgate-operator"],
             "verbs": ["get", "update"],
         },
     ] == rules(each for each in AT_HOME if each.kind == LEASE)
@@ -62,7 +62,7 @@ def test_resources_of_a_group_with_the_same_verbs_are_one_rule() -> None:
 
 
 def test_the_bindings_name_the_roles_and_the_account() -> None:
-    subject = {"kind": "ServiceAccount", "name": "penstock-operator", "namespace": "penstock-system"}
-    bound = bindings("penstock-system")
+    subject = {"kind": "ServiceAccount", "name": "headgate-operator", "namespace": "headgate-system"}
+    bound = bindings("headgate-system")
     assert ["ClusterRole", "Role"] == [each["roleRef"]["kind"] for each in bound]
     assert [[subject], [subject]] == [each["subjects"] for each in bound]

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.engines.summary.standing import BULK_DONE, BULK_RUNS
-from penstock.expiry import SECOND_US
-from penstock_operator.names import GROUP, application_name
-from penstock_operator.observe_runs import CLOCKS_APART_US, JobTold, job_id, job_ids_of, runs_of
-from penstock_operator.world import BulkRun
+from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
+from headgate.expiry import SECOND_US
+from headgate_operator.names import GROUP, application_name
+from headgate_operator.observe_runs import CLOCKS_APART_US, JobTold, job_id, job_ids_of, runs_of
+from headgate_operator.world import BulkRun
 
 OWNER = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
 MADE_US = 1_763_456_400 * SECOND_US

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.expiry import SECOND_US
-from penstock_operator.decide_scaling import Scaled, scaled
-from penstock_operator.names import consumer_name
-from penstock_operator.world import UNKNOWN, ChildName, Figures, Lanes, LaneTrouble, LaterMark, Memory
+from headgate.expiry import SECOND_US
+from headgate_operator.decide_scaling import Scaled, scaled
+from headgate_operator.names import consumer_name
+from headgate_operator.world import UNKNOWN, ChildName, Figures, Lanes, LaneTrouble, LaterMark, Memory
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 DEPLOYMENT = ChildName("Deployment", consumer_name("emails", "mailer"))

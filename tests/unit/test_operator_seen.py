@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.intake import Intake, urgency_of
-from penstock_operator.kinds import QUEUE
-from penstock_operator.names import Key, namespace_key
-from penstock_operator.seen import Seen, place_of
-from penstock_operator.work_queue import Class
+from headgate_operator.intake import Intake, urgency_of
+from headgate_operator.kinds import QUEUE
+from headgate_operator.names import Key, namespace_key
+from headgate_operator.seen import Seen, place_of
+from headgate_operator.work_queue import Class
 
 EMAILS = Key("Queue", "shop", "emails")
 THEIRS = {"labels": {"whose": "theirs"}}
@@ -18,13 +18,13 @@ THEIRS = {"labels": {"whose": "theirs"}}
 
 def queue(name: str = "emails", *, uid: str = "u1", version: int = 1, **more: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": str(version), "generation": 1}
-    document = {"kind": "Queue", "apiVersion": "penstock.io/v1beta1", "metadata": metadata, "spec": {}}
+    document = {"kind": "Queue", "apiVersion": "headgate.io/v1beta1", "metadata": metadata, "spec": {}}
     metadata |= more.pop("metadata", {})
     return {**document, **more}
 
 
 def deployment(*, owner: str | None = "u1", version: int = 5, uid: str = "d1", **metadata: Any) -> dict[str, Any]:
-    reference = {"apiVersion": "penstock.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner}
+    reference = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner}
     told = {"name": "emails-mailer", "namespace": "shop", "uid": uid, "resourceVersion": str(version), **metadata}
     if owner is not None:
         told["ownerReferences"] = [reference]
@@ -116,12 +116,12 @@ def test_a_namespace_that_ends_concerns_all_in_it() -> None:
 def test_of_managed_fields_only_who_has_the_replicas_is_kept() -> None:
     seen = Seen()
     fields = [
-        {"manager": "penstock", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:selector": {}}}},
+        {"manager": "headgate", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:selector": {}}}},
         {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}},
     ]
     seen.hear(deployment(managedFields=fields))
     found = (seen.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["managedFields"]
-    assert [("penstock", {"f:spec": {"f:replicas": {}}})] == [(each["manager"], each["fieldsV1"]) for each in found]
+    assert [("headgate", {"f:spec": {"f:replicas": {}}})] == [(each["manager"], each["fieldsV1"]) for each in found]
 
 
 def test_what_a_whole_list_lacks_is_missing_from_it() -> None:

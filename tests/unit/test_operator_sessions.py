@@ -15,19 +15,19 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.api.status import Reason
-from penstock.applying.decide_steps import TooManyTables
-from penstock.errors import PenstockError, Unavailable
-from penstock.store.cassandra_settings import ConnectionSettings, SettingsBroken
-from penstock.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
-from penstock.store.clocks import ClockNotTrusted
-from penstock.store.schema import KeyspaceUnfit, SchemaRightsMissing
-from penstock.testing.world import World
-from penstock_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from penstock_operator.port import Applied, Denial, Denied
-from penstock_operator.secrets_read import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
-from penstock_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
-from penstock_operator.troubles import trouble_of
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import TooManyTables
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.cassandra_settings import ConnectionSettings, SettingsBroken
+from headgate.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
+from headgate.store.clocks import ClockNotTrusted
+from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
+from headgate.testing.world import World
+from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.port import Applied, Denial, Denied
+from headgate_operator.secrets_read import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
+from headgate_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
+from headgate_operator.troubles import trouble_of
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
 
@@ -123,7 +123,7 @@ HOSTILE_SECRET = """
 import asyncio, sys
 from pathlib import Path
 from types import SimpleNamespace
-from penstock_operator.sessions import Sessions
+from headgate_operator.sessions import Sessions
 
 async def reach(name, pipe, folder):
     async def nodes_in(_):
@@ -300,5 +300,5 @@ def test_values_of_a_secret_are_decoded_and_what_is_no_text_is_left_out() -> Non
         (SettingsBroken(("CONTACT_POINTS is not set",)), Reason.CONNECTION_MISSING),
     ],
 )
-def test_what_goes_wrong_with_cassandra_has_a_reason(error: PenstockError, reason: Reason) -> None:
+def test_what_goes_wrong_with_cassandra_has_a_reason(error: HeadgateError, reason: Reason) -> None:
     assert reason is trouble_of(error).reason

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock.api.reasons import STALLING
-from penstock.api.status import Reason
-from penstock.expiry import SECOND_US
-from penstock_operator.decide_figures import rounded, rounded_age_s
-from penstock_operator.effects import ApplyObject, Emit, PatchStatus, Plan, StoreStep
-from penstock_operator.world import (
+from headgate.api.reasons import STALLING
+from headgate.api.status import Reason
+from headgate.expiry import SECOND_US
+from headgate_operator.decide_figures import rounded, rounded_age_s
+from headgate_operator.effects import ApplyObject, Emit, PatchStatus, Plan, StoreStep
+from headgate_operator.world import (
     UNKNOWN,
     ChildName,
     Figures,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from penstock.store.catalogue_entry import Name
-from penstock_operator.store_side import StoreSide
+from headgate.store.catalogue_entry import Name
+from headgate_operator.store_side import StoreSide
 from tests.unit.operator_world import CLUSTER, EMAILS, NOW_US, UID, TinyWorld, resource_document
 
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from penstock.applying.decide_steps import Retain, Step
-from penstock.store.catalogue_entry import Entry, Name, Place, State
-from penstock.store.decide_generation import first
-from penstock.testing.world import World
-from penstock_operator.port import Denial, Denied, Page
-from penstock_operator.seen import Seen
-from penstock_operator.sweep import Sweep
+from headgate.applying.decide_steps import Retain, Step
+from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.decide_generation import first
+from headgate.testing.world import World
+from headgate_operator.port import Denial, Denied, Page
+from headgate_operator.seen import Seen
+from headgate_operator.sweep import Sweep
 
 OURS = "operator/this-cluster/u1"
 
@@ -28,7 +28,7 @@ def entry(owner: str = OURS, state: State = State.ACTIVE) -> Entry:
         state=state,
         revision=1,
         document={},
-        place=Place("dc1", "penstock", "shared"),
+        place=Place("dc1", "headgate", "shared"),
         generations=first(2),
         changed_us=0,
     )

@@ -8,11 +8,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock_operator.effects import Plan
-from penstock_operator.names import Key
-from penstock_operator.reconciling import Deciders, Reading, Reconciler
-from penstock_operator.work_queue import Class, WorkQueue
-from penstock_operator.world import Memory, NamespaceStand
+from headgate_operator.effects import Plan
+from headgate_operator.names import Key
+from headgate_operator.reconciling import Deciders, Reading, Reconciler
+from headgate_operator.work_queue import Class, WorkQueue
+from headgate_operator.world import Memory, NamespaceStand
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 NEW = [Key("Queue", "shop", f"new-{number}") for number in range(100)]

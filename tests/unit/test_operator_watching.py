@@ -8,10 +8,10 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
-from penstock.testing.world import World
-from penstock_operator.kinds import QUEUE
-from penstock_operator.port import Change, Page
-from penstock_operator.watching import PAUSE_S_MAX, SHORT_S, Watch
+from headgate.testing.world import World
+from headgate_operator.kinds import QUEUE
+from headgate_operator.port import Change, Page
+from headgate_operator.watching import PAUSE_S_MAX, SHORT_S, Watch
 
 
 class Ending:

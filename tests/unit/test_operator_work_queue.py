@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.telemetry.metrics import Registry
-from penstock.testing.world import World
-from penstock_operator.names import Key
-from penstock_operator.work_queue import MOMENTS_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from headgate.telemetry.metrics import Registry
+from headgate.testing.world import World
+from headgate_operator.names import Key
+from headgate_operator.work_queue import MOMENTS_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -277,7 +277,7 @@ def test_metrics_are_those_of_controller_runtime() -> None:
         await keys.get()
         await asyncio.sleep(3)
         told = {sample.name: sample for sample in registry.samples()}
-        assert {"name": "penstock"} == dict(told["workqueue_depth"].labels)
+        assert {"name": "headgate"} == dict(told["workqueue_depth"].labels)
         assert (1.0, 2.0) == (told["workqueue_depth"].value, told["workqueue_adds"].value)
         assert pytest.approx(3.0) == told["workqueue_longest_running_processor_seconds"].value
         assert pytest.approx(3.0) == told["workqueue_unfinished_work_seconds"].value

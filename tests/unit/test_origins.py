@@ -17,8 +17,8 @@ AT_LEAST = dict.fromkeys(("A-f", "A-t", "D-f", "D-t"), 6)
 AT_LEAST |= {"A": 60, "B": 110, "B-f": 5, "B-t": 13, "C": 85, "C-f": 3, "C-t": 10, "D": 61}
 
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
-GOOD = "| A1 | it queues | as it is | `workers/penstock/` | Ground | — | open |\n"
-SHOWN = "| A1 | it queues | as it is | `workers/penstock/` | Ground | `tests/unit/test_origins.py::{}` | shown |\n"
+GOOD = "| A1 | it queues | as it is | `workers/headgate/` | Ground | — | open |\n"
+SHOWN = "| A1 | it queues | as it is | `workers/headgate/` | Ground | `tests/unit/test_origins.py::{}` | shown |\n"
 
 
 def test_every_row_of_the_page_is_right() -> None:
@@ -64,7 +64,7 @@ def test_a_right_table_has_no_faults(body: str) -> None:
         (GOOD.replace("as it is", "kept"), "begins with none of"),
         (GOOD.replace("as it is", "replaced by a lane"), "does not say why"),
         (GOOD.replace("as it is", "not taken"), "does not say why"),
-        (GOOD.replace("`workers/penstock/`", ""), "lives nowhere"),
+        (GOOD.replace("`workers/headgate/`", ""), "lives nowhere"),
         (GOOD.replace("open", "done"), "unknown state 'done'"),
         (GOOD.replace("Ground", ""), "no issue"),
         (GOOD.replace("Ground", "Ground, Later"), "unknown issue 'Later'"),
@@ -75,7 +75,7 @@ def test_a_right_table_has_no_faults(body: str) -> None:
             SHOWN.format("test_every_row_of_the_page_is_right").replace("test_origins.py", "test_gone.py"),
             "no such test",
         ),
-        (SHOWN.format("test_every_row_of_the_page_is_right").replace("penstock/", "gone/"), "lives where nothing is"),
+        (SHOWN.format("test_every_row_of_the_page_is_right").replace("headgate/", "gone/"), "lives where nothing is"),
         (GOOD.replace("| open |", "|"), "6 cells where 7 are due"),
         ("\n| id | state |\n|---|---|\n", "a table with other columns"),
     ],

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.decide_owners import (
+from headgate.engines.decide_owners import (
     Claim,
     Claims,
     TwoOwners,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines import packed
-from penstock.engines.packed import PackedRun, RowBroken, directory, memory_of, open_row, pack, unpack
+from headgate.engines import packed
+from headgate.engines.packed import PackedRun, RowBroken, directory, memory_of, open_row, pack, unpack
 
 GOLDEN = bytes.fromhex(
     "01000200 a0658ac7 68000000"  # version, not compressed, two messages; checksum; length of the body

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
-from penstock.api.passed_on import ITEMS_MAX
-from penstock.applying.decide_steps import TABLES_MAX
-from penstock.engines.registry import CARRIED
-from penstock.engines.rows import HOLES_MAX
-from penstock.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
-from penstock.engines.timeline.engine import LANES_MAX
-from penstock.engines.timeline.layout import TTL_S_MAX
-from penstock.engines.timeline.once import SCOPE_KEYS_MAX
+from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
+from headgate.api.passed_on import ITEMS_MAX
+from headgate.applying.decide_steps import TABLES_MAX
+from headgate.engines.registry import CARRIED
+from headgate.engines.rows import HOLES_MAX
+from headgate.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
+from headgate.engines.timeline.engine import LANES_MAX
+from headgate.engines.timeline.layout import TTL_S_MAX
+from headgate.engines.timeline.once import SCOPE_KEYS_MAX
 from tests.unit.page_examples import ROOT, Example, commands_of, examples_of, faults_of
 
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if "```" in path.read_text(encoding="utf-8"))
@@ -36,17 +36,17 @@ def test_an_example_says_what_can_be_done(example: Example) -> None:
 @pytest.mark.parametrize(
     ("language", "text", "fault"),
     [
-        ("sh", "penstock stats --queue shop/emails --lane", "No such option"),
-        ("sh", "penstock state --queue shop/emails", "No such command"),
-        ("sh", "penstock send --queue shop/emails x --count many", "'many'"),
-        ("sh", "kubectl penstock why queue/emails --lost 3", "No such option"),
+        ("sh", "headgate stats --queue shop/emails --lane", "No such option"),
+        ("sh", "headgate state --queue shop/emails", "No such command"),
+        ("sh", "headgate send --queue shop/emails x --count many", "'many'"),
+        ("sh", "kubectl headgate why queue/emails --lost 3", "No such option"),
         ("sh", "kubectl applied -f x.yaml", "kubectl has no verb applied"),
-        ("sh", "helm instal penstock charts/penstock", "helm has no verb instal"),
-        ("sh", "cat x | penstock sent --queue shop/emails", "No such command"),
+        ("sh", "helm instal headgate charts/headgate", "helm has no verb instal"),
+        ("sh", "cat x | headgate sent --queue shop/emails", "No such command"),
         ("sh", "make demonstration", "no such target"),
         ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
         ("sh", "frobnicate", "what is frobnicate?"),
-        ("yaml", "apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: a}\nspec: {shard: 3}", "shard"),
+        ("yaml", "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: a}\nspec: {shard: 3}", "shard"),
         ("yaml", "kind: Queue\nspec: {}", "without apiVersion"),
         ("yaml", "spec: {}", "spec.spec"),
         ("yaml", "shard: 3", "spec.shard"),
@@ -65,9 +65,9 @@ def test_a_program_that_is_none_is_found() -> None:
 
 
 def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
-    told = "A=1 penstock top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    told = "A=1 headgate top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
     assert [
-        ["A=1", "penstock", "top", "--once"],
+        ["A=1", "headgate", "top", "--once"],
         ["grep", "x"],
         ["make", "demo"],
         ["kubectl", "get", "queues"],
@@ -127,7 +127,7 @@ def test_a_limit_is_as_the_code_has_it(said: str, figure: Callable[[], str]) -> 
 
 def spec_of(plural: str) -> dict[str, Any]:
     """The fields of a spec in the CRD."""
-    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.penstock.io.yaml").read_text())
+    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.headgate.io.yaml").read_text())
     fields: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
         "properties"
     ]

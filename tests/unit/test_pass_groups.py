@@ -7,20 +7,20 @@ from uuid import UUID
 
 import pytest
 
-from penstock.cli.passes import Group
-from penstock.store.catalogue_entry import Entry, Name, Place, State
-from penstock.store.decide_generation import first
+from headgate.cli.passes import Group
+from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.decide_generation import first
 
 NAMES_NONE: dict[str, Any] = {}
 OWN_SECRET: dict[str, Any] = {"storage": {"connectionSecret": "other-cassandra"}}
 OWN_IMAGE: dict[str, Any] = {"gc": {"image": "shop/types:3"}}
-OURS = {"PENSTOCK_CONNECTION": "penstock-connection", "PENSTOCK_IMAGE": "penstock:1"}
+OURS = {"HEADGATE_CONNECTION": "headgate-connection", "HEADGATE_IMAGE": "headgate:1"}
 
 
 def entry(spec: dict[str, Any]) -> Entry:
     """A counter with this spec."""
     name = Name("Counter", "shop", "views")
-    place = Place("dc1", "penstock", "shared")
+    place = Place("dc1", "headgate", "shared")
     return Entry(name, UUID(int=1), "operator/c/u", State.ACTIVE, 1, {"spec": spec}, place, first(1), 0)
 
 
@@ -33,12 +33,12 @@ def entry(spec: dict[str, Any]) -> Entry:
         (OURS, NAMES_NONE, True),
         (OURS, OWN_SECRET, False),
         (OURS, OWN_IMAGE, False),
-        ({**OURS, "PENSTOCK_CONNECTION": "other-cassandra"}, OWN_SECRET, True),
-        ({**OURS, "PENSTOCK_CONNECTION": "other-cassandra"}, NAMES_NONE, False),
-        ({**OURS, "PENSTOCK_IMAGE": "shop/types:3"}, OWN_IMAGE, True),
-        ({**OURS, "PENSTOCK_IMAGE": "shop/types:3", "PENSTOCK_DEFAULT_IMAGE": "penstock:1"}, NAMES_NONE, False),
-        ({**OURS, "PENSTOCK_DEFAULT_IMAGE": "penstock:1"}, NAMES_NONE, True),
-        ({**OURS, "PENSTOCK_IMAGE": ""}, OWN_IMAGE, True),
+        ({**OURS, "HEADGATE_CONNECTION": "other-cassandra"}, OWN_SECRET, True),
+        ({**OURS, "HEADGATE_CONNECTION": "other-cassandra"}, NAMES_NONE, False),
+        ({**OURS, "HEADGATE_IMAGE": "shop/types:3"}, OWN_IMAGE, True),
+        ({**OURS, "HEADGATE_IMAGE": "shop/types:3", "HEADGATE_DEFAULT_IMAGE": "headgate:1"}, NAMES_NONE, False),
+        ({**OURS, "HEADGATE_DEFAULT_IMAGE": "headgate:1"}, NAMES_NONE, True),
+        ({**OURS, "HEADGATE_IMAGE": ""}, OWN_IMAGE, True),
     ],
 )
 def test_a_group_has_those_that_name_its_secret_and_image_and_in_doubt_one_more(

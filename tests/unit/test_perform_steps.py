@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.applying.decide_steps import CreateKeyspace
-from penstock.applying.perform_steps import StepPerformer
-from penstock.store.schema import FoundKeyspace
-from penstock.store.table import Keyspace
+from headgate.applying.decide_steps import CreateKeyspace
+from headgate.applying.perform_steps import StepPerformer
+from headgate.store.schema import FoundKeyspace
+from headgate.store.table import Keyspace
 
-KEYSPACE = Keyspace("penstock", (("dc1", 3),))
-THERE = FoundKeyspace("penstock", "NetworkTopologyStrategy", {"dc1": 3})
+KEYSPACE = Keyspace("headgate", (("dc1", 3),))
+THERE = FoundKeyspace("headgate", "NetworkTopologyStrategy", {"dc1": 3})
 
 
 class Schema:

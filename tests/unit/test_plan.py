@@ -1,4 +1,4 @@
-"""`penstock plan`: what the operator would do, told offline; the files of examples are golden."""
+"""`headgate plan`: what the operator would do, told offline; the files of examples are golden."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from penstock.api.loader import load_files
-from penstock.api.parse import parse_resource
-from penstock.cli import main as door
-from penstock.cli.main import main
-from penstock_operator.differing import stamped
-from penstock_operator.effects import ApplyObject
-from penstock_operator.names import APPLIED
-from penstock_operator.plan_ahead import Ahead
-from penstock_operator.plan_offline import empty_ahead, settings_of
-from penstock_operator.plan_telling import tell
+from headgate.api.loader import load_files
+from headgate.api.parse import parse_resource
+from headgate.cli import main as door
+from headgate.cli.main import main
+from headgate_operator.differing import stamped
+from headgate_operator.effects import ApplyObject
+from headgate_operator.names import APPLIED
+from headgate_operator.plan_ahead import Ahead
+from headgate_operator.plan_offline import empty_ahead, settings_of
+from headgate_operator.plan_telling import tell
 from tests.golden.plan.running import PLANS, planned
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
@@ -40,7 +40,7 @@ def written(folder: Path, *specs: tuple[str, str, Mapping[str, Any]]) -> str:
     """A file with these resources: (kind, name, spec)."""
     documents = [
         {
-            "apiVersion": "penstock.io/v1beta1",
+            "apiVersion": "headgate.io/v1beta1",
             "kind": kind,
             "metadata": {"name": name, "namespace": "shop"},
             "spec": dict(spec),
@@ -104,7 +104,7 @@ def test_objects_are_shown_word_for_word_but_for_secrets_and_digests_of_what_is_
         known["metadata"] = {name: part for name, part in known["metadata"].items() if name != "annotations"}
         assert bare == known
         assert metadata["annotations"][APPLIED] == stamped(bare)["metadata"]["annotations"][APPLIED]
-    assert "<what the operator's own Secret holds>" == shown["penstock-connection"]["data"]
+    assert "<what the operator's own Secret holds>" == shown["headgate-connection"]["data"]
 
 
 def test_the_statements_alone_are_cql_and_the_objects_alone_are_yaml() -> None:
@@ -137,7 +137,7 @@ def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
 
 def test_a_finalizer_comes_before_the_first_table(tmp_path: Path) -> None:
     sentences = says(told_of(written(tmp_path, ("Queue", "a", {"deletionPolicy": "Delete"}))))
-    assert at(sentences, "put the finalizer") < at(sentences, "make table penstock.q_")
+    assert at(sentences, "put the finalizer") < at(sentences, "make table headgate.q_")
 
 
 def test_without_scaling_there_is_a_worker_for_each_shard_and_a_budget_that_protects_them(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
 
 def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
-    path.write_text("apiVersion: penstock.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
+    path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
     assert (2, "", f"{path}:5: document 1, Queue q: spec.shards: must be at least 1\n") == run("-f", str(path))
     assert (2, "", f"{tmp_path / 'none'}: there is no such file\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
@@ -216,18 +216,18 @@ def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    entry = EntryPoint("plan", value, "penstock.commands")
+    entry = EntryPoint("plan", value, "headgate.commands")
     monkeypatch.setattr(door, "entry_points", lambda group: [entry] if group == door.JOINING else [])
 
 
-@pytest.mark.parametrize("value", ["penstock_nowhere.plan:command", "penstock_operator.plan_words:command"])
+@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.plan_words:command"])
 def test_a_command_that_is_not_installed_whole_says_so_in_one_line_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     joined(monkeypatch, value)
     code, out, err = run("-f", "q.yaml")
     assert (1, "", 1) == (code, out, err.count("\n"))
-    assert err.startswith("penstock: This command is not installed completely (command=plan, why=")
+    assert err.startswith("headgate: This command is not installed completely (command=plan, why=")
     assert 0 == CliRunner().invoke(main, ["--help"]).exit_code
 
 
@@ -240,7 +240,7 @@ def test_without_the_operator_there_is_no_such_command(monkeypatch: pytest.Monke
 
 
 def test_a_joined_command_takes_no_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("send", "penstock_nowhere:command", "penstock.commands")
+    entry = EntryPoint("send", "headgate_nowhere:command", "headgate.commands")
     monkeypatch.setattr(door, "entry_points", lambda group: [entry])
     assert 0 == CliRunner().invoke(main, ["send", "--help"]).exit_code
 
@@ -257,12 +257,12 @@ def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
 
 
 def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -> None:
-    """`pip install penstock` is enough for both, without any extra."""
+    """`pip install headgate` is enough for both, without any extra."""
     program = (
         "import sys\n"
         "for name in ('kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'pyspark'): sys.modules[name] = None\n"
-        "import penstock_operator.plugin\n"
-        "from penstock.cli.main import main\n"
+        "import headgate_operator.plugin\n"
+        "from headgate.cli.main import main\n"
         f"main(['plan', '-f', {str(ROOT / 'examples/shop.yaml')!r}, '--only', 'order'])\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)

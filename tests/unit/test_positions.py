@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.positions import (
+from headgate.store.positions import (
     PositionBroken,
     Positions,
     first_at,
@@ -22,7 +22,7 @@ from penstock.store.positions import (
     moment_us_of,
     position_order,
 )
-from penstock.store.types import Type
+from headgate.store.types import Type
 
 NINE = 1_750_000_000_000_000
 MOMENTS = st.integers(min_value=0, max_value=10_000_000_000_000_000)

@@ -1,4 +1,4 @@
-"""The names that `import penstock` offers: each has one meaning, and none costs anything before it is used."""
+"""The names that `import headgate` offers: each has one meaning, and none costs anything before it is used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib import import_module
 
 import pytest
 
-import penstock
-from penstock.runtime.decide_retry import Reject, judge_failure
+import headgate
+from headgate.runtime.decide_retry import Reject, judge_failure
 
-PUBLIC_MODULES = ("penstock", "penstock.settle", "penstock.runtime")
+PUBLIC_MODULES = ("headgate", "headgate.settle", "headgate.runtime")
 FOR_HANDLERS = {"REJECT", "Backoff", "Context", "Reject", "Retry", "RetryPolicy", "handler"}
-HEAVY = ("aiohttp", "cassandra", "pydantic", "opentelemetry", "asyncio", "penstock.client", "penstock.runtime")
+HEAVY = ("aiohttp", "cassandra", "pydantic", "opentelemetry", "asyncio", "headgate.client", "headgate.runtime")
 
 
 def run_python(program: str) -> str:
@@ -23,17 +23,17 @@ def run_python(program: str) -> str:
 
 
 def test_reject_is_what_a_handler_raises() -> None:
-    assert Reject is penstock.Reject
+    assert Reject is headgate.Reject
     verdict = judge_failure(
-        penstock.RetryPolicy(), penstock.Reject("no address"), attempt=1, chance=0, told="no address"
+        headgate.RetryPolicy(), headgate.Reject("no address"), attempt=1, chance=0, told="no address"
     )
     assert "Never" == type(verdict).__name__
 
 
 @pytest.mark.parametrize("name", sorted(FOR_HANDLERS))
 def test_what_the_author_of_a_handler_needs_is_at_the_top(name: str) -> None:
-    assert name in penstock.__all__
-    assert getattr(penstock, name) is getattr(import_module("penstock.runtime"), name)
+    assert name in headgate.__all__
+    assert getattr(headgate, name) is getattr(import_module("headgate.runtime"), name)
 
 
 def test_no_two_public_names_mean_different_things() -> None:
@@ -45,21 +45,21 @@ def test_no_two_public_names_mean_different_things() -> None:
 
 
 def test_the_settle_commands_are_in_a_module_of_their_own() -> None:
-    assert {"Ack", "DeadLetter", "Extend", "Nack"} == set(penstock.settle.__all__)
-    assert set() == set(penstock.settle.__all__) & set(penstock.__all__)
-    assert "r" == penstock.settle.DeadLetter("r").receipt
+    assert {"Ack", "DeadLetter", "Extend", "Nack"} == set(headgate.settle.__all__)
+    assert set() == set(headgate.settle.__all__) & set(headgate.__all__)
+    assert "r" == headgate.settle.DeadLetter("r").receipt
 
 
-def test_importing_penstock_imports_nothing_of_it() -> None:
+def test_importing_headgate_imports_nothing_of_it() -> None:
     assert "[]\n" == run_python(
-        f"import sys; before = set(sys.modules); import penstock; "
+        f"import sys; before = set(sys.modules); import headgate; "
         f"print([name for name in {HEAVY} if name in set(sys.modules) - before])"
     )
 
 
 def test_the_names_for_handlers_bring_no_server_and_no_driver() -> None:
     program = (
-        f"import sys, penstock; [getattr(penstock, name) for name in {sorted(FOR_HANDLERS)}]; "
-        "print([name for name in ('aiohttp', 'cassandra', 'penstock.runtime.worker') if name in sys.modules])"
+        f"import sys, headgate; [getattr(headgate, name) for name in {sorted(FOR_HANDLERS)}]; "
+        "print([name for name in ('aiohttp', 'cassandra', 'headgate.runtime.worker') if name in sys.modules])"
     )
     assert "[]\n" == run_python(program)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines import receipts as module
-from penstock.engines.receipts import Receipt, Receipts, read_receipt, receipts_of
-from penstock.errors import SpecError
+from headgate.engines import receipts as module
+from headgate.engines.receipts import Receipt, Receipts, read_receipt, receipts_of
+from headgate.errors import SpecError
 
 QUEUE, OTHER = UUID(int=1), UUID(int=2)
 SECRET = b"secret"

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from penstock.engines.record import Piece, Record
-from penstock.engines.recorder import Recorder
-from penstock.engines.settled import decode
-from penstock.engines.source import LaneSource
-from penstock.errors import Unavailable
+from headgate.engines.record import Piece, Record
+from headgate.engines.recorder import Recorder
+from headgate.engines.settled import decode
+from headgate.engines.source import LaneSource
+from headgate.errors import Unavailable
 from tests.unit.test_lane_books import books_with, give, row
 
 EPOCH = 7

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.counters.decide_rollup import final_before_us, windows_of
-from penstock.counters.decide_windows import Window
+from headgate.counters.decide_rollup import final_before_us, windows_of
+from headgate.counters.decide_windows import Window
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

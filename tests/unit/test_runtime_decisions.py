@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import SpecError
-from penstock.runtime.decide_beats import beat_every_s, decide_beats
-from penstock.runtime.decide_drain import Ending, Step
-from penstock.runtime.decide_health import Seen, why_not_alive, why_not_ready
-from penstock.runtime.decide_pace import Pace
-from penstock.runtime.decide_prefetch import Prefetch
-from penstock.runtime.decide_rate import TokenBucket
-from penstock.runtime.decide_response import Response, judge_response, retry_after_s
-from penstock.runtime.decide_retry import (
+from headgate.errors import SpecError
+from headgate.runtime.decide_beats import beat_every_s, decide_beats
+from headgate.runtime.decide_drain import Ending, Step
+from headgate.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from headgate.runtime.decide_pace import Pace
+from headgate.runtime.decide_prefetch import Prefetch
+from headgate.runtime.decide_rate import TokenBucket
+from headgate.runtime.decide_response import Response, judge_response, retry_after_s
+from headgate.runtime.decide_retry import (
     DONE,
     REJECT,
     Again,
@@ -32,7 +32,7 @@ from penstock.runtime.decide_retry import (
     delay_after,
     judge_failure,
 )
-from penstock.runtime.decide_version import why_version_refused
+from headgate.runtime.decide_version import why_version_refused
 
 SECOND = 1_000_000
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from penstock.engines.contract import Delivery
-from penstock.errors import SpecError
-from penstock.runtime import Context, RetryPolicy, handler
-from penstock.runtime.decide_retry import Again
-from penstock.runtime.flight import Flight
-from penstock.runtime.handlers import Handler, HandlerUnusable, load_handler, understand
-from penstock.runtime.payloads import PayloadInvalid
-from penstock.runtime.performing import PythonPerformer
+from headgate.engines.contract import Delivery
+from headgate.errors import SpecError
+from headgate.runtime import Context, RetryPolicy, handler
+from headgate.runtime.decide_retry import Again
+from headgate.runtime.flight import Flight
+from headgate.runtime.handlers import Handler, HandlerUnusable, load_handler, understand
+from headgate.runtime.payloads import PayloadInvalid
+from headgate.runtime.performing import PythonPerformer
 
 
 def delivery(payload: bytes) -> Delivery:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.runtime import loop
+from headgate.runtime import loop
 
 
 def test_a_process_runs_to_its_end_and_gives_what_it_gave() -> None:
     program = (
-        "import gc\nfrom penstock.runtime import loop\n"
+        "import gc\nfrom headgate.runtime import loop\n"
         "async def main():\n    return gc.get_threshold()[0], gc.get_freeze_count() > 1000\n"
         "print(loop.run(main()))"
     )
@@ -47,7 +47,7 @@ def test_with_the_extra_it_is_the_loop_of_the_extra(monkeypatch: pytest.MonkeyPa
 
 def test_importing_it_tunes_nothing() -> None:
     program = (
-        "import gc; before = gc.get_threshold(); import penstock.runtime.loop, penstock\n"
+        "import gc; before = gc.get_threshold(); import headgate.runtime.loop, headgate\n"
         "print(before == gc.get_threshold())"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from penstock.client.background import BackgroundLoop, WaitsForItself
-from penstock.client.queue import ConnectionOfAnotherProcess
-from penstock.errors import Bug
+from headgate.client.background import BackgroundLoop, WaitsForItself
+from headgate.client.queue import ConnectionOfAnotherProcess
+from headgate.errors import Bug
 
 
 async def double(number: int) -> int:

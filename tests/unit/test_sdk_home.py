@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 
-from penstock.client.home import Home
+from headgate.client.home import Home
 
 
 async def begun() -> Home:

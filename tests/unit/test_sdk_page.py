@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-import penstock
-from penstock.client import (
+import headgate
+from headgate.client import (
     Counter,
+    Headgate,
     Message,
-    Penstock,
     Queue,
     SyncCounter,
+    SyncHeadgate,
     SyncMessage,
-    SyncPenstock,
     SyncQueue,
 )
-from penstock.errors import PenstockError
+from headgate.errors import HeadgateError
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "sdk.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def names_on(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "kind", [Penstock, Queue, Counter, Message, SyncPenstock, SyncQueue, SyncCounter, SyncMessage]
+    "kind", [Headgate, Queue, Counter, Message, SyncHeadgate, SyncQueue, SyncCounter, SyncMessage]
 )
 def test_the_page_names_every_method(kind: type) -> None:
     public = (
@@ -47,14 +47,14 @@ def test_the_page_names_every_method(kind: type) -> None:
     assert set() == public - names_on(PAGE)
 
 
-def test_the_page_names_everything_that_penstock_exports() -> None:
-    assert set() == set(penstock.__all__) - names_on(PAGE)
+def test_the_page_names_everything_that_headgate_exports() -> None:
+    assert set() == set(headgate.__all__) - names_on(PAGE)
 
 
 def test_whatever_is_exported_can_be_had() -> None:
-    assert [] == [name for name in penstock.__all__ if getattr(penstock, name, None) is None]
+    assert [] == [name for name in headgate.__all__ if getattr(headgate, name, None) is None]
     with pytest.raises(AttributeError, match="nothing_of_ours"):
-        _ = penstock.nothing_of_ours
+        _ = headgate.nothing_of_ours
 
 
 @pytest.mark.parametrize(
@@ -72,33 +72,33 @@ def test_without_async_there_is_every_call_that_there_is_with_it(asynchronous: t
 ERROR_ROWS = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", PAGE.partition("## Errors")[2], re.MULTILINE)
 
 
-def errors_of_the_sdk() -> dict[str, type[PenstockError]]:
+def errors_of_the_sdk() -> dict[str, type[HeadgateError]]:
     """Every error of the tree that a module of the data plane defines, by its name."""
-    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+    for module in pkgutil.walk_packages(headgate.__path__, "headgate."):
         if module.name.split(".")[1] in ("client", "counters", "engines", "store"):
             import_module(module.name)
 
-    def below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    def below(kind: type[HeadgateError]) -> Iterator[type[HeadgateError]]:
         yield kind
         for each in kind.__subclasses__():
             yield from below(each)
 
-    return {each.__name__: each for each in below(PenstockError) if each.__module__.startswith("penstock.")}
+    return {each.__name__: each for each in below(HeadgateError) if each.__module__.startswith("headgate.")}
 
 
 @pytest.mark.parametrize("page", ["sdk.md", "python.md", "counters.md"])
-def test_every_error_that_a_page_names_is_importable_from_penstock(page: str) -> None:
+def test_every_error_that_a_page_names_is_importable_from_headgate(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     errors = errors_of_the_sdk()
     named = names_on(re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) & set(errors)
     assert len(named) > 3
-    assert [] == sorted(name for name in named if getattr(penstock, name, None) is not errors[name])
+    assert [] == sorted(name for name in named if getattr(headgate, name, None) is not errors[name])
 
 
-def test_every_error_that_penstock_exports_has_a_row_under_the_class_it_has() -> None:
+def test_every_error_that_headgate_exports_has_a_row_under_the_class_it_has() -> None:
     errors = errors_of_the_sdk()
-    exported = {name: errors[name] for name in penstock.__all__ if name in errors}
-    tree = {"PenstockError", *(each.__name__ for each in PenstockError.__subclasses__())}
+    exported = {name: errors[name] for name in headgate.__all__ if name in errors}
+    tree = {"HeadgateError", *(each.__name__ for each in HeadgateError.__subclasses__())}
     expected = {
         (name, next(base.__name__ for base in each.__mro__[1:] if base.__name__ in tree))
         for name, each in exported.items()

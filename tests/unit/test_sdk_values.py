@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field
 
-from penstock.client.moments import moment_of, moment_us, span_us
-from penstock.client.outgoing import Put, message_of
-from penstock.client.payloads import (
+from headgate.client.moments import moment_of, moment_us, span_us
+from headgate.client.outgoing import Put, message_of
+from headgate.client.payloads import (
     JSON,
     TEXT,
     PayloadUnfit,
@@ -25,9 +25,9 @@ from penstock.client.payloads import (
     read_model,
     read_text,
 )
-from penstock.engines.contract import Delivery, Message
-from penstock.errors import SpecError
-from penstock.runtime.payloads import decoder_of
+from headgate.engines.contract import Delivery, Message
+from headgate.errors import SpecError
+from headgate.runtime.payloads import decoder_of
 
 NOW = 1_750_000_000_000_000
 

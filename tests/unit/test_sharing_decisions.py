@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.decide_sharing import (
+from headgate.engines.decide_sharing import (
     EXTRA_KEPT_US,
     GIVE_BACK_AFTER_US,
     SECOND_US,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.simulated.cells import (
+from headgate.store.simulated.cells import (
     Cell,
     Deletion,
     expiring_cell,
@@ -14,7 +14,7 @@ from penstock.store.simulated.cells import (
     reconcile,
     tombstone_cell,
 )
-from penstock.store.simulated.partition import (
+from headgate.store.simulated.partition import (
     EVERYTHING,
     Cut,
     Image,
@@ -25,7 +25,7 @@ from penstock.store.simulated.partition import (
     merge_images,
     missing_from,
 )
-from penstock.store.simulated.rows import Row
+from headgate.store.simulated.rows import Row
 
 TIMES = st.integers(1, 5)
 VALUES = st.sampled_from("ab")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.simulated import Cluster
-from penstock.testing.world import Network, Process
+from headgate.store.simulated import Cluster
+from headgate.testing.world import Network, Process
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
 

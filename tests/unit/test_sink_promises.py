@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from penstock.api.bulk import Sink
+from headgate.api.bulk import Sink
 
 ROOT = Path(__file__).parents[2]
 FORMATS = get_args(Sink.model_fields["format"].annotation)
@@ -18,7 +18,7 @@ PROMISES = ("exactly once", "at least once")
 
 def promises_of_the_code() -> dict[str, str]:
     """By the table at the head of sinks.py, which is read as text: Spark need not be there."""
-    source = (ROOT / "spark/penstock_spark/jobs/sinks.py").read_text(encoding="utf-8")
+    source = (ROOT / "spark/headgate_spark/jobs/sinks.py").read_text(encoding="utf-8")
     table = ast.get_docstring(ast.parse(source)) or ""
     rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.count("|") == 4]
     return {name: row[2] for row in rows for name in re.findall(r"\w+", row[1]) if name in FORMATS}

@@ -15,15 +15,15 @@ from opentelemetry.sdk import trace as sdk
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from penstock.client.background import BackgroundLoop
-from penstock.client.outgoing import Put, message_of
-from penstock.client.queue import Queue
-from penstock.engines.contract import Delivery, Message
-from penstock.errors import PenstockError, SpecError
-from penstock.store.store import Unknown
-from penstock.telemetry.spans import Spans, spans
-from penstock.telemetry.tracing import current_trace, read_trace, with_trace
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.client.background import BackgroundLoop
+from headgate.client.outgoing import Put, message_of
+from headgate.client.queue import Queue
+from headgate.engines.contract import Delivery, Message
+from headgate.errors import HeadgateError, SpecError
+from headgate.store.store import Unknown
+from headgate.telemetry.spans import Spans, spans
+from headgate.telemetry.tracing import current_trace, read_trace, with_trace
+from headgate.testing.memory_queue import MemoryQueue
 from tests.runtime.workers import bench_of, in_virtual_time, worked
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -98,7 +98,7 @@ class KeptQueue(MemoryQueue):
     def __init__(self) -> None:
         super().__init__("shop/emails")
         self.put_here: list[Message] = []
-        self.refuse_with: PenstockError | None = None
+        self.refuse_with: HeadgateError | None = None
 
     async def put(self, messages: Sequence[Message]) -> list[str]:
         if self.refuse_with is not None:
@@ -205,7 +205,7 @@ def test_without_a_current_span_a_put_makes_none_and_writes_no_attributes(
     ("refusal", "payload"), [(Unknown("no answer"), b""), (None, object())], ids=["by the store", "of the payload"]
 )
 def test_a_put_that_fails_is_seen_in_its_span(
-    finished: list[sdk.ReadableSpan], refusal: PenstockError | None, payload: object
+    finished: list[sdk.ReadableSpan], refusal: HeadgateError | None, payload: object
 ) -> None:
     engine = KeptQueue()
     engine.refuse_with = refusal
@@ -245,5 +245,5 @@ def test_bytes_that_a_handler_puts_carry_its_trace_without_opentelemetry_too() -
 
 
 def test_a_producer_does_not_load_opentelemetry() -> None:
-    program = "import sys, penstock.client.queue; print('opentelemetry' in sys.modules)"
+    program = "import sys, headgate.client.queue; print('opentelemetry' in sys.modules)"
     assert b"False\n" == subprocess.check_output([sys.executable, "-c", program])

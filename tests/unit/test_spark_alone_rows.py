@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.packed import PackedRun, pack, pack_alone, unpack
-from penstock.engines.timeline.layout import RowPlace, row_text
-from penstock.engines.timeline.row_writes import id_suffix
-from penstock.engines.timeline.tables import WORK
-from penstock.store.positions import Positions, moment_us_of
-from penstock.store.wired import WiredRows, wire_rows
-from penstock_spark import alone_rows
-from penstock_spark.alone_rows import CutRows, columns_of
-from penstock_spark.packed_columns import TYPES, About, BatchBuilder
+from headgate.engines.packed import PackedRun, pack, pack_alone, unpack
+from headgate.engines.timeline.layout import RowPlace, row_text
+from headgate.engines.timeline.row_writes import id_suffix
+from headgate.engines.timeline.tables import WORK
+from headgate.store.positions import Positions, moment_us_of
+from headgate.store.wired import WiredRows, wire_rows
+from headgate_spark import alone_rows
+from headgate_spark.alone_rows import CutRows, columns_of
+from headgate_spark.packed_columns import TYPES, About, BatchBuilder
 
 COLUMNS = [WORK.by_name[name] for name in ("due", "run", "cancelled", "moved")]
 NOW_US = 1_763_550_000_000_000

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.packed import PackedRun, RowBroken, pack, unpack
-from penstock.engines.settled import bits_of
-from penstock.engines.timeline.row_writes import id_suffix
-from penstock_spark.packed_columns import TYPES, About, BatchBuilder, Exceptions, OpenRow
+from headgate.engines.packed import PackedRun, RowBroken, pack, unpack
+from headgate.engines.settled import bits_of
+from headgate.engines.timeline.row_writes import id_suffix
+from headgate_spark.packed_columns import TYPES, About, BatchBuilder, Exceptions, OpenRow
 
 SUFFIXES = [id_suffix(index) for index in range(512)]
 ABOUT = About("row-", "a-position", 77, 2, 1, "ready")

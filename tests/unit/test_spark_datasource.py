@@ -10,19 +10,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from penstock.errors import PenstockError
-from penstock_spark.counter_reader import TYPES as COUNTER_TYPES
-from penstock_spark.datasource import PenstockDataSource
-from penstock_spark.packed_columns import TYPES
-from penstock_spark.schemas import COUNTER, QUEUE, schema_of
+from headgate.errors import HeadgateError
+from headgate_spark.counter_reader import TYPES as COUNTER_TYPES
+from headgate_spark.datasource import HeadgateDataSource
+from headgate_spark.packed_columns import TYPES
+from headgate_spark.schemas import COUNTER, QUEUE, schema_of
 
 PAYLOAD = StructType([StructField("payload", StringType())])
 UPDATES = StructType([StructField("key", StringType())])
 
 
-def source(**options: str) -> PenstockDataSource:
+def source(**options: str) -> HeadgateDataSource:
     """As Spark makes it."""
-    return PenstockDataSource(options)
+    return HeadgateDataSource(options)
 
 
 def test_the_batches_are_of_the_types_that_spark_takes_them_for() -> None:
@@ -80,7 +80,7 @@ def test_columns_are_those_of_what_is_read() -> None:
     ],
 )
 def test_a_mistake_is_found_before_anything_is_opened(mistaken: Any) -> None:
-    with pytest.raises(PenstockError) as told:
+    with pytest.raises(HeadgateError) as told:
         mistaken()
     assert 1 == len(str(told.value).splitlines())
     assert not isinstance(told.value, PySparkException)

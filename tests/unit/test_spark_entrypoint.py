@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import SpecError
-from penstock_spark.entrypoint import build_command, build_names, class_path, java_options
+from headgate.errors import SpecError
+from headgate_spark.entrypoint import build_command, build_names, class_path, java_options
 
 DRIVER = {"SPARK_HOME": "/opt/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"}
 EXECUTOR = {
@@ -23,7 +23,7 @@ EXECUTOR = {
 
 
 def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
-    assert build_command(["driver", "--class", "x", "local:///opt/penstock/bulk.py", "--queue", "a/b"], DRIVER) == [
+    assert build_command(["driver", "--class", "x", "local:///opt/headgate/bulk.py", "--queue", "a/b"], DRIVER) == [
         "/opt/spark/bin/spark-submit",
         "--conf",
         "spark.driver.bindAddress=10.0.0.7",
@@ -33,7 +33,7 @@ def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
         "client",
         "--class",
         "x",
-        "local:///opt/penstock/bulk.py",
+        "local:///opt/headgate/bulk.py",
         "--queue",
         "a/b",
     ]
@@ -83,9 +83,9 @@ def test_a_number_without_a_name_gets_one_beside_roots() -> None:
     names = build_names(12345, 54321, "/tmp")  # noqa: S108 - of a container
     assert names.passwd.splitlines() == [
         "root:x:0:0:root:/root:/bin/sh",
-        "penstock:x:12345:54321:penstock:/tmp:/bin/sh",
+        "headgate:x:12345:54321:headgate:/tmp:/bin/sh",
     ]
-    assert names.group.splitlines() == ["root:x:0:", "penstock:x:54321:"]
+    assert names.group.splitlines() == ["root:x:0:", "headgate:x:54321:"]
 
 
 def test_the_group_of_root_is_named_once() -> None:

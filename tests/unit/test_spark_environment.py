@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.store.cassandra_settings import read_settings
-from penstock.store.connection_variables import prefixed
-from penstock_spark.worker_connection import local_environment, merge_environments, told_environment
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.connection_variables import prefixed
+from headgate_spark.worker_connection import local_environment, merge_environments, told_environment
 
 DRIVERS = {"CONTACT_POINTS": "c1", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "k1"}
 
@@ -16,7 +16,7 @@ def test_a_driver_passes_on_what_counts_and_never_the_password() -> None:
     assert told == told_environment(DRIVERS)
     assert prefixed(told) == told_environment(prefixed(DRIVERS))
     assert prefixed({"CONTACT_POINTS": "c1"}) == told_environment(
-        {"USERNAME": "jane", "PENSTOCK_CONTACT_POINTS": "c1"}
+        {"USERNAME": "jane", "HEADGATE_CONTACT_POINTS": "c1"}
     )
     assert prefixed(DRIVERS) == local_environment(prefixed(DRIVERS))
 
@@ -24,11 +24,11 @@ def test_a_driver_passes_on_what_counts_and_never_the_password() -> None:
 @pytest.mark.parametrize(
     ("told", "own", "over", "wanted"),
     [
-        ({"CONTACT_POINTS": "c1"}, {"USERNAME": "me", "PASSWORD": "x"}, {}, ("c1", "me", "penstock")),
-        ({"PENSTOCK_CONTACT_POINTS": "c1"}, {"USERNAME": "jane"}, {}, ("c1", None, "penstock")),
-        ({"PENSTOCK_CONTACT_POINTS": "c1"}, {"CONTACT_POINTS": "c2"}, {}, ("c2", None, "penstock")),
-        ({"CONTACT_POINTS": "c1"}, {"PENSTOCK_CONTACT_POINTS": "c2"}, {}, ("c2", None, "penstock")),
-        ({}, {"PENSTOCK_CONTACT_POINTS": "c2"}, {"CONTACT_POINTS": "c3", "KEYSPACE": "k"}, ("c3", None, "k")),
+        ({"CONTACT_POINTS": "c1"}, {"USERNAME": "me", "PASSWORD": "x"}, {}, ("c1", "me", "headgate")),
+        ({"HEADGATE_CONTACT_POINTS": "c1"}, {"USERNAME": "jane"}, {}, ("c1", None, "headgate")),
+        ({"HEADGATE_CONTACT_POINTS": "c1"}, {"CONTACT_POINTS": "c2"}, {}, ("c2", None, "headgate")),
+        ({"CONTACT_POINTS": "c1"}, {"HEADGATE_CONTACT_POINTS": "c2"}, {}, ("c2", None, "headgate")),
+        ({}, {"HEADGATE_CONTACT_POINTS": "c2"}, {"CONTACT_POINTS": "c3", "KEYSPACE": "k"}, ("c3", None, "k")),
     ],
 )
 def test_options_go_before_the_tasks_own_environment_and_that_before_the_drivers(

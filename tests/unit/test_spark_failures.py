@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_spark.failures import line_of
+from headgate_spark.failures import line_of
 
 WRAPPED = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan Python data source read: Traceback (most recent call last):
   File "plan_data_source_read.py", line 333, in main
     partitions = reader.partitions()
-penstock.client.directory.QueueUnknown: There is no such queue (queue=shop/mails); did you mean shop/emails?
+headgate.client.directory.QueueUnknown: There is no such queue (queue=shop/mails); did you mean shop/emails?
 . SQLSTATE: 38000"""
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_spark.decide_keys import RowKeys, TaskName, token_name
-from penstock_spark.decide_marks import (
+from headgate_spark.decide_keys import RowKeys, TaskName, token_name
+from headgate_spark.decide_marks import (
     ANSWER_US,
     BatchPassed,
     BatchTooOld,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, MapType, StringType, StructField, StructType
 
-from penstock.store.positions import Positions, first_at, last_at, position_order
-from penstock_spark.options import (
+from headgate.store.positions import Positions, first_at, last_at, position_order
+from headgate_spark.options import (
     OptionInvalid,
     ReadOptions,
     Subject,
@@ -14,7 +14,7 @@ from penstock_spark.options import (
     stream_options,
     write_options,
 )
-from penstock_spark.schemas import PUT, QUEUE, SchemaUnfit, check_read, check_write, schema_of
+from headgate_spark.schemas import PUT, QUEUE, SchemaUnfit, check_read, check_write, schema_of
 
 EMAILS = Subject("shop/emails", None, ())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_spark.decide_range import Told, Wanted, narrow
+from headgate_spark.decide_range import Told, Wanted, narrow
 
 
 def narrowed(*told: Told, wanted: Wanted | None = None) -> Wanted:

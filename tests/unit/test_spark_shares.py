@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_spark.decide_shares import raised_shares, shares_of_equal
+from headgate_spark.decide_shares import raised_shares, shares_of_equal
 
 
 def taken(waiting: list[int], bound: int) -> int:

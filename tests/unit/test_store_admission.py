@@ -7,9 +7,9 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.store.cassandra_admission import Admission
-from penstock.store.cassandra_handover import Handover
-from penstock.store.metrics import LATENCY_BOUNDS_S, StoreMetrics
+from headgate.store.cassandra_admission import Admission
+from headgate.store.cassandra_handover import Handover
+from headgate.store.metrics import LATENCY_BOUNDS_S, StoreMetrics
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Bug
-from penstock.store.cql import (
+from headgate.errors import Bug
+from headgate.store.cql import (
     RESERVED,
     Markers,
     add_column_cql,
@@ -20,7 +20,7 @@ from penstock.store.cql import (
     table_id,
     update_cql,
 )
-from penstock.store.shapes import (
+from headgate.store.shapes import (
     Operator,
     SliceForm,
     delete_shape,
@@ -29,8 +29,8 @@ from penstock.store.shapes import (
     select_shape,
     update_shape,
 )
-from penstock.store.table import Column, Keyspace, Table, Written
-from penstock.store.types import Type
+from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.types import Type
 
 LWT = Written.LWT
 LOG = Table(

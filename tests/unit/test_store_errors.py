@@ -12,12 +12,12 @@ from cassandra.connection import ConnectionBusy, ConnectionException, Connection
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
 
-from penstock.errors import PenstockError, Refused, Surroundings
-from penstock.store.cassandra_errors import CAS_WRITE_UNKNOWN, NotAllowed, TooLarge, of_prepare, translate
-from penstock.store.statements import Batch, BatchIf, Insert, InsertIfAbsent, Select, Statement, UpdateIf, is_
-from penstock.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
-from penstock.store.table import Column, Table, Written
-from penstock.store.types import Type
+from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.store.cassandra_errors import CAS_WRITE_UNKNOWN, NotAllowed, TooLarge, of_prepare, translate
+from headgate.store.statements import Batch, BatchIf, Insert, InsertIfAbsent, Select, Statement, UpdateIf, is_
+from headgate.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
+from headgate.store.table import Column, Table, Written
+from headgate.store.types import Type
 
 LOG = Table("log", "", (Column("p", Type.INT),), (), (Column("v", Type.TEXT),))
 LANES = Table(
@@ -67,7 +67,7 @@ OVERLOADED = OverloadedErrorMessage(0x1001, "too much", None)
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_undone_is_said_only_where_nothing_can_have_been_done(
-    error: BaseException, statement: Statement, wanted: type[PenstockError]
+    error: BaseException, statement: Statement, wanted: type[HeadgateError]
 ) -> None:
     assert wanted is type(translate(error, statement))
 
@@ -155,8 +155,8 @@ def _invalid(said: str) -> BaseException:
             "the write is larger",
         ),
         (_invalid("Rejected an oversized mutation (20/10) for keyspace: k"), TooLarge, "the write is larger"),
-        (_invalid("table log does not exist"), Surroundings, "create or mend the tables with `penstock apply`"),
-        (_invalid("Undefined column name v in table k.log"), Surroundings, "`penstock apply`"),
+        (_invalid("table log does not exist"), Surroundings, "create or mend the tables with `headgate apply`"),
+        (_invalid("Undefined column name v in table k.log"), Surroundings, "`headgate apply`"),
         (
             _invalid("Request with ttl of 630720000 seconds exceeds maximum supported expiration date"),
             Refused,
@@ -174,7 +174,7 @@ def _invalid(said: str) -> BaseException:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_will_be_refused_again_says_why_and_what_to_do(
-    error: BaseException, wanted: type[PenstockError], words: str
+    error: BaseException, wanted: type[HeadgateError], words: str
 ) -> None:
     found = translate(error, WRITE)
     assert wanted is type(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LEAN = "import sys; from penstock.store.cassandra_lean import leave_numpy_out; "
+LEAN = "import sys; from headgate.store.cassandra_lean import leave_numpy_out; "
 
 
 def _told(program: str) -> str:
@@ -27,9 +27,9 @@ def test_who_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
 
 def test_the_operator_opens_its_sessions_without_numpy() -> None:
     program = (
-        "import asyncio, penstock_operator.process as process\n"
-        "from penstock.errors import Surroundings\n"
-        "from penstock.store.cassandra_settings import read_settings\n"
+        "import asyncio, headgate_operator.process as process\n"
+        "from headgate.errors import Surroundings\n"
+        "from headgate.store.cassandra_settings import read_settings\n"
         "try:\n"
         "    asyncio.run(process.open_session(read_settings({'CONTACT_POINTS': '127.0.0.1:1'})))\n"
         "except Surroundings:\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.store.cassandra_binding import COMMIT_LEVELS, LEVELS, SERIAL_LEVELS, read_level
-from penstock.store.consistency import Consistency, SerialLevel
-from penstock.store.table import Column, Table
-from penstock.store.types import Type
+from headgate.store.cassandra_binding import COMMIT_LEVELS, LEVELS, SERIAL_LEVELS, read_level
+from headgate.store.consistency import Consistency, SerialLevel
+from headgate.store.table import Column, Table
+from headgate.store.types import Type
 
 ON_THE_WIRE = {"ONE": 1, "QUORUM": 4, "ALL": 5, "LOCAL_QUORUM": 6, "EACH_QUORUM": 7, "SERIAL": 8, "LOCAL_SERIAL": 9}
 """The numbers of Cassandra's protocol, written here a second time on purpose."""

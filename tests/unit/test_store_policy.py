@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from penstock.store.consistency import Consistency
-from penstock.store.rows import row_type
-from penstock.store.statements import BatchIf, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
-from penstock.store.store import AttemptAnswer, NotEnoughReplicas, Outcome, Overloaded, Store, Unknown, Verdict
-from penstock.store.table import Column, Table, Written
-from penstock.store.types import Type
+from headgate.store.consistency import Consistency
+from headgate.store.rows import row_type
+from headgate.store.statements import BatchIf, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
+from headgate.store.store import AttemptAnswer, NotEnoughReplicas, Outcome, Overloaded, Store, Unknown, Verdict
+from headgate.store.table import Column, Table, Written
+from headgate.store.types import Type
 
 LWT = Written.LWT
 LOG = Table("log", "", (Column("p", Type.INT),), (), (Column("v", Type.TEXT),))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Surroundings
-from penstock.store.cassandra_routing import HomePolicy
-from penstock.store.cassandra_settings import Address, ConnectionSettings
-from penstock.store.cassandra_surroundings import check_cluster
+from headgate.errors import Surroundings
+from headgate.store.cassandra_routing import HomePolicy
+from headgate.store.cassandra_settings import Address, ConnectionSettings
+from headgate.store.cassandra_surroundings import check_cluster
 
 
 @dataclass(eq=False)
@@ -82,7 +82,7 @@ def test_a_silent_node_comes_last_until_it_answers(monkeypatch: pytest.MonkeyPat
 
 def test_a_silent_node_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr("penstock.store.cassandra_routing.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("headgate.store.cassandra_routing.time.monotonic", lambda: now_s)
     policy = _policy(A, B, replicas=(A, B))
     policy.suspect(A)
     assert {"ba"} == set(_plans(policy, _query(serial=9)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.connection import OPTIONS, environment_with
-from penstock.store.cassandra_settings import (
+from headgate.cli.connection import OPTIONS, environment_with
+from headgate.store.cassandra_settings import (
     Address,
     ConnectionSettings,
     SettingsBroken,
@@ -15,9 +15,9 @@ from penstock.store.cassandra_settings import (
     read_secret_settings,
     read_settings,
 )
-from penstock.store.connection_variables import VARIABLES, connection_variables, prefixed
-from penstock.testing.cassandra.choose import Source, decide_source
-from penstock.testing.cassandra.connection import Connection, ContactPoint, read_connection
+from headgate.store.connection_variables import VARIABLES, connection_variables, prefixed
+from headgate.testing.cassandra.choose import Source, decide_source
+from headgate.testing.cassandra.connection import Connection, ContactPoint, read_connection
 
 WHERE = {"CONTACT_POINTS": "c1"}
 
@@ -30,7 +30,7 @@ def test_everything_that_can_be_told_is_taken() -> None:
     told = {
         "CONTACT_POINTS": "c1, c2:9043,[::1]:9044, fe80::1,10.0.0.1",
         "DATA_CENTER": "dc1",
-        "USERNAME": "penstock",
+        "USERNAME": "headgate",
         "PASSWORD": " with spaces ",
         "USE_SSL": "yes",
         "KEYSPACE": "queues",
@@ -40,7 +40,7 @@ def test_everything_that_can_be_told_is_taken() -> None:
     wanted = ConnectionSettings(
         tuple(Address(*point) for point in points),
         "dc1",
-        "penstock",
+        "headgate",
         " with spaces ",
         TlsSettings(),
         "queues",
@@ -69,7 +69,7 @@ def test_files_that_a_secret_mounts_count_as_named_where_they_are_there(tmp_path
 
 
 FAULTS = [
-    ({}, "PENSTOCK_CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
+    ({}, "HEADGATE_CONTACT_POINTS is not set: name nodes of your Cassandra as host[:port], separated by commas"),
     ({"CONTACT_POINTS": " , "}, "CONTACT_POINTS is not set"),
     ({"CONTACT_POINTS": "c1,,c2"}, "CONTACT_POINTS=c1,,c2: an empty entry between two commas"),
     ({"CONTACT_POINTS": "c1:"}, "CONTACT_POINTS: c1:: a port is missing after the colon"),
@@ -141,18 +141,18 @@ def test_names_without_the_prefix_count_where_the_contact_points_have_none_eithe
 @pytest.mark.parametrize("setting", VARIABLES)
 def test_a_name_with_the_prefix_goes_before_the_one_without_it(setting: str) -> None:
     bare = dict.fromkeys(VARIABLES, "bare")
-    assert {**bare, setting: "other"} == connection_variables({**bare, f"PENSTOCK_{setting}": "other"})
-    assert bare == connection_variables({**bare, f"PENSTOCK_{setting}": " "})
+    assert {**bare, setting: "other"} == connection_variables({**bare, f"HEADGATE_{setting}": "other"})
+    assert bare == connection_variables({**bare, f"HEADGATE_{setting}": " "})
 
 
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        ({"USERNAME": "me"}, "PENSTOCK_PASSWORD is empty though PENSTOCK_USERNAME is set"),
-        ({"KEYSPACE": "Queues"}, "PENSTOCK_KEYSPACE=Queues: a keyspace is at most 48"),
-        ({"CONTACT_POINTS": "c1:"}, "PENSTOCK_CONTACT_POINTS: c1:: a port is missing after the colon"),
-        ({"USE_SSL": "perhaps"}, "PENSTOCK_USE_SSL=perhaps: say true or false"),
-        ({"SSL_CA": "/no/where"}, "PENSTOCK_SSL_CA=/no/where: no such file or directory"),
+        ({"USERNAME": "me"}, "HEADGATE_PASSWORD is empty though HEADGATE_USERNAME is set"),
+        ({"KEYSPACE": "Queues"}, "HEADGATE_KEYSPACE=Queues: a keyspace is at most 48"),
+        ({"CONTACT_POINTS": "c1:"}, "HEADGATE_CONTACT_POINTS: c1:: a port is missing after the colon"),
+        ({"USE_SSL": "perhaps"}, "HEADGATE_USE_SSL=perhaps: say true or false"),
+        ({"SSL_CA": "/no/where"}, "HEADGATE_SSL_CA=/no/where: no such file or directory"),
     ],
 )
 def test_a_fault_names_the_variable_that_was_set(told: dict[str, str], line: str) -> None:
@@ -180,7 +180,7 @@ def test_a_test_server_goes_before_the_cassandra_of_the_shell() -> None:
     server = Connection((ContactPoint("127.0.0.9", 9042),))
     shell = prefixed({"CONTACT_POINTS": "production", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "orders"})
     found = read_settings({**shell, **server.environment()})
-    assert ((Address("127.0.0.9"),), None, "penstock") == (found.contact_points, found.username, found.keyspace)
+    assert ((Address("127.0.0.9"),), None, "headgate") == (found.contact_points, found.username, found.keyspace)
 
 
 def test_tests_use_the_cluster_that_is_named_with_the_prefix_too() -> None:

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.errors import Bug
-from penstock.store.shapes import ShapeBroken, insert_shape
-from penstock.store.statements import (
+from headgate.errors import Bug
+from headgate.store.shapes import ShapeBroken, insert_shape
+from headgate.store.statements import (
     TTL_S_MAX,
     Batch,
     BatchIf,
@@ -30,8 +30,8 @@ from penstock.store.statements import (
     is_,
     partition_of,
 )
-from penstock.store.table import Column, Table, TableBroken, Written
-from penstock.store.types import Type
+from headgate.store.table import Column, Table, TableBroken, Written
+from headgate.store.types import Type
 
 LWT = Written.LWT
 P, C, D = Column("p", Type.INT), Column("c", Type.INT), Column("d", Type.INT)

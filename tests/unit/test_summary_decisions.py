@@ -8,9 +8,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.top import as_json, as_text, ranked
-from penstock.client.overview import QueueOverview
-from penstock.engines.summary.decide_figures import (
+from headgate.cli.top import as_json, as_text, ranked
+from headgate.client.overview import QueueOverview
+from headgate.engines.summary.decide_figures import (
     COUNT_EVERY_US_MIN,
     NOT_COUNTED,
     Figures,
@@ -24,9 +24,9 @@ from penstock.engines.summary.decide_figures import (
     next_count_us,
     with_total,
 )
-from penstock.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterPart, Owed
-from penstock.engines.summary.reading import LaterMark, QueueFigures
-from penstock.engines.summary.rows import mark_statement
+from headgate.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterPart, Owed
+from headgate.engines.summary.reading import LaterMark, QueueFigures
+from headgate.engines.summary.rows import mark_statement
 
 SECOND = 1_000_000
 PART = 60 * SECOND
@@ -218,7 +218,7 @@ def test_a_count_stands_in_the_row_until_the_next() -> None:
 
 
 def shown(name: str, **figures: object) -> QueueOverview:
-    """One queue, as `penstock top` gets it."""
+    """One queue, as `headgate top` gets it."""
     return QueueOverview(name, replace(QueueFigures(), **figures), NOW)  # type: ignore[arg-type]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import Refused
-from penstock.supervised_loop import CALM_S, FAILING_S_MAX, PAUSE_S_MAX, SupervisedLoop
-from penstock.testing.world import World
+from headgate.errors import Refused
+from headgate.supervised_loop import CALM_S, FAILING_S_MAX, PAUSE_S_MAX, SupervisedLoop
+from headgate.testing.world import World
 
-log = logging.getLogger("penstock.test")
+log = logging.getLogger("headgate.test")
 
 
 def simulated(scenario: Coroutine[Any, Any, None]) -> None:
@@ -50,7 +50,7 @@ def test_work_that_fails_is_started_again_within_seconds(caplog: pytest.LogCaptu
         assert loop.why_dead() is None
         await loop.stop()
 
-    with caplog.at_level(logging.INFO, logger="penstock.test"):
+    with caplog.at_level(logging.INFO, logger="headgate.test"):
         simulated(scenario())
     assert 1 == len([record for record in caplog.records if record.levelno == logging.ERROR]), "logged once"
     assert "shop/emails" == caplog.records[0].__dict__["queue"]
@@ -86,7 +86,7 @@ def test_a_loop_that_was_ended_from_outside_is_dead() -> None:
         loop = SupervisedLoop("clock", Work(0, KeyError()).run, log=log)
         loop.start()
         await asyncio.sleep(1)
-        (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "penstock: clock"]
+        (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "headgate: clock"]
         task.cancel()
         await asyncio.sleep(1)
         assert "the loop of clock has ended" == loop.why_dead()
@@ -113,7 +113,7 @@ def test_work_that_ran_for_long_has_recovered(caplog: pytest.LogCaptureFixture) 
         assert loop.why_dead() is None
         await loop.stop()
 
-    with caplog.at_level(logging.INFO, logger="penstock.test"):
+    with caplog.at_level(logging.INFO, logger="headgate.test"):
         simulated(scenario())
     assert ["background loop failed and starts again", "background loop works again"] * 4 == [
         record.getMessage() for record in caplog.records

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.client.outgoing import Put, message_of
-from penstock.errors import SpecError
-from penstock.telemetry.graphite import Graphite, GraphiteSettings, lines_of, read_graphite
-from penstock.telemetry.logs import log_fields, log_to
-from penstock.telemetry.metrics import CHILDREN_MAX, Registry
-from penstock.telemetry.prometheus import exposition
-from penstock.telemetry.tracing import TraceContext, current_trace, read_trace, with_trace
-from penstock.testing.processes import free_port
+from headgate.client.outgoing import Put, message_of
+from headgate.errors import SpecError
+from headgate.telemetry.graphite import Graphite, GraphiteSettings, lines_of, read_graphite
+from headgate.telemetry.logs import log_fields, log_to
+from headgate.telemetry.metrics import CHILDREN_MAX, Registry
+from headgate.telemetry.prometheus import exposition
+from headgate.telemetry.tracing import TraceContext, current_trace, read_trace, with_trace
+from headgate.testing.processes import free_port
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -27,10 +27,10 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def filled() -> Registry:
     """One of each."""
     registry = Registry()
-    registry.counter("penstock_acked", "Acked.", "queue").of("shop/emails").add(3)
-    registry.gauge("penstock_held", "Held.").of().value = 1.5
-    registry.reading("penstock_lanes", "Lanes.", ["queue"], lambda: [(("a",), 2.0), (("b",), 4.0)])
-    lag = registry.histogram("penstock_lag_seconds", "Lag.", "queue", bounds=(0.1, 1.0)).of("shop/emails")
+    registry.counter("headgate_acked", "Acked.", "queue").of("shop/emails").add(3)
+    registry.gauge("headgate_held", "Held.").of().value = 1.5
+    registry.reading("headgate_lanes", "Lanes.", ["queue"], lambda: [(("a",), 2.0), (("b",), 4.0)])
+    lag = registry.histogram("headgate_lag_seconds", "Lag.", "queue", bounds=(0.1, 1.0)).of("shop/emails")
     for value in (0.05, 0.1, 0.5, 7.0):
         lag.observe(value)
     return registry
@@ -44,15 +44,15 @@ def test_prometheus_reads_what_is_told() -> None:
         for each in family.samples
     }
     queue = ("queue", "shop/emails")
-    assert 3 == samples["penstock_acked_total", (queue,)]
-    assert 1.5 == samples["penstock_held", ()]
-    assert (2, 4) == (samples["penstock_lanes", (("queue", "a"),)], samples["penstock_lanes", (("queue", "b"),)])
-    assert [2, 3, 4] == [samples["penstock_lag_seconds_bucket", (("le", le), queue)] for le in ("0.1", "1.0", "+Inf")]
+    assert 3 == samples["headgate_acked_total", (queue,)]
+    assert 1.5 == samples["headgate_held", ()]
+    assert (2, 4) == (samples["headgate_lanes", (("queue", "a"),)], samples["headgate_lanes", (("queue", "b"),)])
+    assert [2, 3, 4] == [samples["headgate_lag_seconds_bucket", (("le", le), queue)] for le in ("0.1", "1.0", "+Inf")]
     assert (4, 7.65) == (
-        samples["penstock_lag_seconds_count", (queue,)],
-        samples["penstock_lag_seconds_sum", (queue,)],
+        samples["headgate_lag_seconds_count", (queue,)],
+        samples["headgate_lag_seconds_sum", (queue,)],
     )
-    assert "histogram" == families["penstock_lag_seconds"].type
+    assert "histogram" == families["headgate_lag_seconds"].type
 
 
 def test_labels_do_not_grow_without_bound() -> None:
@@ -68,15 +68,15 @@ def test_labels_do_not_grow_without_bound() -> None:
 
 def test_lines_are_paths_with_their_numbers() -> None:
     assert {
-        "pre.fix.penstock_acked.shop_emails 3 7\n",
-        "pre.fix.penstock_held 1.5 7\n",
-        "pre.fix.penstock_lanes.a 2 7\n",
-        "pre.fix.penstock_lanes.b 4 7\n",
-        "pre.fix.penstock_lag_seconds.shop_emails.sum 7.65 7\n",
-        "pre.fix.penstock_lag_seconds.shop_emails.count 4 7\n",
-        "pre.fix.penstock_lag_seconds.shop_emails.le_0_1 2 7\n",
-        "pre.fix.penstock_lag_seconds.shop_emails.le_1 3 7\n",
-        "pre.fix.penstock_lag_seconds.shop_emails.le_inf 4 7\n",
+        "pre.fix.headgate_acked.shop_emails 3 7\n",
+        "pre.fix.headgate_held 1.5 7\n",
+        "pre.fix.headgate_lanes.a 2 7\n",
+        "pre.fix.headgate_lanes.b 4 7\n",
+        "pre.fix.headgate_lag_seconds.shop_emails.sum 7.65 7\n",
+        "pre.fix.headgate_lag_seconds.shop_emails.count 4 7\n",
+        "pre.fix.headgate_lag_seconds.shop_emails.le_0_1 2 7\n",
+        "pre.fix.headgate_lag_seconds.shop_emails.le_1 3 7\n",
+        "pre.fix.headgate_lag_seconds.shop_emails.le_inf 4 7\n",
     } == set(lines_of(filled(), "pre.fix", 7))
 
 
@@ -85,12 +85,12 @@ def test_lines_are_paths_with_their_numbers() -> None:
     [
         ({}, None),
         ({"METRICS_GRAPHITE": "false", "GRAPHITE_URL": "x"}, None),
-        ({"METRICS_GRAPHITE": "true", "GRAPHITE_URL": "g"}, GraphiteSettings("g", 2003, "penstock")),
+        ({"METRICS_GRAPHITE": "true", "GRAPHITE_URL": "g"}, GraphiteSettings("g", 2003, "headgate")),
         (
             {"METRICS_GRAPHITE": "TRUE", "GRAPHITE_URL": "tcp://g.example:77/", "GRAPHITE_PREFIX": "a.b."},
             GraphiteSettings("g.example", 77, "a.b"),
         ),
-        ({"METRICS_GRAPHITE": "1", "GRAPHITE_URL": "[::1]:9"}, GraphiteSettings("::1", 9, "penstock")),
+        ({"METRICS_GRAPHITE": "1", "GRAPHITE_URL": "[::1]:9"}, GraphiteSettings("::1", 9, "headgate")),
     ],
 )
 def test_graphite_is_asked_for_by_the_environment(
@@ -158,9 +158,9 @@ def test_lines_reach_a_listener_and_what_can_not_reach_it_is_dropped_and_counted
         registry = filled()
         graphite = Graphite(GraphiteSettings("127.0.0.1", listener.port), registry, now_s=lambda: 1_000.0)
         await graphite.ship()
-        count = len(lines_of(registry, "penstock", 0))
+        count = len(lines_of(registry, "headgate", 0))
         await listener.until(count)
-        assert "penstock.penstock_acked.shop_emails 3 1000\n" in listener.lines
+        assert "headgate.headgate_acked.shop_emails 3 1000\n" in listener.lines
         assert (count, 0) == (graphite.sent.value, graphite.dropped.value)
         await listener.close()
         port = listener.port
@@ -178,7 +178,7 @@ def test_lines_reach_a_listener_and_what_can_not_reach_it_is_dropped_and_counted
 
 
 def test_a_graphite_that_takes_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.telemetry.graphite.WITHIN_S", 0.2)
+    monkeypatch.setattr("headgate.telemetry.graphite.WITHIN_S", 0.2)
 
     async def scenario() -> None:
         async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -264,7 +264,7 @@ def logged(form: str, **extra: object) -> str:
     try:
         log_to(stream, form=form)
         token = log_fields.set({"message_id": "m1", "attempt": 2})
-        logging.getLogger("penstock.test").warning("message failed", extra=extra)
+        logging.getLogger("headgate.test").warning("message failed", extra=extra)
         log_fields.reset(token)
     finally:
         root.handlers[:] = before
@@ -277,7 +277,7 @@ def test_a_line_is_a_json_object_with_static_text_and_values_as_fields() -> None
     assert line.pop("at").endswith("Z")
     assert {
         "level": "warning",
-        "logger": "penstock.test",
+        "logger": "headgate.test",
         "text": "message failed",
         "message_id": "m1",
         "attempt": 2,

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.debian import beside_the_system, read_plan
-from penstock.testing.ownership import is_abandoned, maker_tag, temporary_directory
+from headgate.testing.debian import beside_the_system, read_plan
+from headgate.testing.ownership import is_abandoned, maker_tag, temporary_directory
 
-PREFIX = "penstock-leftover-test-"
+PREFIX = "headgate-leftover-test-"
 
 
 def tag_of_a_dead_process() -> str:
     """The tag of a process that has ended."""
     done = subprocess.run(
-        [sys.executable, "-c", "from penstock.testing.ownership import maker_tag; print(maker_tag())"],
+        [sys.executable, "-c", "from headgate.testing.ownership import maker_tag; print(maker_tag())"],
         capture_output=True,
         text=True,
         check=True,

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.testing.processes import Identity, Server, stands_still, wait_until
+from headgate.testing.processes import Identity, Server, stands_still, wait_until
 
 _EXIT_OF_A_THREAD = {"x86_64": 60, "aarch64": 93}[platform.machine()]
 _FIRST_THREAD_ENDS = f"""

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.timeline import own_parts
-from penstock.engines.timeline.decide_ack import Answer, Fate, Known, Sent, judge, may_twin, with_tail
-from penstock.engines.timeline.decide_flush import (
+from headgate.engines.timeline import own_parts
+from headgate.engines.timeline.decide_ack import Answer, Fate, Known, Sent, judge, may_twin, with_tail
+from headgate.engines.timeline.decide_flush import (
     MIXED_BYTES_MAX,
     MIXED_PARTITIONS_MAX,
     ROW_BYTES_MAX,
@@ -30,14 +30,14 @@ from penstock.engines.timeline.decide_flush import (
     shard_of_group,
     share_writes,
 )
-from penstock.engines.timeline.decide_once import Claim, Found, Standing, slot_of, sort_standings
-from penstock.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace, id_text
-from penstock.engines.timeline.own_parts import IndexKey, OwnParts
-from penstock.engines.timeline.row_writes import ids_of
-from penstock.engines.timeline.settings import Generation
-from penstock.errors import Bug
-from penstock.expiry import Promise
-from penstock.store.positions import Positions
+from headgate.engines.timeline.decide_once import Claim, Found, Standing, slot_of, sort_standings
+from headgate.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace, id_text
+from headgate.engines.timeline.own_parts import IndexKey, OwnParts
+from headgate.engines.timeline.row_writes import ids_of
+from headgate.engines.timeline.settings import Generation
+from headgate.errors import Bug
+from headgate.expiry import Promise
+from headgate.store.positions import Positions
 
 READY = 1_000_000_000
 GENERATIONS = (Generation(1, 4), Generation(2, 7, READY + 5_000))
@@ -119,7 +119,7 @@ def test_the_messages_of_a_group_are_in_one_flight_and_in_the_order_of_their_mom
 
 def test_the_shard_of_a_group_is_the_same_in_every_process() -> None:
     code = (
-        "from penstock.engines.timeline.decide_flush import shard_of_group;"
+        "from headgate.engines.timeline.decide_flush import shard_of_group;"
         "print([shard_of_group(b'customer %d' % each, 12) for each in range(20)])"
     )
     told = {

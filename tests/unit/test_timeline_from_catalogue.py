@@ -9,15 +9,15 @@ from uuid import UUID
 import pytest
 import yaml
 
-from penstock.api.parse import parse_resource
-from penstock.applying.wanted import Surroundings, wanted_of
-from penstock.engines.decide_lease import LeaseTerms
-from penstock.engines.timeline.from_catalogue import NotATimelineQueue, settings_of
-from penstock.engines.timeline.settings import Generation as Lanes
-from penstock.engines.timeline.settings import ShardBy, TimelineSettings
-from penstock.engines.timeline.tables import dedicated_tables, shared_tables
-from penstock.store.catalogue_entry import ElsewhereAtHome, Entry, State
-from penstock.store.decide_generation import Generation, Generations, Window, first
+from headgate.api.parse import parse_resource
+from headgate.applying.wanted import Surroundings, wanted_of
+from headgate.engines.decide_lease import LeaseTerms
+from headgate.engines.timeline.from_catalogue import NotATimelineQueue, settings_of
+from headgate.engines.timeline.settings import Generation as Lanes
+from headgate.engines.timeline.settings import ShardBy, TimelineSettings
+from headgate.engines.timeline.tables import dedicated_tables, shared_tables
+from headgate.store.catalogue_entry import ElsewhereAtHome, Entry, State
+from headgate.store.decide_generation import Generation, Generations, Window, first
 
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
 SECOND = 1_000_000
@@ -25,7 +25,7 @@ DAY = 86_400 * SECOND
 KEY = b"k" * 32
 
 WHOLE = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {name: emails, namespace: shop}
 spec:
@@ -47,7 +47,7 @@ spec:
   storage: {tables: shared, keyspace: elsewhere}
 """
 SHORTEST = """
-apiVersion: penstock.io/v1beta1
+apiVersion: headgate.io/v1beta1
 kind: Queue
 metadata: {name: emails}
 spec: {}
@@ -55,14 +55,14 @@ spec: {}
 
 
 def entry_from(text: str, generations: Generations | None = None, **more: Any) -> Entry:
-    """As `penstock apply` writes it; `more` is what a newer release writes beside it into the spec."""
+    """As `headgate apply` writes it; `more` is what a newer release writes beside it into the spec."""
     resource = parse_resource(yaml.safe_load(text))
-    wanted = wanted_of(resource, Surroundings("penstock", "dc1", 3))
+    wanted = wanted_of(resource, Surroundings("headgate", "dc1", 3))
     document = {**wanted.document, "spec": {**wanted.document["spec"], **more}}
     return Entry(
         wanted.name,
         CREATION,
-        "cli/penstock",
+        "cli/headgate",
         State.ACTIVE,
         1,
         document,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.timeline.decide_lag import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatenciesSeen
+from headgate.engines.timeline.decide_lag import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatenciesSeen
 
 SECOND = 1_000_000
 SKEW = SECOND // 2

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.contract import PassEnd
-from penstock.engines.timeline.decide_flush import shard_of_group
-from penstock.engines.timeline.decide_repair import (
+from headgate.engines.contract import PassEnd
+from headgate.engines.timeline.decide_flush import shard_of_group
+from headgate.engines.timeline.decide_repair import (
     EVERYTHING,
     HOUR_US,
     LAST_LOOK,
@@ -29,12 +29,12 @@ from penstock.engines.timeline.decide_repair import (
     step_for,
     where_to,
 )
-from penstock.engines.timeline.families import Families
-from penstock.engines.timeline.passed import PassedBroken, PassedRows, encode_passed
-from penstock.engines.timeline.repair_report import PROBLEMS_MAX, Found, PassReport
-from penstock.engines.timeline.repair_standing import due_stretches
-from penstock.errors import Unavailable
-from penstock.store.positions import Positions, moment_us_of
+from headgate.engines.timeline.families import Families
+from headgate.engines.timeline.passed import PassedBroken, PassedRows, encode_passed
+from headgate.engines.timeline.repair_report import PROBLEMS_MAX, Found, PassReport
+from headgate.engines.timeline.repair_standing import due_stretches
+from headgate.errors import Unavailable
+from headgate.store.positions import Positions, moment_us_of
 
 SECOND = 1_000_000
 DAY_US = 24 * HOUR_US
@@ -200,7 +200,7 @@ POSITIONS = Positions(lambda: 5)
 def test_passed_rows_are_told_from_others_however_large_the_record(
     bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engines.timeline.passed.DECODED_BYTES_MAX", bytes_max)
+    monkeypatch.setattr("headgate.engines.timeline.passed.DECODED_BYTES_MAX", bytes_max)
     ids = [POSITIONS.at(SECOND * each) for each in range(300)]
     passed = PassedRows(encode_passed(ids[start : start + 30 : 2]) for start in range(0, 300, 30))
     for start in range(0, 300, 7):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from penstock.api.parse import check_resource
-from penstock.engines.timeline.tables import ALL, dedicated_tables, shared_tables
-from penstock.store.table import DAY_S, Written
+from headgate.api.parse import check_resource
+from headgate.engines.timeline.tables import ALL, dedicated_tables, shared_tables
+from headgate.store.table import DAY_S, Written
 from tests.unit.api_cases import document
 
 TABLES = {table.name: table for table in ALL}

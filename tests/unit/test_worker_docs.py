@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.worker import command
-from penstock.runtime.handlers import understand
-from penstock.runtime.process import WorkerOptions, WorkerProcess
-from penstock.telemetry.graphite import Graphite, GraphiteSettings
-from penstock.testing.memory_queue import MemoryQueue
+from headgate.cli.worker import command
+from headgate.runtime.handlers import understand
+from headgate.runtime.process import WorkerOptions, WorkerProcess
+from headgate.telemetry.graphite import Graphite, GraphiteSettings
+from headgate.testing.memory_queue import MemoryQueue
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "worker-reference.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_graphite_counts_what_the_reference_says() -> None:
     graphite = Graphite(GraphiteSettings("g"), process.registry)
     assert (0, 0) == (graphite.sent.value, graphite.dropped.value)
     names = {sample.name for sample in process.registry.samples() if "graphite" in sample.name}
-    assert names == set(re.findall(r"penstock_graphite_\w+", REFERENCE))
+    assert names == set(re.findall(r"headgate_graphite_\w+", REFERENCE))
 
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```", HOW_TO, re.DOTALL | re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.testing.world import World
+from headgate.testing.world import World
 
 
 def _history(seed: int) -> str:

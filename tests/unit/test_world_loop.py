@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from penstock.testing.world import Deadlock, RealWorld, TimeUp, VirtualLoop, World
+from headgate.testing.world import Deadlock, RealWorld, TimeUp, VirtualLoop, World
 
 
 async def _sleeper(name: str, seconds: float, woken: list[str]) -> None:

@@ -8,8 +8,8 @@ import warnings
 
 import pytest
 
-from penstock.errors import Bug
-from penstock.testing.world import EPOCH_S, Process, World
+from headgate.errors import Bug
+from headgate.testing.world import EPOCH_S, Process, World
 
 
 async def _tick(process: Process, seen: list[float]) -> None:

@@ -1,3 +1,3 @@
-module penstock.local/certificates
+module headgate.local/certificates
 
 go 1.21

@@ -1,4 +1,4 @@
-module penstock.local/coredns
+module headgate.local/coredns
 
 go 1.24.0
 

@@ -1,6 +1,6 @@
 // The requirements of k8s.io/kubernetes v1.34.3, its staging directories replaced by the modules published from them.
 
-module penstock.local/hyperkube
+module headgate.local/hyperkube
 
 go 1.24.0
 

@@ -1,3 +1,3 @@
-module penstock.local/pause
+module headgate.local/pause
 
 go 1.21

@@ -1,6 +1,6 @@
 -- The health of a Queue or a Counter, for Argo CD: what its conditions say, as kstatus reads them.
 --
--- Argo CD runs this with the resource as `obj` (resource.customizations.health.penstock.io_Queue, and _Counter;
+-- Argo CD runs this with the resource as `obj` (resource.customizations.health.headgate.io_Queue, and _Counter;
 -- kustomization.yaml beside this file makes both keys). It needs no library. docs/conditions.md has all reasons.
 
 local conditions = {}

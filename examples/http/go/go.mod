@@ -1,3 +1,3 @@
-module example.org/penstock-handler
+module example.org/headgate-handler
 
 go 1.21

@@ -1,10 +1,10 @@
 // A handler of messages in Go, of the standard library alone. Run it beside a worker:
 //
 //	HOST=127.0.0.1 PORT=8080 go run . &
-//	penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
+//	headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
 // The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
-// header Penstock-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
 package main
 
 import (
@@ -52,16 +52,16 @@ func send(to mail, about message) error {
 
 func work(response http.ResponseWriter, request *http.Request) {
 	about := message{
-		id:         request.Header.Get("Penstock-Message-Id"),
+		id:         request.Header.Get("Headgate-Message-Id"),
 		trace:      request.Header.Get("Traceparent"),
 		attributes: map[string]any{},
 	}
-	about.attempt, _ = strconv.Atoi(request.Header.Get("Penstock-Attempt"))
-	_ = json.Unmarshal([]byte(request.Header.Get("Penstock-Attributes")), &about.attributes)
+	about.attempt, _ = strconv.Atoi(request.Header.Get("Headgate-Attempt"))
+	_ = json.Unmarshal([]byte(request.Header.Get("Headgate-Attributes")), &about.attributes)
 
 	var to mail
 	if err := json.NewDecoder(request.Body).Decode(&to); err != nil {
-		response.Header().Set("Penstock-Reject", "not JSON")
+		response.Header().Set("Headgate-Reject", "not JSON")
 		http.Error(response, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}

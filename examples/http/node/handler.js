@@ -1,10 +1,10 @@
 // A handler of messages in Node, without any library. Run it beside a worker:
 //
 //   HOST=127.0.0.1 PORT=8080 node handler.js &
-//   penstock worker --queue shop/emails --http http://127.0.0.1:8080/work
+//   headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
 // The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
-// header Penstock-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
 
 "use strict";
 
@@ -23,17 +23,17 @@ const server = http.createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
   const message = {
-    id: request.headers["penstock-message-id"],
-    attempt: Number(request.headers["penstock-attempt"]),
-    epoch: Number(request.headers["penstock-epoch"]),
+    id: request.headers["headgate-message-id"],
+    attempt: Number(request.headers["headgate-attempt"]),
+    epoch: Number(request.headers["headgate-epoch"]),
     trace: request.headers.traceparent,
-    attributes: JSON.parse(request.headers["penstock-attributes"] ?? "{}"),
+    attributes: JSON.parse(request.headers["headgate-attributes"] ?? "{}"),
   };
   let mail;
   try {
     mail = JSON.parse(Buffer.concat(chunks).toString("utf8"));
   } catch (error) {
-    response.writeHead(422, { "Penstock-Reject": "not JSON" }).end(String(error.message));
+    response.writeHead(422, { "Headgate-Reject": "not JSON" }).end(String(error.message));
     return;
   }
   try {

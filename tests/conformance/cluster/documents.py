@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_operator.kinds import QUEUE, Address
+from headgate_operator.kinds import QUEUE, Address
 from tests.conformance.cluster.grounds import Ground
 
 Document = dict[str, Any]
@@ -16,7 +16,7 @@ def queue(
 ) -> Document:
     """A Queue."""
     return {
-        "apiVersion": "penstock.io/v1beta1",
+        "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
         "metadata": {"namespace": ground.namespace, "name": name, **metadata},
         "spec": dict(spec or {}),
@@ -49,7 +49,7 @@ def config(
 
 def deployment(ground: Ground, spec: Mapping[str, Any] | None = None, **container: Any) -> Document:
     """A Deployment of one container, with no pods unless its spec says else."""
-    labels = {"penstock.io/queue": "emails"}
+    labels = {"headgate.io/queue": "emails"}
     made = {"name": "worker", "image": "registry.example/worker:1", **container}
     return {
         "apiVersion": "apps/v1",

@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 import yaml
 
 from dev.cluster.kubectl import Kubectl
-from penstock.testing.world import World
-from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Address
-from penstock_operator.port import Applied, ClusterPort, Deleted, Denied, Document, Page, address_of
-from penstock_operator.simulated.api import SimulatedApi
-from penstock_operator.simulated.client import SimulatedCluster
-from penstock_operator.simulated.faults import Fault, Wrong
+from headgate.testing.world import World
+from headgate_operator.cluster import Cluster
+from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Address
+from headgate_operator.port import Applied, ClusterPort, Deleted, Denied, Document, Page, address_of
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.client import SimulatedCluster
+from headgate_operator.simulated.faults import Fault, Wrong
 
 T = TypeVar("T")
 
 COLLECTS_WITHIN_S = 120.0
 
-JAILED = "penstock-contract-jailed"
+JAILED = "headgate-contract-jailed"
 JAIL = [
     {
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_operator.kinds import DEPLOYMENT, QUEUE
-from penstock_operator.port import Denial
-from penstock_operator.simulated.admission import with_defaults
+from headgate_operator.kinds import DEPLOYMENT, QUEUE
+from headgate_operator.port import Denial
+from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import deployment, queue, status_of
 from tests.conformance.cluster.grounds import Ground, applied, denied
 
@@ -19,7 +19,7 @@ async def test_46_a_rule_refuses_in_our_words(ground: Ground) -> None:
     assert refused.causes[0].message.endswith(
         "retention must be at least visibilityTimeout, else a message that was received once is lost while hidden"
     )
-    assert refused.message.startswith('Queue.penstock.io "emails" is invalid: spec.retention: Invalid value: ')
+    assert refused.message.startswith('Queue.headgate.io "emails" is invalid: spec.retention: Invalid value: ')
 
 
 async def test_46_a_value_without_the_shape_of_its_field_is_refused(ground: Ground) -> None:
@@ -58,7 +58,7 @@ async def test_47_what_is_fixed_can_not_be_changed(ground: Ground) -> None:
 
 async def test_47_the_selector_of_a_deployment_is_fixed(ground: Ground) -> None:
     await ground.port.apply(deployment(ground), manager="one")
-    labels = {"penstock.io/queue": "other"}
+    labels = {"headgate.io/queue": "other"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "worker", "image": "i"}]}}
     changed = deployment(ground, {"selector": {"matchLabels": labels}, "template": template})
     refused = denied(await ground.port.apply(changed, manager="one", force=True))
@@ -87,7 +87,7 @@ def full_template() -> dict[str, Any]:
     container = {
         "name": "worker",
         "image": "registry.example/worker:1",
-        "command": ["penstock", "worker"],
+        "command": ["headgate", "worker"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "USERNAME", "valueFrom": {"secretKeyRef": {"name": "c", "key": "USERNAME", "optional": True}}},
@@ -95,7 +95,7 @@ def full_template() -> dict[str, Any]:
         "startupProbe": {**probe, "failureThreshold": 60},
         "livenessProbe": probe,
         "readinessProbe": {"tcpSocket": {"port": 8080}},
-        "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "penstock.runtime.drain"]}}},
+        "lifecycle": {"preStop": {"exec": {"command": ["python", "-m", "headgate.runtime.drain"]}}},
         "ports": [{"name": "health", "containerPort": 8080}],
         "resources": {"requests": {"cpu": "0.1", "memory": "1024Mi"}, "limits": {"cpu": "1000m"}},
         "securityContext": {"capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
@@ -103,11 +103,11 @@ def full_template() -> dict[str, Any]:
     }
     handler = {"name": "handler", "image": "registry.example/handler", "restartPolicy": "Always"}
     return {
-        "metadata": {"labels": {"penstock.io/queue": "emails"}},
+        "metadata": {"labels": {"headgate.io/queue": "emails"}},
         "spec": {
             "containers": [container],
             "initContainers": [handler],
-            "serviceAccountName": "penstock-worker",
+            "serviceAccountName": "headgate-worker",
             "automountServiceAccountToken": False,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "terminationGracePeriodSeconds": 60,
@@ -120,7 +120,7 @@ def full_template() -> dict[str, Any]:
                     "maxSkew": 1,
                     "topologyKey": "kubernetes.io/hostname",
                     "whenUnsatisfiable": "ScheduleAnyway",
-                    "labelSelector": {"matchLabels": {"penstock.io/queue": "emails"}},
+                    "labelSelector": {"matchLabels": {"headgate.io/queue": "emails"}},
                 }
             ],
         },

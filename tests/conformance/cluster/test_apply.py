@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_operator.kinds import CONFIG_MAP, Address
-from penstock_operator.port import Denial
+from headgate_operator.kinds import CONFIG_MAP, Address
+from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied
 
@@ -97,7 +97,7 @@ async def test_07_a_patch_takes_a_field_without_asking(ground: Ground) -> None:
     taken = applied(await ground.port.patch(queue_at(ground), {"spec": {"shards": 7}}, manager="hand"))
     assert fields_by_manager(taken.document) == {"hand": {"f:spec": {"f:shards": {}}}}
     refused = denied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one"))
-    says = 'conflict with "hand" using penstock.io/v1beta1: .spec.shards'
+    says = 'conflict with "hand" using headgate.io/v1beta1: .spec.shards'
     assert refused.message == f"Apply failed with 1 conflict: {says}"
 
 

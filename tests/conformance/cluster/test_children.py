@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_operator.build_account import spark_account, spark_binding, worker_account
-from penstock_operator.build_pod import Owner
-from penstock_operator.build_secret import connection_copy
-from penstock_operator.differing import differences, stamped
-from penstock_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
-from penstock_operator.names import MANAGER, Key
-from penstock_operator.simulated.admission import with_defaults
+from headgate_operator.build_account import spark_account, spark_binding, worker_account
+from headgate_operator.build_pod import Owner
+from headgate_operator.build_secret import connection_copy
+from headgate_operator.differing import differences, stamped
+from headgate_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
+from headgate_operator.names import MANAGER, Key
+from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import queue
 from tests.conformance.cluster.grounds import Ground, applied
 from tests.unit.operator_children_cases import OWNER, every_child

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, Address
-from penstock_operator.port import Applied, Denial, address_of
+from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, Address
+from headgate_operator.port import Applied, Denial, address_of
 from tests.conformance.cluster.documents import config, owned_by, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied
 
-STORE = "penstock.io/store"
+STORE = "headgate.io/store"
 
 
 def config_at(ground: Ground, name: str) -> Address:

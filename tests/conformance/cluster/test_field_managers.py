@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.kinds import NAMESPACE, Address, address_of
-from penstock_operator.port import Applied, Denied
-from penstock_operator.simulated.fields import read
+from headgate_operator.kinds import NAMESPACE, Address, address_of
+from headgate_operator.port import Applied, Denied
+from headgate_operator.simulated.fields import read
 from tests.conformance.cluster.documents import deployment, queue
 from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround
 

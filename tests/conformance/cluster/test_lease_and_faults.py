@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from penstock_operator.kinds import EVENT
-from penstock_operator.port import Denial, Denied, Lease, Note
+from headgate_operator.kinds import EVENT
+from headgate_operator.port import Denial, Denied, Lease, Note
 from tests.conformance.cluster.documents import queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied, page
 
 
 def lease_of(ground: Ground, holder: str) -> Lease:
-    return Lease(ground.namespace, "penstock-operator", holder, 15, 1_700_000_000_000_000, 1_700_000_000_250_000)
+    return Lease(ground.namespace, "headgate-operator", holder, 15, 1_700_000_000_000_000, 1_700_000_000_250_000)
 
 
 def written(answer: Lease | Denied) -> Lease:
@@ -21,11 +21,11 @@ def written(answer: Lease | Denied) -> Lease:
 
 
 async def test_49_a_lease_is_taken_at_the_version_that_was_seen(ground: Ground) -> None:
-    assert denied(await ground.port.read_lease(ground.namespace, "penstock-operator")).denial is Denial.NOT_FOUND
+    assert denied(await ground.port.read_lease(ground.namespace, "headgate-operator")).denial is Denial.NOT_FOUND
     made = written(await ground.port.write_lease(lease_of(ground, "a")))
     assert replace(made, version=None) == lease_of(ground, "a")
     renewed = written(await ground.port.write_lease(replace(made, renewed_us=1_700_000_005_000_001)))
-    assert written(await ground.port.read_lease(ground.namespace, "penstock-operator")) == renewed
+    assert written(await ground.port.read_lease(ground.namespace, "headgate-operator")) == renewed
     taken = written(await ground.port.write_lease(replace(renewed, holder="b", transitions=1)))
     assert (taken.holder, taken.transitions) == ("b", 1)
     late = denied(await ground.port.write_lease(replace(renewed, renewed_us=1_700_000_010_000_000)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_operator.port import Denial, address_of
+from headgate_operator.port import Denial, address_of
 from tests.conformance.cluster.documents import config, deployment, queue
 from tests.conformance.cluster.grounds import Ground, applied, denied
 

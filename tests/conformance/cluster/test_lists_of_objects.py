@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock_operator.kinds import CONFIG_MAP, QUEUE, Kind
-from penstock_operator.port import Denial
+from headgate_operator.kinds import CONFIG_MAP, QUEUE, Kind
+from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied, page
 

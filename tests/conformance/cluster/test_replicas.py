@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_operator.kinds import DEPLOYMENT, Address
+from headgate_operator.kinds import DEPLOYMENT, Address
 from tests.conformance.cluster.documents import deployment
 from tests.conformance.cluster.grounds import Ground, applied
 
-OURS, HOLDS = "penstock", "penstock-replicas"
+OURS, HOLDS = "headgate", "headgate-replicas"
 
 
 def without_replicas(ground: Ground) -> dict[str, Any]:

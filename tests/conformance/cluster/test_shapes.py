@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.kinds import (
+from headgate_operator.kinds import (
     CONFIG_MAP,
     COUNTER,
     CRON_JOB,
@@ -26,7 +26,7 @@ from penstock_operator.kinds import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from penstock_operator.simulated.shapes import FOLLOWS, Shape, shape_of
+from headgate_operator.simulated.shapes import FOLLOWS, Shape, shape_of
 from tests.conformance.cluster.grounds import RealGround
 
 KINDS = (

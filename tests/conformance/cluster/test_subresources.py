@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_operator.kinds import DEPLOYMENT, Address
+from headgate_operator.kinds import DEPLOYMENT, Address
 from tests.conformance.cluster.documents import deployment, queue, queue_at, status_of
 from tests.conformance.cluster.grounds import Ground, applied, denied
 
@@ -45,7 +45,7 @@ async def test_24_the_main_resource_never_writes_the_status(ground: Ground) -> N
 
 async def test_25_a_scale_is_the_shards_of_a_queue(ground: Ground) -> None:
     await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one")
-    figures = {"replicas": 6, "selector": "penstock.io/queue=emails"}
+    figures = {"replicas": 6, "selector": "headgate.io/queue=emails"}
     await ground.port.apply(status_of(ground, figures), manager="one", subresource="status")
     change = {"spec": {"replicas": 12}}
     scaled = applied(await ground.port.patch(queue_at(ground), change, manager="hand", subresource="scale"))
@@ -57,7 +57,7 @@ async def test_25_a_scale_is_the_shards_of_a_queue(ground: Ground) -> None:
     found = applied(await ground.port.get(queue_at(ground))).document
     assert (found["spec"]["shards"], found["metadata"]["generation"]) == (12, 2)
     refused = denied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one"))
-    says = 'conflict with "hand" with subresource "scale" using penstock.io/v1beta1: .spec.shards'
+    says = 'conflict with "hand" with subresource "scale" using headgate.io/v1beta1: .spec.shards'
     assert refused.message == f"Apply failed with 1 conflict: {says}"
 
 

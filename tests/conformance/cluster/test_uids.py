@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock_operator.kinds import CONFIG_MAP, Address
-from penstock_operator.port import Denial
+from headgate_operator.kinds import CONFIG_MAP, Address
+from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at, status_of
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied
 
@@ -70,7 +70,7 @@ async def test_16_a_delete_at_another_version_is_refused(ground: Ground) -> None
 
 async def test_17_a_delete_of_what_is_not_there_says_so(ground: Ground) -> None:
     refused = denied(await ground.port.delete(queue_at(ground), uid=NOBODYS))
-    assert (refused.denial, refused.message) == (Denial.NOT_FOUND, 'queues.penstock.io "emails" not found')
+    assert (refused.denial, refused.message) == (Denial.NOT_FOUND, 'queues.headgate.io "emails" not found')
 
 
 async def test_18_a_replacement_at_a_stale_version_is_refused(ground: Ground) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from penstock_operator.kinds import CONFIG_MAP, QUEUE, Address, Kind
-from penstock_operator.port import Change, Denial, Denied
+from headgate_operator.kinds import CONFIG_MAP, QUEUE, Address, Kind
+from headgate_operator.port import Change, Denial, Denied
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied, page
 
@@ -96,7 +96,7 @@ async def test_41_a_deletion_held_by_a_finalizer_is_first_a_change(ground: Groun
 
 
 async def test_42_what_loses_the_label_is_deleted_for_the_selector(ground: Ground) -> None:
-    ours = {"app.kubernetes.io/managed-by": "penstock"}
+    ours = {"app.kubernetes.io/managed-by": "headgate"}
     made = applied(await ground.port.apply(config(ground, labels=ours), manager="one"))
     await ground.port.apply(config(ground, data={"a": "1"}), manager="one")
     await ground.port.apply(config(ground, labels=ours), manager="one")
@@ -105,7 +105,7 @@ async def test_42_what_loses_the_label_is_deleted_for_the_selector(ground: Groun
         CONFIG_MAP,
         ground.namespace,
         version=made.version,
-        labels="app.kubernetes.io/managed-by=penstock",
+        labels="app.kubernetes.io/managed-by=headgate",
         within_s=20,
     )
     changes = await heard(watch, 2)

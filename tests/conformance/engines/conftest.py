@@ -23,7 +23,7 @@ from tests.conformance.engines.kinds import KINDS
 T = TypeVar("T")
 
 HERE = Path(__file__).parent
-KEYSPACE = "penstock_engines"
+KEYSPACE = "headgate_engines"
 AT_ONCE = 10
 WORLDS = ("simulated", "real")
 CASE_S_MAX = 90.0
@@ -94,11 +94,11 @@ class RealCases:
 
     async def connect(self, told: dict[str, str]) -> None:
         """Make the tables."""
-        from penstock.store.cassandra import CassandraStore
-        from penstock.store.cassandra_schema import CassandraSchema
-        from penstock.store.cassandra_settings import read_settings
-        from penstock.store.schema import ensure
-        from penstock.store.table import Keyspace
+        from headgate.store.cassandra import CassandraStore
+        from headgate.store.cassandra_schema import CassandraSchema
+        from headgate.store.cassandra_settings import read_settings
+        from headgate.store.schema import ensure
+        from headgate.store.table import Keyspace
 
         self._store = await CassandraStore.connect(read_settings(told), must_exist=False)
         tables = [table for kind in KINDS.values() for table in kind.tables()]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from penstock.engines.contract import (
+from headgate.engines.contract import (
     Ack,
     Cancelled,
     Delivery,
@@ -29,15 +29,15 @@ from penstock.engines.contract import (
     Stats,
     Whereabouts,
 )
-from penstock.engines.host import Host
-from penstock.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from penstock.store.positions import Positions
-from penstock.store.rows import Row
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.store.statements import Scan
-from penstock.store.store import AttemptAnswer, Store
-from penstock.testing.world import Process
-from penstock.testing.world import World as Simulation
+from headgate.engines.host import Host
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.positions import Positions
+from headgate.store.rows import Row
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.store.statements import Scan
+from headgate.store.store import AttemptAnswer, Store
+from headgate.testing.world import Process
+from headgate.testing.world import World as Simulation
 from tests.conformance.engines.kinds import Kind, Opened
 from tests.conformance.engines.terms import SECOND_US, Terms
 from tests.invariants import Ledger

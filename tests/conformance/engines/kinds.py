@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from penstock.engines.contract import Engine
-from penstock.engines.decide_lease import LeaseTerms
-from penstock.engines.host import Host
-from penstock.engines.timeline.engine import TimelineQueue
-from penstock.engines.timeline.lane_rows import make_lanes
-from penstock.engines.timeline.settings import Generation, TimelineSettings
-from penstock.engines.timeline.tables import ALL as TIMELINE_TABLES
-from penstock.engines.timeline.tables import shared_tables
-from penstock.store.table import Table
+from headgate.engines.contract import Engine
+from headgate.engines.decide_lease import LeaseTerms
+from headgate.engines.host import Host
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.lane_rows import make_lanes
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.tables import ALL as TIMELINE_TABLES
+from headgate.engines.timeline.tables import shared_tables
+from headgate.store.table import Table
 from tests.conformance.engines.terms import SECOND_US, Terms
 
 

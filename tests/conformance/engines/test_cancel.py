@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.contract import Cancelled, Fate, Message
-from penstock.errors import SpecError
+from headgate.engines.contract import Cancelled, Fate, Message
+from headgate.errors import SpecError
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.contract import DeadLetter, Message, Nack, Settled
+from headgate.engines.contract import DeadLetter, Message, Nack, Settled
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -23,8 +23,8 @@ async def test_what_failed_too_often_is_a_dead_letter_with_its_reason_and_all_el
     assert (message_id, b"poison", "g", 1) == (dead.message_id, dead.payload, dead.group, dead.attempt)
     assert ("yes", "it does not like me", "2") == (
         dead.attributes["kept"],
-        dead.attributes["penstock.dead.reason"],
-        dead.attributes["penstock.dead.attempts"],
+        dead.attributes["headgate.dead.reason"],
+        dead.attributes["headgate.dead.attempts"],
     )
     assert [Settled.DONE] == await digger.ack(dead)
     assert [] == await member.receive(wait_s=1)
@@ -39,7 +39,7 @@ async def test_what_nobody_settles_is_a_dead_letter_in_the_end(ground: Ground) -
     digger = await queue.graves.member("digger")
     dead = await digger.one()
     assert message_id == dead.message_id
-    assert "visibility" in str(dead.attributes["penstock.dead.reason"])
+    assert "visibility" in str(dead.attributes["headgate.dead.reason"])
 
 
 async def test_what_is_rejected_is_a_dead_letter_at_once(ground: Ground) -> None:
@@ -50,7 +50,7 @@ async def test_what_is_rejected_is_a_dead_letter_at_once(ground: Ground) -> None
     assert [Settled.DONE] == await member.settle(DeadLetter(given.receipt, reason="not for me"))
     assert queue.graves is not None
     dead = await (await queue.graves.member("digger")).one()
-    assert (message_id, "not for me") == (dead.message_id, dead.attributes["penstock.dead.reason"])
+    assert (message_id, "not for me") == (dead.message_id, dead.attributes["headgate.dead.reason"])
     assert [] == await member.receive(wait_s=1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.contract import Ack, Message, Nack
+from headgate.engines.contract import Ack, Message, Nack
 from tests.conformance.engines.grounds import Ground, Member, texts
 from tests.conformance.engines.terms import SECOND_US
 

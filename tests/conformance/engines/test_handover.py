@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.contract import Extend, Message, Nack, Settled
+from headgate.engines.contract import Extend, Message, Nack, Settled
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 

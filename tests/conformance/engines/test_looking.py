@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.contract import Fate, Message, Nack, Standing, Stats
-from penstock.errors import SpecError
+from headgate.engines.contract import Fate, Message, Nack, Standing, Stats
+from headgate.errors import SpecError
 from tests.conformance.engines.grounds import Ground, Member
 from tests.conformance.engines.terms import SECOND_US
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.engines.contract import Message
+from headgate.engines.contract import Message
 from tests.conformance.engines.grounds import Ground, Member
 from tests.conformance.engines.terms import SECOND_US
 

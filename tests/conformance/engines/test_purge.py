@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.contract import Message, Settled
+from headgate.engines.contract import Message, Settled
 from tests.conformance.engines.grounds import Ground
 
 

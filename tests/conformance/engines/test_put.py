@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.contract import Message, Standing
-from penstock.errors import SpecError
+from headgate.engines.contract import Message, Standing
+from headgate.errors import SpecError
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 

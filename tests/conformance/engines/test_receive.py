@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.contract import Message
+from headgate.engines.contract import Message
 from tests.conformance.engines.grounds import Ground, texts
 from tests.conformance.engines.terms import SECOND_US
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.cql import create_keyspace_cql, create_table_cql
-from penstock.store.table import Keyspace
+from headgate.store.cql import create_keyspace_cql, create_table_cql
+from headgate.store.table import Keyspace
 from tests.conformance.store.tables import ALL_TABLES
 from tests.conformance.store.worlds import REPLICAS, RealWorld, SimulatedWorld, World
 
 if TYPE_CHECKING:
-    from penstock.store.cassandra import CassandraStore
+    from headgate.store.cassandra import CassandraStore
 
 HERE = Path(__file__).parent
-KEYSPACE = "penstock_contract"
+KEYSPACE = "headgate_contract"
 AT_ONCE = 6
 WORLDS = ("simulated", "real")
 
@@ -78,9 +78,9 @@ def _simulated_world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture(scope="package")
 def _real_world() -> Iterator[World]:
     """A ring of its own, without authentication: with two of three down nobody's rights can be looked up."""
-    from penstock.store.cassandra import CassandraStore
-    from penstock.store.cassandra_settings import read_settings
-    from penstock.testing.cassandra import NodeSettings, Ring
+    from headgate.store.cassandra import CassandraStore
+    from headgate.store.cassandra_settings import read_settings
+    from headgate.testing.cassandra import NodeSettings, Ring
 
     with Ring.start(NodeSettings(authentication=False)) as ring, asyncio.Runner() as runner:
         settings = read_settings({**ring.environment(), "KEYSPACE": KEYSPACE})

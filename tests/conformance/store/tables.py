@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.store.table import Column, Table, Written
-from penstock.store.types import Type
+from headgate.store.table import Column, Table, Written
+from headgate.store.types import Type
 
 LWT = Written.LWT
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.store.shapes import insert_shape
-from penstock.store.statements import Batch, Bound, Delete, Insert, RowsOf, Select, Slice, Update
+from headgate.store.shapes import insert_shape
+from headgate.store.statements import Batch, Bound, Delete, Insert, RowsOf, Select, Slice, Update
 from tests.conformance.store.tables import COMPOSITE, LOG, PAIRS
 from tests.conformance.store.worlds import ALL, World
 

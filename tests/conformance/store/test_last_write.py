@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from penstock.store.statements import Batch, Bound, Insert, Select, Slice, Update
-from penstock.store.types import Type, Value
+from headgate.store.statements import Batch, Bound, Insert, Select, Slice, Update
+from headgate.store.types import Type, Value
 from tests.conformance.store.tables import LOG, PAIRS, TIES
 from tests.conformance.store.worlds import ALL, World
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.store.consistency import Consistency
-from penstock.store.shapes import Operator
-from penstock.store.statements import Condition, InsertIfAbsent, Select, UpdateIf, below, is_, is_not
-from penstock.store.store import Verdict
+from headgate.store.consistency import Consistency
+from headgate.store.shapes import Operator
+from headgate.store.statements import Condition, InsertIfAbsent, Select, UpdateIf, below, is_, is_not
+from headgate.store.store import Verdict
 from tests.conformance.store.tables import HEADS, LANES, MESSAGES
 from tests.conformance.store.worlds import World
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
-from penstock.store.statements import BatchIf, Conditional, InsertIfAbsent, UpdateIf, below, is_
-from penstock.store.store import Outcome, Verdict
-from penstock.store.table import Table
-from penstock.store.types import Value
+from headgate.store.statements import BatchIf, Conditional, InsertIfAbsent, UpdateIf, below, is_
+from headgate.store.store import Outcome, Verdict
+from headgate.store.table import Table
+from headgate.store.types import Value
 from tests.conformance.store.tables import HEADS, LANES, MESSAGES
 from tests.conformance.store.worlds import World
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.store.statements import Batch, Bound, Insert, Slice
-from penstock.store.types import Type, Value
+from headgate.store.statements import Batch, Bound, Insert, Slice
+from headgate.store.types import Type, Value
 from tests.conformance.store.tables import ORDERED
 from tests.conformance.store.worlds import ALL, World
 

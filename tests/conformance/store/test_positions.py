@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import uuid
 
-from penstock.store.positions import Positions, first_at, is_after, last_at, later_of, moment_us_of, position_order
-from penstock.store.statements import Batch, Bound, Insert, Slice
-from penstock.store.types import Type, Value
+from headgate.store.positions import Positions, first_at, is_after, last_at, later_of, moment_us_of, position_order
+from headgate.store.statements import Batch, Bound, Insert, Slice
+from headgate.store.types import Type, Value
 from tests.conformance.store.tables import ORDERED
 from tests.conformance.store.worlds import ALL, World
 

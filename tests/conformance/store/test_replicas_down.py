@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.errors import Unavailable
-from penstock.store.consistency import Consistency
-from penstock.store.statements import Batch, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
-from penstock.store.store import NotEnoughReplicas, Unknown
+from headgate.errors import Unavailable
+from headgate.store.consistency import Consistency
+from headgate.store.statements import Batch, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
+from headgate.store.store import NotEnoughReplicas, Unknown
 from tests.conformance.store.tables import LANES, LOG
 from tests.conformance.store.worlds import World
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
-from penstock.store.consistency import Consistency
-from penstock.store.statements import Bound, Select, Slice
+from headgate.store.consistency import Consistency
+from headgate.store.statements import Bound, Select, Slice
 from tests.conformance.store.tables import COMPOSITE, LOG, TIES
 from tests.conformance.store.worlds import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from penstock.store.statements import Batch, Insert, Scan
+from headgate.store.statements import Batch, Insert, Scan
 from tests.conformance.store.tables import SCANNED
 from tests.conformance.store.worlds import ALL, World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.store.statements import Bound, Select, Slice
+from headgate.store.statements import Bound, Select, Slice
 from tests.conformance.store.tables import LOG, PAIRS, TURNED
 from tests.conformance.store.worlds import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from penstock.store.statements import BatchIf, UpdateIf, is_
+from headgate.store.statements import BatchIf, UpdateIf, is_
 from tests.conformance.store.tables import FADING, LANES, LOG
 from tests.conformance.store.worlds import World
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from penstock.store.statements import Bound, Select, Slice
-from penstock.store.types import Type, Value
-from penstock.store.wired import row_at
+from headgate.store.statements import Bound, Select, Slice
+from headgate.store.types import Type, Value
+from headgate.store.wired import row_at
 from tests.conformance.store.tables import LOG, TIES
 from tests.conformance.store.worlds import World
 

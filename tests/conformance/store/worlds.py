@@ -10,13 +10,13 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from penstock.store.consistency import Consistency
-from penstock.store.simulated import Cluster, SimulatedStore
-from penstock.store.statements import Condition, Delete, Insert, InsertIfAbsent, Select, Slice, Update, UpdateIf
-from penstock.store.store import Outcome, Store
-from penstock.store.table import Table
-from penstock.store.types import Value
-from penstock.testing.world import World as Simulation
+from headgate.store.consistency import Consistency
+from headgate.store.simulated import Cluster, SimulatedStore
+from headgate.store.statements import Condition, Delete, Insert, InsertIfAbsent, Select, Slice, Update, UpdateIf
+from headgate.store.store import Outcome, Store
+from headgate.store.table import Table
+from headgate.store.types import Value
+from headgate.testing.world import World as Simulation
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from penstock.api import cron
+from headgate.api import cron
 
 FOLDER: Final = Path(__file__).parent
 FILE: Final = FOLDER / "next_times.tsv"

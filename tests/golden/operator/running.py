@@ -18,15 +18,15 @@ from uuid import UUID
 
 import yaml
 
-from penstock.api.durations import parse_duration_ms
-from penstock.api.status import Reason
-from penstock.store.catalogue_entry import State
-from penstock.store.decide_generation import Generation, Generations
-from penstock.store.drift import Drift, Standing
-from penstock_operator.differing import stamp_of
-from penstock_operator.effects import ApplyObject, DeleteObject, Effect, Emit, PatchStatus, Plan, StopLane, StoreStep
-from penstock_operator.names import Key
-from penstock_operator.world import (
+from headgate.api.durations import parse_duration_ms
+from headgate.api.status import Reason
+from headgate.store.catalogue_entry import State
+from headgate.store.decide_generation import Generation, Generations
+from headgate.store.drift import Drift, Standing
+from headgate_operator.differing import stamp_of
+from headgate_operator.effects import ApplyObject, DeleteObject, Effect, Emit, PatchStatus, Plan, StopLane, StoreStep
+from headgate_operator.names import Key
+from headgate_operator.world import (
     UNKNOWN,
     Answer,
     BulkRun,
@@ -395,7 +395,7 @@ def effect_of(effect: Effect, *, whole: bool) -> Any:
             return {"store": f"{type(step).__name__}{named}", **numbers}
         case ApplyObject(document=document, manager=manager, force=force):
             how = {} if force else {"force": False}
-            by = {} if manager == "penstock" else {"manager": manager}
+            by = {} if manager == "headgate" else {"manager": manager}
             return {"apply": _plain(document) if whole else _short(document), **by, **how}
         case DeleteObject(kind=kind, name=name, uid=uid, propagation=propagation):
             return {"delete": f"{kind}/{name}", "uid": uid, "propagation": propagation}

@@ -1,4 +1,4 @@
-"""What `penstock plan` prints of an example, and where that is kept."""
+"""What `headgate plan` prints of an example, and where that is kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from penstock.cli.main import main
+from headgate.cli.main import main
 
 HERE = Path(__file__).parent
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -18,4 +18,4 @@ def planned(plan: Path) -> str:
     """The plan of the example of that name, whatever version is installed."""
     result = CliRunner().invoke(main, ["plan", "-f", str(EXAMPLES / f"{plan.stem}.yaml")])
     assert (result.exit_code, result.stderr) == (0, ""), result.stderr
-    return result.stdout.replace(version("penstock"), "<version>")
+    return result.stdout.replace(version("headgate"), "<version>")

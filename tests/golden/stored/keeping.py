@@ -14,19 +14,19 @@ from uuid import UUID
 
 import yaml
 
-from penstock.api.parse import parse_resource
-from penstock.api.versions import document_of, resource_of
-from penstock.counters.decide_shards import tally_cell, tally_of
-from penstock.counters.types.registry import type_of
-from penstock.engines import settled
-from penstock.engines.decide_owners import Claim, decode_claims, encode_claims
-from penstock.engines.packed import PackedRun, pack, unpack
-from penstock.engines.registry import CARRIED, tables_of
-from penstock.engines.timeline.passed import decode_passed, encode_passed
-from penstock.engines.timeline.source import decode_loan, encode_loan
-from penstock.store.catalogue_tables import CATALOGUE_TABLES
-from penstock.store.drift import Kind, columns_of
-from penstock.store.table import Table
+from headgate.api.parse import parse_resource
+from headgate.api.versions import document_of, resource_of
+from headgate.counters.decide_shards import tally_cell, tally_of
+from headgate.counters.types.registry import type_of
+from headgate.engines import settled
+from headgate.engines.decide_owners import Claim, decode_claims, encode_claims
+from headgate.engines.packed import PackedRun, pack, unpack
+from headgate.engines.registry import CARRIED, tables_of
+from headgate.engines.timeline.passed import decode_passed, encode_passed
+from headgate.engines.timeline.source import decode_loan, encode_loan
+from headgate.store.catalogue_tables import CATALOGUE_TABLES
+from headgate.store.drift import Kind, columns_of
+from headgate.store.table import Table
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[2]
@@ -86,7 +86,7 @@ def left_behind() -> dict[str, Any]:
 
 def schema_of(plural: str) -> dict[str, Any]:
     """The schema of the spec in the CRD."""
-    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.penstock.io.yaml").read_text())
+    crd = yaml.safe_load((ROOT / "crds" / f"{plural}.headgate.io.yaml").read_text())
     (version,) = crd["spec"]["versions"]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return _without_prose(schema)
@@ -105,7 +105,7 @@ def all_tables() -> tuple[Table, ...]:
 
 def _resource(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {"name": "emails", "namespace": "shop"}
-    return {"apiVersion": "penstock.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def _without_prose(node: Any) -> Any:

@@ -1,4 +1,4 @@
-module penstock.local/cron
+module headgate.local/cron
 
 go 1.24.0
 

@@ -1,0 +1,55 @@
+{{- /* Mistakes that a schema can not tell: one line each. */ -}}
+{{- define "headgate.checks" -}}
+{{- $c := .Values.connection -}}
+{{- $ways := list -}}
+{{- if $c.existingSecret }}{{ $ways = append $ways "connection.existingSecret" }}{{ end -}}
+{{- if $c.contactPoints }}{{ $ways = append $ways "connection.contactPoints" }}{{ end -}}
+{{- if .Values.cassandra.enabled }}{{ $ways = append $ways "cassandra.enabled" }}{{ end -}}
+{{- if eq (len $ways) 0 -}}
+{{- fail "no way to Cassandra: set connection.existingSecret, or connection.contactPoints, or cassandra.enabled=true to try out" -}}
+{{- end -}}
+{{- if gt (len $ways) 1 -}}
+{{- fail (printf "two ways to Cassandra: %s; set one of them" (join " and " $ways)) -}}
+{{- end -}}
+{{- if $c.existingSecret -}}
+{{- range tuple "dataCenter" "keyspace" "clusterName" "username" "password" -}}
+{{- if index $c . -}}
+{{- fail (printf "connection.%s is set beside connection.existingSecret: put it into that Secret" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if or $c.tls.enabled $c.tls.ca $c.tls.certificate $c.tls.key -}}
+{{- fail "connection.tls is set beside connection.existingSecret: put USE_SSL, ca.crt, tls.crt and tls.key into that Secret" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $c.username (not $c.password) -}}
+{{- fail "connection.username is set and connection.password is not: set both, or neither" -}}
+{{- end -}}
+{{- if and $c.password (not $c.username) -}}
+{{- fail "connection.password is set and connection.username is not: set both, or neither" -}}
+{{- end -}}
+{{- if and (or $c.tls.ca $c.tls.certificate $c.tls.key) (not $c.tls.enabled) -}}
+{{- fail "connection.tls has certificates and connection.tls.enabled is false: set it true, or take them out" -}}
+{{- end -}}
+{{- if ne (not $c.tls.certificate) (not $c.tls.key) -}}
+{{- fail "connection.tls.certificate and connection.tls.key belong together: set both, or neither" -}}
+{{- end -}}
+{{- range tuple "ca" "certificate" "key" -}}
+{{- if and (index $c.tls .) (not (contains "-----BEGIN" (index $c.tls .))) -}}
+{{- fail (printf "connection.tls.%s is not PEM: it has no line with -----BEGIN (helm reads a file by --set-file)" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $c.existingSecret (or $c.graphite.address $c.graphite.prefix) -}}
+{{- fail "connection.graphite is set beside connection.existingSecret: put METRICS_GRAPHITE and GRAPHITE_URL into that Secret" -}}
+{{- end -}}
+{{- if and $c.graphite.prefix (not $c.graphite.address) -}}
+{{- fail "connection.graphite.prefix is set and connection.graphite.address is not" -}}
+{{- end -}}
+{{- if and (not .Values.crds.keep) (not .Values.uninstall.guard) -}}
+{{- fail "crds.keep=false needs uninstall.guard=true: it is the guard that removes them, after what they define" -}}
+{{- end -}}
+{{- range .Values.alerts.disabled -}}
+{{- if not (has . (include "headgate.alertNames" $ | fromJsonArray)) -}}
+{{- fail (printf "alerts.disabled: there is no alert %s" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

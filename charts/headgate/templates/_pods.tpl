@@ -1,0 +1,160 @@
+{{- /* What every pod of the chart has in common: the restricted Pod Security Standard, any user id. */ -}}
+{{- define "headgate.podSecurity" -}}
+runAsNonRoot: true
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "headgate.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "headgate.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* The variables by which a process is told its connection; as the operator gives them to workers. */ -}}
+{{- define "headgate.connectionEnv" -}}
+{{- $secret := include "headgate.secret" . -}}
+{{- range tuple "CONTACT_POINTS" "DATA_CENTER" "USERNAME" "PASSWORD" "USE_SSL" "KEYSPACE" "CLUSTER_NAME" }}
+- name: {{ . }}
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ . }}, optional: {{ ne . "CONTACT_POINTS" }}}}
+{{- end }}
+- {name: SSL_DIRECTORY, value: /etc/headgate/tls}
+{{- end -}}
+
+{{- /* The annotations of what belongs to a hook: (dict "on" "pre-install,pre-upgrade" "weight" -5 "deleted" ...) */ -}}
+{{- define "headgate.hook" -}}
+"helm.sh/hook": {{ .on }}
+"helm.sh/hook-weight": {{ .weight | quote }}
+"helm.sh/hook-delete-policy": {{ default "before-hook-creation,hook-succeeded" .deleted }}
+{{- end -}}
+
+{{- /* The account of a hook's Job and what it may: (dict "root" . "name" ... "on" ... "cluster" rules "home" rules) */ -}}
+{{- define "headgate.hookRights" -}}
+{{- $labels := include "headgate.labels" .root -}}
+{{- $hook := include "headgate.hook" (dict "on" .on "weight" -10) -}}
+{{- $subject := printf "{kind: ServiceAccount, name: %s, namespace: %s}" .name .root.Release.Namespace -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+  annotations:
+    {{- $hook | nindent 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- $labels | nindent 4 }}
+  annotations:
+    {{- $hook | nindent 4 }}
+rules:
+  {{- toYaml .cluster | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- $labels | nindent 4 }}
+  annotations:
+    {{- $hook | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .name }}}
+subjects:
+  - {{ $subject }}
+{{- if .home }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+  annotations:
+    {{- $hook | nindent 4 }}
+rules:
+  {{- toYaml .home | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+  annotations:
+    {{- $hook | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
+subjects:
+  - {{ $subject }}
+{{- end }}
+{{- end -}}
+
+{{- /* The Job: (dict "root" . "name" ... "on" ... "component" ... "command" list "seconds" 120) */ -}}
+{{- define "headgate.hookJob" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "headgate.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+  annotations:
+    {{- include "headgate.hook" (dict "on" .on "weight" 0) | nindent 4 }}
+    # So that whoever runs Helm reads why; older ones than 3.18 do not know it.
+    "helm.sh/hook-output-log-policy": hook-failed
+spec:
+  backoffLimit: {{ .retries }}
+  activeDeadlineSeconds: {{ .seconds }}
+  template:
+    metadata:
+      labels:
+        {{- include "headgate.selector" .root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component }}
+    spec:
+      restartPolicy: Never
+      serviceAccountName: {{ .name }}
+      enableServiceLinks: false
+      {{- include "headgate.pullSecrets" .root | nindent 6 }}
+      {{- with .root.Values.operator.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .root.Values.operator.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .root.Values.operator.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- include "headgate.podSecurity" .root | nindent 8 }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "headgate.image" .root | quote }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          command: {{ toJson .command }}
+          resources:
+            requests: {cpu: 50m, memory: 96Mi}
+            limits: {memory: 256Mi}
+          securityContext:
+            {{- include "headgate.containerSecurity" .root | nindent 12 }}
+          terminationMessagePolicy: FallbackToLogsOnError
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+      volumes:
+        - {name: tmp, emptyDir: {}}
+{{- end -}}

@@ -1,0 +1,156 @@
+"""Whether this process lives and is ready, as its probes ask. The prose is docs/protocols/operator.md, "Leading and
+living".
+
+/livez measures watching, end to end: what a watch should have told is asked for now and then from the server's
+cache, and compared with what was heard. An object that differs in two audits, and that nothing was heard of
+meanwhile, means that its watch is dead: its key is queued, and the probe fails. An API server that is away is no
+failure of ours, since a restart would not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate_operator.intake import Intake
+from headgate_operator.kinds import Address, Kind
+from headgate_operator.port import Applied, ClusterPort, Denial, Denied
+from headgate_operator.seen import Seen, is_newer
+from headgate_operator.work_queue import Class, WorkQueue
+
+AUDIT_EVERY_S: Final = 120.0
+FIRST_AUDITS_S: Final = (5.0, 10.0)
+"""After all was listed: what was deleted between the lists of two watchers is found so."""
+PAGE: Final = 500
+WAITING_S_MAX: Final = 60.0
+WORK_S_MAX: Final = 300.0
+GONE: Final = ""
+"""The version of what is not there."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A kind, and of which label."""
+
+    kind: Kind
+    labels: str = ""
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """An object that `Seen` has otherwise than the server."""
+
+    seen: str | None
+    listed: str
+    namespace: str | None
+    name: str
+
+
+class Alive:
+    """What the probes are answered."""
+
+    def __init__(
+        self,
+        port: ClusterPort,
+        seen: Seen,
+        intake: Intake,
+        queue: WorkQueue,
+        watched: Sequence[Watched],
+        *,
+        reconcilers: int,
+    ) -> None:
+        self._port = port
+        self._seen = seen
+        self._intake = intake
+        self._queue = queue
+        self._watched = watched
+        self._reconcilers = reconcilers
+        self._behind: dict[str, _Behind] = {}
+        self._dead: dict[str, str] = {}
+        self.audits = 0
+
+    def why_not_alive(self) -> str | None:
+        """A sentence, or None."""
+        for what, says in self._dead.items():
+            return f"the watch of {what} is dead: {says}"
+        worked = list(self._queue.work_s())
+        waiting_s = self._queue.longest_waiting_s(Class.CHANGED)
+        if waiting_s > WAITING_S_MAX and len(worked) < self._reconcilers:
+            return f"a change waits for {waiting_s:.0f} s while reconcilers are free"
+        if worked and max(worked) > WORK_S_MAX:
+            return f"a reconcile goes on for {max(worked):.0f} s"
+        return None
+
+    async def run(self, listed: asyncio.Event) -> None:
+        """Audit, for ever, once all was listed: before that nobody can have heard of anything."""
+        await listed.wait()
+        for pause_s in FIRST_AUDITS_S:
+            await asyncio.sleep(pause_s)
+            await self.audit()
+        while True:
+            await asyncio.sleep(AUDIT_EVERY_S)
+            await self.audit()
+
+    async def audit(self) -> None:
+        """Compare once."""
+        behind: dict[str, _Behind] = {}
+        for watched in self._watched:
+            found = await self._compare(watched)
+            if found is None:  # not judged: it counts as nothing found
+                self._behind = {}
+                return
+            behind |= found
+        self.audits += 1
+        dead: dict[str, str] = {}
+        for uid, one in behind.items():
+            before = self._behind.get(uid)
+            if before is None or before.seen != one.seen or self._seen.version_of(uid) != one.seen:
+                continue
+            kind = await self._make_good(uid, one)
+            if kind is not None:
+                dead[kind.plural] = f"{one.name} was changed and nothing was heard of it"
+        self._behind, self._dead = behind, dead
+
+    async def _compare(self, watched: Watched) -> dict[str, _Behind] | None:
+        listed: dict[str, _Behind] = {}
+        more: str | None = None
+        while True:
+            page = await self._port.list(
+                watched.kind, labels=watched.labels, limit=PAGE, more=more, cached=more is None, metadata_only=True
+            )
+            if isinstance(page, Denied):
+                return {} if page.denial is Denial.NOT_FOUND else None
+            for item in page.items:
+                metadata = item["metadata"]
+                uid, version = str(metadata["uid"]), str(metadata["resourceVersion"])
+                seen = self._seen.version_of(uid)
+                listed[uid] = _Behind(seen, version, metadata.get("namespace"), metadata["name"])
+            more = page.more
+            if more is None:
+                break
+        differing = {uid: one for uid, one in listed.items() if one.seen is None or is_newer(one.listed, one.seen)}
+        for uid, version in self._seen.uids_of(watched.kind.kind).items():
+            place = self._seen.place_of(uid)
+            if uid not in listed and place is not None:
+                differing[uid] = _Behind(version, GONE, place.namespace or None, place.name)
+        return differing
+
+    async def _make_good(self, uid: str, one: _Behind) -> Kind | None:
+        """Look at that very object, and take it in; its kind, if it was indeed behind."""
+        for watched in self._watched:
+            place = self._seen.place_of(uid)
+            if place is not None and place.kind != watched.kind.kind:
+                continue
+            found = await self._port.get(Address(watched.kind, one.namespace, one.name))
+            if isinstance(found, Applied) and found.uid == uid:
+                if one.listed == GONE:  # it is there, and has lost our label
+                    self._intake.deleted(found.document)
+                else:
+                    self._intake.changed(found.document)
+                return watched.kind
+            if place is not None and (isinstance(found, Applied) or found.denial is Denial.NOT_FOUND):
+                self._intake.lost(uid)
+                return watched.kind
+        return None

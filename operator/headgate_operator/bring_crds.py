@@ -1,0 +1,87 @@
+"""`python3 -m headgate_operator.bring_crds`: the CustomResourceDefinitions of this image, made or brought up to date.
+
+The chart runs it in a Job before it installs or upgrades anything else. It may be run again, by several at a time;
+what is decided about each definition is in `decide_crds.py`. It ends once the API server serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import click
+
+from headgate.errors import Refused, Unavailable
+from headgate_operator.asking_once import ask_until_told, cluster_options, of_this_release, run_to_its_end
+from headgate_operator.decide_crds import CrdStep, Document, decide_crd, definitions
+from headgate_operator.kinds import CRD, Address
+from headgate_operator.names import MANAGER
+from headgate_operator.port import Applied, ClusterPort, Denied
+
+TRIES: Final = 5
+SERVED_WITHIN_S: Final = 60.0
+LOOK_EVERY_S: Final = 0.2
+
+
+class CrdRefused(Refused):
+    """A CustomResourceDefinition can not be brought to this version."""
+
+
+@click.command("bring_crds", context_settings={"help_option_names": ["-h", "--help"]})
+@cluster_options
+def main(kubeconfig: str | None, context: str | None) -> None:
+    """The CustomResourceDefinitions of this image, made or brought up to date."""
+    run_to_its_end(lambda cluster: bring_crds(cluster, of_this_release()), kubeconfig=kubeconfig, context=context)
+
+
+async def bring_crds(port: ClusterPort, version: str) -> None:
+    """All of them; the first that can not be is told."""
+    for wanted in definitions(version):
+        step = await _bring(port, wanted)
+        click.echo(f"crd {wanted['metadata']['name']} {step.says}")
+    for wanted in definitions(version):
+        await _until_served(port, str(wanted["metadata"]["name"]))
+
+
+async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
+    """One of them; whoever else writes it meanwhile is looked at again."""
+    at = Address(CRD, None, str(wanted["metadata"]["name"]))
+    denied: Denied | None = None
+    for _ in range(TRIES):
+        found = await ask_until_told(lambda: port.get(at))
+        step = decide_crd(found.document if isinstance(found, Applied) else None, wanted)
+        if step.do == "refuse":
+            raise CrdRefused(crd=at.name, says=step.says)
+        if step.document is None:
+            return step
+        document = step.document
+        if step.do == "make":
+            done = await port.apply(document, manager=MANAGER)
+        else:
+            done = await port.replace(document, manager=MANAGER)
+        if isinstance(done, Applied):
+            return step
+        denied = done
+        if done.is_permanent:
+            break
+    raise CrdRefused(crd=at.name, says=str(denied))
+
+
+async def _until_served(port: ClusterPort, name: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + SERVED_WITHIN_S
+    while not _is_served(await ask_until_told(lambda: port.get(Address(CRD, None, name)))):
+        if loop.time() > deadline_s:
+            raise Unavailable("the API server does not serve it", crd=name, waited_s=SERVED_WITHIN_S)
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _is_served(found: Applied | Denied) -> bool:
+    if isinstance(found, Denied):
+        return False
+    conditions = (found.document.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+if __name__ == "__main__":
+    main()

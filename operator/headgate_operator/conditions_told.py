@@ -1,0 +1,73 @@
+"""How all resources stand, for metrics: each one's conditions that are not well, as its status tells them.
+
+It is told at each decision, so that a scrape reads what is known and parses nothing. It knows neither decisions nor
+metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate_operator.effects import PatchStatus, Plan
+from headgate_operator.names import Key
+from headgate_operator.world import World
+
+BAD_WHEN_TRUE: Final = frozenset(("Reconciling", "Stalled"))
+READY: Final = "Ready"
+
+
+@dataclass(frozen=True)
+class Told:
+    """One resource."""
+
+    ready: str
+    """True, False or Unknown."""
+    troubles: tuple[tuple[str, str], ...]
+    """(condition, reason) of each that is not well."""
+
+
+class ConditionsTold:
+    """All resources."""
+
+    def __init__(self) -> None:
+        self._told: dict[Key, Told] = {}
+
+    def note(self, key: Key, world: World, plan: Plan) -> None:
+        """What this decision tells, else what was told before."""
+        if world.resource is None:
+            self._told.pop(key, None)
+            return
+        status: Mapping[str, Any] = world.resource.document.get("status") or {}
+        for effect in plan.effects:
+            if isinstance(effect, PatchStatus):
+                status = effect.status
+        self._told[key] = told_by(status)
+
+    def forget(self, key: Key) -> None:
+        """It is gone."""
+        self._told.pop(key, None)
+
+    def troubles(self) -> Iterator[tuple[Key, str, str]]:
+        """Each condition that is not well, with its reason."""
+        for key, told in self._told.items():
+            for condition, reason in told.troubles:
+                yield key, condition, reason
+
+    def counted(self) -> Mapping[tuple[str, str], int]:
+        """How many there are of each kind and readiness."""
+        return Counter((key.kind, told.ready) for key, told in self._told.items())
+
+
+def told_by(status: Mapping[str, Any]) -> Told:
+    """A status in short."""
+    ready, troubles = "Unknown", []
+    for each in status.get("conditions") or ():
+        condition, holds = str(each["type"]), str(each["status"])
+        if condition == READY:
+            ready = holds
+        if holds == ("True" if condition in BAD_WHEN_TRUE else "False"):
+            troubles.append((condition, str(each.get("reason", ""))))
+    return Told(ready, tuple(troubles))

@@ -1,0 +1,259 @@
+"""What a resource's workers need: a Deployment for each consumer, and a PodDisruptionBudget where it protects
+something; what is there beyond that is deleted.
+
+The number of replicas is decided elsewhere and handed in. With `scaling: {mode: external}` it is nobody's business
+here, and it changes hands in two steps, since the API server puts 1 where the last owner of a field leaves it out:
+
+    ours --(headgate-replicas applies the current number)--> both --(headgate leaves it out)--> the other's
+    the other's --(headgate applies the number, with force)--> both --(headgate-replicas applies nothing)--> ours
+
+Each step is seen in the object's managed fields, so that being killed between two changes nothing.
+
+Pure. It makes the documents by `build_*` and has each tended by `decide_drift`. Where one child can not be had, the
+others are had all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headgate.api.consumer import Consumer
+from headgate.api.queues import Queue
+from headgate.api.status import Reason
+from headgate_operator.build_deployment import deployment
+from headgate_operator.build_disruption import disruption_budget
+from headgate_operator.build_pod import Owner
+from headgate_operator.decide_drift import Teller, Tended, remove, tend, with_uid
+from headgate_operator.differing import stamped
+from headgate_operator.effects import ApplyObject, Effect
+from headgate_operator.merging import PatchInvalid
+from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.world import ChildName, Connection, Document, Memory, Trouble, World
+
+KINDS: Final = ("Deployment", "PodDisruptionBudget")
+"""What is made here; other children are others' to decide about."""
+
+
+@dataclass(frozen=True)
+class ConsumerStand:
+    """How one consumer's Deployment stands, for conditions and status."""
+
+    name: str
+    deployment: str
+    replicas: int
+    """As wanted; in mode external, as the Deployment says."""
+    required: int
+    """So many must be ready, else it counts as starting: `min`, or all without `scaling`."""
+    ready: int = 0
+    rolled_out: bool = False
+    """All its pods are made from the template that was applied last."""
+    short_since_us: int | None = None
+    """Since when fewer are ready than are required, or a rollout goes on."""
+    says: str = ""
+    """What the Deployment says of itself where it does not get on: a quota, a deadline that passed."""
+    trouble: Trouble | None = None
+    """NameTaken or ApplyRefused."""
+
+
+@dataclass(frozen=True)
+class Children:
+    """What follows for the children of one resource."""
+
+    memory: Memory
+    effects: tuple[Effect, ...] = ()
+    ask: frozenset[ChildName] = frozenset()
+    trail: tuple[str, ...] = ()
+    consumers: tuple[ConsumerStand, ...] = ()
+    again_at_us: int | None = None
+    trouble: Trouble | None = field(default=None)
+    """The first of its consumers'."""
+
+
+def children(
+    world: World, connection: Connection, wanted: Mapping[str, int], memory: Memory, now_us: int
+) -> Children:
+    """Have what the resource asks for. `wanted`: replicas by consumer; where one is not told, it stays as it is."""
+    if world.resource is None or isinstance(world.resource.parsed, tuple):
+        return Children(memory)
+    resource = world.resource.parsed
+    consumers = (resource.spec.consumers or ()) if isinstance(resource, Queue) else ()
+    tended, stands, expected = Tended(memory), [], set[ChildName]()
+    for consumer in consumers:
+        step, stand = _consumer(world, connection, consumer, wanted.get(consumer.name), now_us, tended.memory)
+        tended = tended.then(step)
+        stands.append(stand)
+        expected |= {ChildName(kind, consumer_name(world.key.name, consumer.name)) for kind in KINDS}
+    for child in sorted(world.live):
+        if child.kind in KINDS and child not in expected:
+            tended = tended.then(remove(world, child, tended.memory, "no consumer is so called"))
+    return Children(
+        memory=_remembered(tended.memory, stands),
+        effects=tended.effects,
+        ask=tended.ask,
+        trail=tended.trail,
+        consumers=tuple(stands),
+        again_at_us=tended.again_at_us,
+        trouble=next((stand.trouble for stand in stands if stand.trouble), None),
+    )
+
+
+def all_removed(world: World, memory: Memory, why: str) -> Children:
+    """Do without any of them: the resource is being deleted."""
+    tended = Tended(memory)
+    for child in sorted(world.live):
+        if child.kind in KINDS:
+            tended = tended.then(remove(world, child, tended.memory, why))
+    return Children(tended.memory, effects=tended.effects, trail=tended.trail)
+
+
+def _consumer(
+    world: World, connection: Connection, consumer: Consumer, wanted: int | None, now_us: int, memory: Memory
+) -> tuple[Tended, ConsumerStand]:
+    name = consumer_name(world.key.name, consumer.name)
+    live = world.live.get(ChildName("Deployment", name))
+    replicas = _replicas(world, consumer, live, wanted)
+    owner = Owner(world.key, world.uid)
+    told = None if _is_external(consumer) else replicas
+    try:
+        document = deployment(owner, world.settings, connection, consumer, told)
+    except PatchInvalid as error:
+        says = f"consumer {consumer.name}: template: {error}"
+        tended = Tended(memory, trail=(says,), trouble=Trouble(Reason.APPLY_REFUSED, says))
+        return tended, _stand(name, consumer, live, replicas, tended, now_us)
+    tended = tend(world, document, memory, now_us, Teller(world.key, world.uid))
+    if live is not None and tended.trouble is None:
+        tended = _handed_over(tended, document, live, is_external=_is_external(consumer))
+    stand = _stand(name, consumer, live, replicas, tended, now_us)
+    is_known = wanted is not None or _is_external(consumer)
+    tended = tended.then(_budget(world, consumer, replicas if is_known else None, tended.memory, now_us))
+    return tended, replace(stand, trouble=tended.trouble)
+
+
+def _is_external(consumer: Consumer) -> bool:
+    return consumer.scaling is not None and consumer.scaling.mode == "external"
+
+
+def _replicas(world: World, consumer: Consumer, live: Document | None, wanted: int | None) -> int:
+    """How many there should be: as told, else as it is, else as few as may be, or as many as there were shards."""
+    found = None if live is None else live["spec"].get("replicas")
+    if found is not None and (wanted is None or _is_external(consumer)):
+        return int(found)
+    if wanted is not None:
+        return wanted
+    return consumer.scaling.min if consumer.scaling else _shards_told(world)
+
+
+def _shards_told(world: World) -> int:
+    """The shards in force as our own status has them, while the store can not be asked."""
+    present = world.resource
+    if present is None or not isinstance(present.parsed, Queue):
+        return 0
+    told = (present.document.get("status") or {}).get("replicas")
+    return int(told) if told is not None else present.parsed.spec.shards
+
+
+def _handed_over(tended: Tended, document: Document, live: Document, *, is_external: bool) -> Tended:
+    """With what it takes that the number of replicas is kept by whom it should be, and by him alone."""
+    owners = _owners_of_replicas(live)
+    name = document["metadata"]["name"]
+    if owners is None:  # who has it is not known: leaving it out is made safe whenever something is applied
+        owners = frozenset((MANAGER,)) if is_external and tended.effects else frozenset()
+    if is_external and MANAGER in owners:
+        left_out = tended.effects or (ApplyObject(with_uid(stamped(document), live)),)
+        if REPLICAS_MANAGER not in owners:
+            kept = {**_bare(document), "spec": {"replicas": live["spec"]["replicas"]}}
+            left_out = (ApplyObject(with_uid(kept, live), manager=REPLICAS_MANAGER), *left_out)
+        return replace(tended, effects=left_out, trail=(*tended.trail, f"leave the replicas of {name} to others"))
+    if not is_external and REPLICAS_MANAGER in owners:
+        given_up = ApplyObject(with_uid(_bare(document), live), manager=REPLICAS_MANAGER)
+        taken = tended.effects or (ApplyObject(with_uid(stamped(document), live)),)
+        trail = (*tended.trail, f"take the replicas of {name} back")
+        return replace(tended, effects=(*taken, given_up), trail=trail)
+    return tended
+
+
+def _bare(document: Document) -> dict[str, Any]:
+    """Nothing but which object is meant."""
+    metadata = {name: document["metadata"][name] for name in ("name", "namespace")}
+    return {"apiVersion": document["apiVersion"], "kind": document["kind"], "metadata": metadata}
+
+
+def _owners_of_replicas(live: Document) -> frozenset[str] | None:
+    """Who has said how many replicas there are, by server-side apply; None where managed fields are not told."""
+    fields = live["metadata"].get("managedFields")
+    if fields is None:
+        return None
+    return frozenset(
+        str(one.get("manager"))
+        for one in fields
+        if one.get("operation") == "Apply" and "f:replicas" in one.get("fieldsV1", {}).get("f:spec", {})
+    )
+
+
+def _budget(world: World, consumer: Consumer, replicas: int | None, memory: Memory, now_us: int) -> Tended:
+    """From two workers on there is something to protect; it stays while there may be two again, and while nobody
+    knows how many there should be (`replicas` None)."""
+    child = ChildName("PodDisruptionBudget", consumer_name(world.key.name, consumer.name))
+    wants = child in world.live
+    if replicas is not None:
+        most = consumer.scaling.max if consumer.scaling is not None else replicas
+        wants = replicas >= 2 or (wants and most >= 2)
+    if wants:
+        return tend(world, disruption_budget(Owner(world.key, world.uid), consumer), memory, now_us)
+    if child in world.live:
+        return remove(world, child, memory, "one worker alone is not protected by it")
+    return Tended(memory)
+
+
+def _stand(
+    name: str, consumer: Consumer, live: Document | None, replicas: int, tended: Tended, now_us: int
+) -> ConsumerStand:
+    required = min(consumer.scaling.min, replicas) if consumer.scaling is not None else replicas
+    status = {} if live is None else live.get("status") or {}
+    ready = int(status.get("readyReplicas") or 0)
+    rolled_out = live is not None and not tended.effects and _is_rolled_out(live, status)
+    before = dict(tended.memory.not_ready_since_us).get(consumer.name)
+    is_short = ready < max(required, min(replicas, 1)) or not rolled_out
+    return ConsumerStand(
+        name=consumer.name,
+        deployment=name,
+        replicas=replicas,
+        required=required,
+        ready=ready,
+        rolled_out=rolled_out,
+        short_since_us=(now_us if before is None else before) if is_short else None,
+        says=_says(status),
+        trouble=tended.trouble,
+    )
+
+
+def rests(live: Document) -> bool:
+    """None are wanted and none are there: for its controller there is nothing to do, so nobody waits for it."""
+    wanted, there = (live.get("spec") or {}).get("replicas"), (live.get("status") or {}).get("replicas")
+    return bool(wanted == 0 and not there)
+
+
+def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:
+    """The controller has seen the spec, and all pods are of its template; or there are none, and none are wanted."""
+    if rests(live):
+        return True
+    seen = int(status.get("observedGeneration") or 0) >= int(live["metadata"].get("generation") or 0)
+    total, updated = int(status.get("replicas") or 0), int(status.get("updatedReplicas") or 0)
+    return seen and total == updated and updated >= int(live["spec"].get("replicas") or 0)
+
+
+def _says(status: Mapping[str, Any]) -> str:
+    """In a Deployment's own words why it does not get on; empty while it does."""
+    for condition in status.get("conditions") or ():
+        failed = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
+        if failed or (condition["type"] == "Progressing" and condition["status"] == "False"):
+            return str(condition.get("message") or condition.get("reason") or condition["type"])
+    return ""
+
+
+def _remembered(memory: Memory, stands: list[ConsumerStand]) -> Memory:
+    """Since when which consumer is short of workers."""
+    short = tuple((stand.name, stand.short_since_us) for stand in stands if stand.short_since_us is not None)
+    return memory if memory.not_ready_since_us == short else replace(memory, not_ready_since_us=short)

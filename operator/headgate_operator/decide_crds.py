@@ -1,0 +1,95 @@
+"""What becomes of a CustomResourceDefinition when this version is installed: made, replaced, or left.
+
+Helm makes the CRDs of a chart once and never changes them again, so the chart has a Job do it (decision 13). Pure:
+the definitions are built from the models of this very image, so that they fit the operator that runs from it.
+
+A newer definition is left as it is: after a rollback the older operator reads it, since fields are only ever
+added, while an older definition would have the API server cut off what newer resources say. One in which objects
+are stored in a version that this release does not have is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from headgate.api.crd import KINDS, PLURALS, build_crd
+from headgate.api.model import GROUP
+
+VERSION: Final = f"{GROUP}/version"
+"""Annotation: the release that the definition is of."""
+NAMES: Final = tuple(f"{PLURALS[model.__name__]}.{GROUP}" for model in KINDS)
+
+Document = Mapping[str, Any]
+Do = Literal["make", "replace", "leave", "refuse"]
+
+
+@dataclass(frozen=True)
+class CrdStep:
+    """What is done about one definition, and what is said of it."""
+
+    do: Do
+    says: str
+    document: Document | None = None
+    """To be made, or to be put in its place."""
+
+
+def definitions(version: str) -> tuple[Document, ...]:
+    """All definitions of this release."""
+    return tuple(_marked(build_crd(model), version) for model in KINDS)
+
+
+def decide_crd(live: Document | None, wanted: Document) -> CrdStep:
+    """One definition: `live` as the server has it."""
+    if live is None:
+        return CrdStep("make", "is made", wanted)
+    ours, theirs = _version(wanted), _version(live)
+    told = f"of version {theirs}" if theirs else "of no version that is told"
+    stored = set((live.get("status") or {}).get("storedVersions") or ())
+    lost = sorted(stored - {each["name"] for each in wanted["spec"]["versions"]})
+    if theirs and _parts(theirs) > _parts(ours):
+        return CrdStep("leave", f"is left as it is: it is {told}, newer than this one ({ours})")
+    if lost:
+        return CrdStep("refuse", f"has objects stored as {', '.join(lost)}, which version {ours} does not read")
+    if live["metadata"].get("deletionTimestamp"):
+        return CrdStep("refuse", "is being deleted; install again once it is gone")
+    if theirs == ours and _contains(live["spec"], wanted["spec"]):
+        return CrdStep("leave", f"is as version {ours} has it")
+    return CrdStep("replace", f"is brought to version {ours}; it was {told}", _in_place(live, wanted))
+
+
+def _marked(document: Document, version: str) -> Document:
+    metadata = document["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), VERSION: version}
+    return {**document, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _in_place(live: Document, wanted: Document) -> Document:
+    """What others wrote beside the spec stays; of the spec all is ours, so that what was removed is gone."""
+    kept = {name: live["metadata"][name] for name in ("name", "uid", "resourceVersion")}
+    annotations = {**(live["metadata"].get("annotations") or {}), **wanted["metadata"]["annotations"]}
+    labels = {"labels": live["metadata"]["labels"]} if live["metadata"].get("labels") else {}
+    return {**wanted, "metadata": {**kept, **labels, "annotations": annotations}}
+
+
+def _contains(live: Any, wanted: Any) -> bool:
+    """Whether the server has all that is wanted; what it adds by itself does not count."""
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(_contains(live.get(name), each) for name, each in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(live, list) or len(live) != len(wanted):
+            return False
+        return all(_contains(ours, theirs) for ours, theirs in zip(live, wanted, strict=True))
+    return bool(live == wanted)
+
+
+def _version(document: Document) -> str:
+    return str((document["metadata"].get("annotations") or {}).get(VERSION, ""))
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """So that 0.10 is newer than 0.9; what is no number ends it."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()

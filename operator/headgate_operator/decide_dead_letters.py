@@ -1,0 +1,69 @@
+"""Whether the dead letter queues that a queue names are there, and none leads back to it.
+
+Pure. Without a word on its siblings, what was said before stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.api.queues import Queue
+from headgate.api.status import Reason
+from headgate_operator.verdict import Finding, Verdict, listed
+from headgate_operator.world import Memory, Nothing, Sibling, World
+
+TYPE: Final = "DeadLetterResolved"
+
+
+def named_by(queue: Queue) -> tuple[str, ...]:
+    """The queues that it names for its dead letters, each once."""
+    spec = queue.spec
+    named = (spec.dead_letter, *(consumer.dead_letter for consumer in spec.consumers or ()))
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
+def resolved(world: World, memory: Memory) -> Verdict:
+    """What is so of its dead letter queues."""
+    queue = world.resource.parsed if world.resource else ()
+    if not isinstance(queue, Queue):
+        return Verdict(memory)
+    named = named_by(queue)
+    if not named:
+        return Verdict(memory, findings=(Finding(TYPE, "True", Reason.NO_DEAD_LETTER),))
+    if isinstance(world.siblings, Nothing):
+        return Verdict(memory)
+    return Verdict(memory, findings=(_finding(queue.metadata.name, named, world.siblings),))
+
+
+def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling]) -> Finding:
+    for each in named:
+        way = _way_back(name, each, siblings)
+        if way:
+            says = f"{' -> '.join((name, *way))}: what fails here would come back; break the cycle"
+            return Finding(TYPE, "False", Reason.DEAD_LETTER_CYCLE, says)
+    missing = [each for each in named if each not in siblings or siblings[each].deleting]
+    if missing:
+        says = f"there is no queue {listed(missing)}; until it is, its messages stay in this one"
+        return Finding(TYPE, "False", Reason.DEAD_LETTER_MISSING, says)
+    return Finding(TYPE, "True", Reason.DEAD_LETTER_FOUND, f"{listed(named)} is there")
+
+
+def _way_back(name: str, start: str, siblings: Mapping[str, Sibling]) -> tuple[str, ...]:
+    """The queues from one to the one that began, if there is a way; each is looked at once."""
+    before: dict[str, str | None] = {start: None}
+    waiting = [start]
+    while waiting:
+        each = waiting.pop(0)
+        if each == name:
+            way: list[str] = []
+            step: str | None = each
+            while step is not None:
+                way.append(step)
+                step = before[step]
+            return tuple(reversed(way))
+        for following in siblings[each].dead_letters if each in siblings else ():
+            if following not in before:
+                before[following] = each
+                waiting.append(following)
+    return ()

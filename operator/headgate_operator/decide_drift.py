@@ -1,0 +1,215 @@
+"""One child: is it there, is it ours, is it as it should be; and what is to be done if not.
+
+- **Not there**: its place is asked for by GET first (`ask`); only where that found it free is it made, and then
+  without force, so that an object which somebody makes in between stays his.
+- **Somebody else's**: NameTaken, untouched, and looked at again after a while.
+- **Not as it should be**: applied whole, with its uid, so that a deleted one is not made again.
+- **What the server shows otherwise in its answer to our own apply** (a webhook's work) is accepted for this
+  document.
+- **Drift** is what differs although this very document was applied before. The same field set back more than five
+  times in ten minutes is fought over: an event tells it, and it is set back every five minutes from then on.
+- **Refused** (quota, admission, a bad template): ApplyRefused with the server's words; the same document again after
+  a minute, another one at once.
+
+Pure. It does not know what the child is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from headgate.api.status import Reason
+from headgate_operator.differing import STAMP_PATH, differences, digest_of, stamp_of, stamped
+from headgate_operator.effects import ApplyObject, DeleteObject, Effect, Emit
+from headgate_operator.names import Key
+from headgate_operator.world import Answer, ChildName, Document, Memory, Mended, Trouble
+
+MINUTE_US: Final = 60_000_000
+FOREIGN_AGAIN_US: Final = MINUTE_US // 2
+REFUSED_AGAIN_US: Final = MINUTE_US
+FIGHT_WITHIN_US: Final = 10 * MINUTE_US
+FIGHT_AFTER: Final = 5
+FOUGHT_AGAIN_US: Final = 5 * MINUTE_US
+DRIFT_FOUGHT: Final = "DriftFought"
+
+
+class Around(Protocol):
+    """What is known of a namespace's objects: a World, or a NamespaceWorld."""
+
+    @property
+    def live(self) -> Mapping[ChildName, Document]: ...
+    @property
+    def foreign(self) -> Mapping[ChildName, str]: ...
+    @property
+    def checked(self) -> frozenset[ChildName]: ...
+    @property
+    def answers(self) -> Mapping[ChildName, Answer]: ...
+
+
+@dataclass(frozen=True)
+class Tended:
+    """What follows for one child, or for several, in this order."""
+
+    memory: Memory
+    effects: tuple[Effect, ...] = ()
+    ask: frozenset[ChildName] = frozenset()
+    trail: tuple[str, ...] = ()
+    trouble: Trouble | None = None
+    again_at_us: int | None = None
+
+    def then(self, after: Tended) -> Tended:
+        """Both; the first trouble is the one that is told."""
+        moments = [at_us for at_us in (self.again_at_us, after.again_at_us) if at_us is not None]
+        return Tended(
+            memory=after.memory,
+            effects=(*self.effects, *after.effects),
+            ask=self.ask | after.ask,
+            trail=(*self.trail, *after.trail),
+            trouble=self.trouble or after.trouble,
+            again_at_us=min(moments, default=None),
+        )
+
+
+@dataclass(frozen=True)
+class Teller:
+    """About whom an event is told."""
+
+    key: Key
+    uid: str
+
+
+def child_of(document: Document) -> ChildName:
+    """Of which child a document is."""
+    return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
+
+
+def tend(around: Around, document: Document, memory: Memory, now_us: int, teller: Teller | None = None) -> Tended:
+    """Have the child that this document describes."""
+    child = child_of(document)
+    wanted = stamped(document)
+    digest = stamp_of(wanted)
+    if child in around.foreign:
+        says = f"{_told(child)} is there already and is {around.foreign[child]}"
+        trouble = Trouble(Reason.NAME_TAKEN, says)
+        return Tended(memory, trail=(f"{says}: left alone",), trouble=trouble, again_at_us=now_us + FOREIGN_AGAIN_US)
+    answer = around.answers.get(child)
+    if answer is not None and answer.applied != digest:
+        answer = None
+    if answer is not None and answer.refused and now_us < answer.at_us + REFUSED_AGAIN_US:
+        trouble = Trouble(Reason.APPLY_REFUSED, f"{_told(child)}: {answer.refused}", answer.at_us)
+        again_us = answer.at_us + REFUSED_AGAIN_US
+        return Tended(memory, trail=(f"{_told(child)} was refused",), trouble=trouble, again_at_us=again_us)
+    live = around.live.get(child)
+    if live is None:
+        return _make(around, child, wanted, memory)
+    return _mend(child, live, wanted, answer, _Mending(memory, now_us, teller))
+
+
+def remove(around: Around, child: ChildName, memory: Memory, why: str) -> Tended:
+    """Do without a child of ours."""
+    live = around.live[child]
+    metadata = live["metadata"]
+    memory = forget(memory, child)
+    if metadata.get("deletionTimestamp"):
+        return Tended(memory)
+    effect = DeleteObject(child.kind, metadata["namespace"], child.name, metadata["uid"])
+    return Tended(memory, effects=(effect,), trail=(f"delete {_told(child)}: {why}",))
+
+
+def forget(memory: Memory, child: ChildName) -> Memory:
+    """Without what was remembered of a child."""
+    if child not in memory.accepted and not any(one.child == child for one in memory.mended):
+        return memory
+    accepted = {known: told for known, told in memory.accepted.items() if known != child}
+    return replace(memory, accepted=accepted, mended=tuple(one for one in memory.mended if one.child != child))
+
+
+def with_uid(document: Document, live: Document) -> dict[str, Any]:
+    """The document, for this very object and no other of its name."""
+    return {**document, "metadata": {**document["metadata"], "uid": live["metadata"]["uid"]}}
+
+
+@dataclass(frozen=True)
+class _Mending:
+    memory: Memory
+    now_us: int
+    teller: Teller | None
+
+
+def _make(around: Around, child: ChildName, wanted: Document, memory: Memory) -> Tended:
+    memory = forget(memory, child)
+    if child not in around.checked:
+        return Tended(memory, ask=frozenset((child,)), trail=(f"{_told(child)} is not there: is its place free?",))
+    return Tended(memory, effects=(ApplyObject(wanted, force=False),), trail=(f"make {_told(child)}",))
+
+
+def _mend(child: ChildName, live: Document, wanted: Document, answer: Answer | None, how: _Mending) -> Tended:
+    memory = how.memory
+    if live["metadata"].get("deletionTimestamp"):
+        return Tended(memory, trail=(f"{_told(child)} is being deleted: waiting for its end",))
+    found = differences(wanted, live)
+    if not found:
+        return Tended(memory)
+    shown = differences(wanted, answer.shows) if answer is not None and answer.shows is not None else {}
+    if shown:
+        memory = replace(memory, accepted={**memory.accepted, child: _accepted(wanted, shown)})
+    drifted = {path: value for path, value in found.items() if path not in shown or shown[path] != value}
+    if not drifted or memory.accepted.get(child) == _accepted(wanted, found):
+        return Tended(memory)
+    apply = ApplyObject(with_uid(wanted, live))
+    if STAMP_PATH in drifted:
+        return Tended(memory, effects=(apply,), trail=(f"change {_told(child)}: {_few(drifted)}",))
+    return _set_back(child, live, apply, drifted, replace(how, memory=memory))
+
+
+def _set_back(
+    child: ChildName, live: Document, apply: ApplyObject, drifted: Mapping[str, Any], how: _Mending
+) -> Tended:
+    """Drift of a document that was applied before: at once, but for what is fought over."""
+    known = {one.field: one for one in how.memory.mended if one.child == child}
+    histories = {path: _recent(known.get(path), how.now_us) for path in drifted}
+    calm = [path for path, history in histories.items() if len(history) <= FIGHT_AFTER]
+    again_us = max(history[-1] for history in histories.values() if history) + FOUGHT_AGAIN_US if not calm else 0
+    if again_us > how.now_us:
+        told = f"{_told(child)}: {_few(drifted)} is fought over: left for now"
+        return Tended(how.memory, trail=(told,), again_at_us=again_us)
+    version = str(live["metadata"].get("resourceVersion", ""))
+    mended = {
+        path: Mended(child, path, history, version)
+        if (one := known.get(path)) and one.version == version and version
+        else Mended(child, path, (*history, how.now_us)[-FIGHT_AFTER - 1 :], version)
+        for path, history in histories.items()
+    }
+    rest = tuple(one for one in how.memory.mended if one.child != child or one.field not in mended)
+    memory = replace(how.memory, mended=(*rest, *mended.values()))
+    begun = [path for path, one in mended.items() if len(one.at_us) > FIGHT_AFTER >= len(histories[path])]
+    events: tuple[Effect, ...] = ()
+    if begun and how.teller is not None:
+        note = f"{_told(child)}: somebody changes {_few(begun)} each time it is set back; from now on every 5 minutes"
+        events = (Emit(how.teller.key, how.teller.uid, DRIFT_FOUGHT, note, "Warning"),)
+    return Tended(memory, effects=(apply, *events), trail=(f"set back {_told(child)}: {_few(drifted)}",))
+
+
+def _recent(one: Mended | None, now_us: int) -> tuple[int, ...]:
+    """When a field was set back, as far as it counts: a fight lasts until ten minutes were quiet."""
+    if one is None or one.at_us[-1] <= now_us - FIGHT_WITHIN_US:
+        return ()
+    if len(one.at_us) > FIGHT_AFTER:
+        return one.at_us
+    return tuple(at_us for at_us in one.at_us if at_us > now_us - FIGHT_WITHIN_US)
+
+
+def _accepted(wanted: Document, shown: Mapping[str, Any]) -> str:
+    return digest_of([stamp_of(wanted), sorted(shown.items())])
+
+
+def _told(child: ChildName) -> str:
+    return f"{child.kind} {child.name}"
+
+
+def _few(paths: Mapping[str, Any] | list[str]) -> str:
+    """Some of the paths, so that a sentence stays one."""
+    some = [path for path in paths if path != STAMP_PATH] or ["a field less"]
+    return ", ".join(some[:3]) + (f" and {len(some) - 3} more" if len(some) > 3 else "")

@@ -1,0 +1,120 @@
+"""The figures of the status: what is behind, who works, what the last passes counted. Rounded, so that a status is
+not written for what nobody reads: three digits above 1,000, ages in seconds below a minute, then to 5 %.
+
+Pure. What is not known stays as it was told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headgate.api.counters import Counter
+from headgate.api.durations import format_duration_ms
+from headgate.expiry import SECOND_US
+from headgate.store.catalogue_entry import Entry
+from headgate_operator.decide_children import ConsumerStand
+from headgate_operator.decide_ownership import is_ours
+from headgate_operator.decide_passes import moment
+from headgate_operator.decide_scaling import known_figures
+from headgate_operator.names import GROUP
+from headgate_operator.verdict import Verdict
+from headgate_operator.world import Lanes, Memory, Passes, StoreView, World
+
+DIGITS: Final = 3
+AGE_STEP: Final = 1.05
+MINUTE_S: Final = 60
+
+
+def figures(world: World, stands: Sequence[ConsumerStand] | None, memory: Memory, now_us: int) -> Verdict:
+    """Whatever is known now."""
+    resource = world.resource.parsed if world.resource else ()
+    if isinstance(resource, tuple):
+        return Verdict(memory)
+    if isinstance(resource, Counter):
+        return Verdict(memory, figures=_counted(world))
+    found: dict[str, Any] = {"selector": f"{GROUP}/queue={world.key.name}", **_load(world, now_us), **_passes(world)}
+    entry = world.store.entry if isinstance(world.store, StoreView) else None
+    if entry is not None and is_ours(world, entry):
+        found["lanes"] = _lanes(world, entry, now_us)
+    if stands is not None:
+        found["consumers"] = [
+            {"name": stand.name, "replicas": stand.replicas, "ready": stand.ready} for stand in stands
+        ] or None
+    return Verdict(memory, figures=found)
+
+
+def lanes_of(entry: Entry) -> int:
+    """Those of all generations that are not retired."""
+    return sum(window.shards for window in entry.generations.windows())
+
+
+def rounded(number: float) -> int:
+    """Three digits above 1,000."""
+    whole = round(number)
+    unit = 10 ** max(0, len(str(abs(whole))) - DIGITS)
+    return round(whole / unit) * unit if abs(whole) >= 10**DIGITS else whole
+
+
+def rounded_age_s(age_s: int) -> int:
+    """Seconds below a minute, then the nearest of steps that are 5 % apart."""
+    if age_s < MINUTE_S:
+        return max(0, age_s)
+    steps = round(math.log(age_s / MINUTE_S) / math.log(AGE_STEP))
+    return round(MINUTE_S * AGE_STEP**steps)
+
+
+def _load(world: World, now_us: int) -> dict[str, Any]:
+    known = known_figures(world, now_us)
+    if known is None:
+        return {}
+    found: dict[str, Any] = {"inFlight": rounded(known.in_flight), "rate": rounded(known.rate)}
+    behind = known.counted if known.backlog is None else known.backlog
+    if behind is None and not known.awake:
+        behind = 0
+    if behind is not None:
+        found["backlog"] = rounded(behind)
+    oldest_us = known.oldest_us
+    age_s = None if oldest_us is None or not behind else rounded_age_s((now_us - oldest_us) // SECOND_US)
+    found["oldestAge"] = None if age_s is None else format_duration_ms(age_s * 1000)
+    return found
+
+
+def _lanes(world: World, entry: Entry, now_us: int) -> dict[str, int]:
+    known = known_figures(world, now_us)
+    before = (world.resource.document.get("status") if world.resource else None) or {}
+    kept = before.get("lanes") or {}
+    found = {
+        "total": lanes_of(entry),
+        "leased": int(kept.get("leased") or 0),
+        "stalled": int(kept.get("stalled") or 0),
+    }
+    if known is not None:
+        found["leased"] = known.leased
+    if isinstance(world.lanes, Lanes):
+        found["stalled"] = len({one.lane for one in (*world.lanes.unprocessed, *world.lanes.suspicious)})
+    return found
+
+
+def _passes(world: World) -> dict[str, Any]:
+    passes = world.passes
+    if not isinstance(passes, Passes) or passes.ended_us is None:
+        return {}
+    failed = passes.failed_runs > 0 or passes.problems > 0
+    found: dict[str, Any] = {"lastRun": moment(passes.ended_us), "lastResult": "Failed" if failed else "Succeeded"}
+    if passes.owed_us is not None:
+        found["oldestOwed"] = moment(passes.owed_us)
+    return {"repair": found}
+
+
+def _counted(world: World) -> dict[str, Any]:
+    passes = world.passes
+    if not isinstance(passes, Passes):
+        return {}
+    return {
+        "keys": passes.keys,
+        "shards": passes.shards,
+        "expiredShards": passes.expired,
+        "lastCollection": None if passes.ended_us is None else moment(passes.ended_us),
+    }

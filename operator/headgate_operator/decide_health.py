@@ -1,0 +1,122 @@
+"""What is done about lanes that nobody works, or whose owner does not get on, and what is said of them.
+
+Members watch each other's lanes; what the operator adds is a worker where there is none, or too few. An owner that
+stands still is told to stop: by his epoch, once, and that never shortens a lease (attack E3).
+
+Pure. It does not look at lanes: it is told what a look found, and while there was none what was said before stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from headgate.api.queues import Queue
+from headgate.api.status import Reason
+from headgate.expiry import SECOND_US
+from headgate_operator.decide_bulk import jobs_of
+from headgate_operator.decide_scaling import known_figures
+from headgate_operator.effects import Emit, StopLane
+from headgate_operator.verdict import Finding, Verdict, listed
+from headgate_operator.world import Connection, Lanes, LaneTrouble, Memory, World
+
+TYPE: Final = "LanesHealthy"
+LANES_TOLD: Final = 3
+TAKING: Final = ("drain", "move", "redrive")
+"""Bulk jobs that take what waits; the others read what is kept."""
+LOOK_HOLDS_US: Final = 60 * SECOND_US
+EXTRA_US: Final = 5 * 60 * SECOND_US
+"""The extra worker stays so long after the last lane was found that nobody works."""
+STOP_AGAIN_US: Final = 60 * SECOND_US
+"""A lane that is still seen to stand so long after it was told is told again."""
+
+
+def health(world: World, connection: Connection | None, memory: Memory, now_us: int) -> Verdict:
+    """Stops to order, extra processing to remember, and what is so."""
+    lanes = _fresh(world, now_us)
+    if lanes is None:
+        return _unseen(world, memory, now_us)
+    stops, memory = _stops(world, lanes, connection, memory, now_us)
+    told = tuple(Emit(world.key, world.uid, "LaneStopped", _stop_words(stop), "Warning") for stop in stops)
+    trail = [_stop_words(stop) for stop in stops]
+    if lanes.unprocessed:
+        memory = replace(memory, unwell_until_us=now_us + EXTRA_US)
+        trail.append(f"lanes {_lanes(lanes.unprocessed)} have work due and no owner: one worker more for 5 minutes")
+    return Verdict(memory, effects=(*stops, *told), findings=(_finding(world, lanes),), trail=tuple(trail))
+
+
+def _finding(world: World, lanes: Lanes) -> Finding:
+    if lanes.suspicious:
+        return _bad(Reason.LANES_SUSPICIOUS, lanes.suspicious, "an owner does not get on, and was told to stop")
+    if lanes.unprocessed and not waits_as_declared(world):
+        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
+    if lanes.held:
+        return _bad(
+            Reason.LANE_HELD, lanes.held, "nothing new is handed out, since too much is settled above one message"
+        )
+    return Finding(TYPE, "True", Reason.LANES_SERVED)
+
+
+def waits_as_declared(world: World) -> bool:
+    """Whether what is due is to wait: in a queue without consumers that bulk jobs empty, or of dead letters."""
+    queue = world.resource.parsed if world.resource else None
+    if not isinstance(queue, Queue) or queue.spec.consumers:
+        return False
+    return any(job.mode in TAKING for job in jobs_of(world)) or _has_dead_letters(world)
+
+
+def _has_dead_letters(world: World) -> bool:
+    """Whether another queue names it as the one of its dead letters."""
+    siblings = world.siblings.values() if isinstance(world.siblings, Mapping) else ()
+    return any(world.key.name in each.dead_letters for each in siblings)
+
+
+def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:
+    """Nobody looked: only queues that may want it get a look. Figures tell of lanes that are held."""
+    figures = known_figures(world, now_us)
+    if figures is None:
+        return Verdict(memory)
+    if figures.held:
+        says = f"nothing new is handed out, since too much is settled above one message: {figures.held} lanes"
+        return Verdict(memory, findings=(Finding(TYPE, "False", Reason.LANE_HELD, says),))
+    return Verdict(memory, findings=(Finding(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ())
+
+
+def _was_bad(world: World) -> bool:
+    """What was found bad stays so until a look finds it well."""
+    status = world.resource.document.get("status") if world.resource else None
+    conditions = (status or {}).get("conditions") or ()
+    return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
+
+
+def _fresh(world: World, now_us: int) -> Lanes | None:
+    lanes = world.lanes
+    return lanes if isinstance(lanes, Lanes) and now_us - lanes.at_us <= LOOK_HOLDS_US else None
+
+
+def _stops(
+    world: World, lanes: Lanes, connection: Connection | None, memory: Memory, now_us: int
+) -> tuple[tuple[StopLane, ...], Memory]:
+    recent = tuple(told for told in memory.stopped if now_us - told[2] < STOP_AGAIN_US)
+    if connection is None:
+        return (), replace(memory, stopped=recent)
+    known = {(lane, epoch) for lane, epoch, _ in recent}
+    due = [one for one in lanes.suspicious if (one.lane, one.epoch) not in known]
+    ordered = tuple((one.lane, one.epoch, now_us) for one in due)
+    stops = tuple(StopLane(world.key, one.lane, one.epoch, connection) for one in due)
+    return stops, replace(memory, stopped=(*recent, *ordered))
+
+
+def _stop_words(stop: StopLane) -> str:
+    return f"the owner of lane {stop.lane} (epoch {stop.epoch}) does not get on, and is told to stop"
+
+
+def _bad(reason: Reason, lanes: Sequence[LaneTrouble], says: str) -> Finding:
+    named = ", ".join(f"{one.lane} ({one.says})" if one.says else one.lane for one in lanes[:LANES_TOLD])
+    more = f" and {len(lanes) - LANES_TOLD} more" if len(lanes) > LANES_TOLD else ""
+    return Finding(TYPE, "False", reason, f"{says}: {named}{more}")
+
+
+def _lanes(lanes: Sequence[LaneTrouble]) -> str:
+    return listed(one.lane for one in lanes)

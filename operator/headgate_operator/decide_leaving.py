@@ -1,0 +1,94 @@
+"""What the end of an installation asks for, resource by resource: refused, released, removed, or waited for.
+
+Data are dropped by an operator alone, and only while a resource is in hand that says so. So an operator must not
+go while a resource says `deletionPolicy: Delete`: nobody would be left to do it, and its finalizer would hold the
+resource, and its namespace, for ever. Under Retain a finalizer that is still there is taken off. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate_operator.kinds import COUNTER, QUEUE, Address
+from headgate_operator.names import FINALIZER, GROUP
+
+OF_A_TEST: Final = f"{GROUP}/helm-test"
+"""Label of what `helm test` made: it goes with the installation, whatever it says."""
+RETAIN: Final = "Retain"
+NAMED_MAX: Final = 5
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What has to be done, and what stands in the way."""
+
+    refused: tuple[str, ...] = ()
+    """Resources whose data are to go with them: nothing is done while there is one."""
+    ending: tuple[str, ...] = ()
+    """Those that are being deleted with their data: the operator is needed until they are gone."""
+    release: tuple[Document, ...] = ()
+    remove: tuple[Document, ...] = ()
+
+
+def decide_leaving(resources: Iterable[Document], *, remove: bool) -> Leaving:
+    """What is done about all resources of the cluster; with `remove` they go, and their data stay."""
+    refused, ending, release, removed = [], [], [], []
+    for document in resources:
+        metadata = document["metadata"]
+        holds = FINALIZER in (metadata.get("finalizers") or ())
+        drops = (document.get("spec") or {}).get("deletionPolicy", RETAIN) != RETAIN
+        if metadata.get("deletionTimestamp"):
+            if holds and drops:
+                ending.append(_told(document))
+            elif holds:
+                release.append(document)
+        elif OF_A_TEST in (metadata.get("labels") or {}):
+            removed.append(document)
+        elif drops:
+            refused.append(_told(document))
+        else:
+            if holds:
+                release.append(document)
+            if remove:
+                removed.append(document)
+    return Leaving(tuple(sorted(refused)), tuple(sorted(ending)), tuple(release), tuple(removed))
+
+
+def address_of_resource(document: Document) -> Address:
+    """Where it is."""
+    kind = QUEUE if document["kind"] == QUEUE.kind else COUNTER
+    return Address(kind, str(document["metadata"]["namespace"]), str(document["metadata"]["name"]))
+
+
+def without_finalizer(document: Document) -> Document:
+    """The change that lets it go, at the version that was seen: lists are replaced as a whole."""
+    metadata = document["metadata"]
+    return {
+        "metadata": {
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "finalizers": [each for each in metadata["finalizers"] if each != FINALIZER],
+        }
+    }
+
+
+def few(names: Iterable[str]) -> str:
+    """The first of them, and how many more there are."""
+    told = list(names)
+    more = f" and {len(told) - NAMED_MAX} more" if len(told) > NAMED_MAX else ""
+    return ", ".join(told[:NAMED_MAX]) + more
+
+
+def told_left(document: Document) -> str:
+    """What should be gone, and which finalizers hold it: those of others nobody here may take off."""
+    holds = document["metadata"].get("finalizers") or ()
+    return _told(document) + (f" (held by {', '.join(holds)})" if holds else "")
+
+
+def _told(document: Document) -> str:
+    metadata = document["metadata"]
+    return f"{str(document['kind']).lower()} {metadata['namespace']}/{metadata['name']}"

@@ -1,0 +1,119 @@
+"""What a namespace needs so that pods of ours can run there: accounts, the copy of the connection, CronJobs.
+
+These belong to no resource and to all: they are found by their labels, and go with the last resource that needs them.
+What was not read changes nothing: while the groups of resources are not known no CronJob goes, and while the chart's
+Secret is not there its copies stay.
+
+Pure. `notes["stand"]` of the plan is what resources of the namespace wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.api.status import Reason
+from headgate_operator.build_account import spark_account, spark_binding, worker_account
+from headgate_operator.build_cronjob import cronjob
+from headgate_operator.build_pod import Part
+from headgate_operator.build_secret import connection_copy
+from headgate_operator.decide_drift import Tended, child_of, remove, tend
+from headgate_operator.effects import Plan
+from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT, WORKER_ACCOUNT
+from headgate_operator.world import (
+    UNKNOWN,
+    ChildName,
+    JobGroup,
+    Memory,
+    NamespaceStand,
+    NamespaceWorld,
+    Trouble,
+)
+
+
+def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None = None) -> Plan:
+    """What is missing there, or too many."""
+    memory = memory or Memory()
+    if not world.present or world.terminating:
+        told = "the namespace ends, and all in it" if world.present else "there is no such namespace"
+        return Plan(memory=memory, trail=(told,), notes={"stand": NamespaceStand(terminating=world.terminating)})
+    tended = Tended(memory)
+    for document in _needed(world):
+        tended = tended.then(tend(world, document, tended.memory, now_us))
+    stand = _stand(world, tended)
+    for document in _jobs(world):
+        tended = tended.then(tend(world, document, tended.memory, now_us))
+    for child in sorted(_surplus(world)):
+        tended = tended.then(remove(world, child, tended.memory, "nothing here needs it any more"))
+    return Plan(
+        effects=tended.effects,
+        memory=tended.memory,
+        again_at_us=tended.again_at_us,
+        ask=tended.ask,
+        trail=tended.trail,
+        notes={"stand": stand},
+    )
+
+
+def _needed(world: NamespaceWorld) -> Iterator[Part]:
+    """What pods need before they start, in the order in which it is made."""
+    if _runs_pods(world):
+        yield worker_account(world.namespace, world.settings.pull_secrets)
+    if world.wants_copy and not _is_at_home(world) and world.source is not UNKNOWN and world.source is not None:
+        yield connection_copy(world.namespace, world.source)
+    if world.wants_spark:
+        yield spark_account(world.namespace, world.settings.pull_secrets)
+        yield spark_binding(world.namespace)
+
+
+def _jobs(world: NamespaceWorld) -> Iterator[Part]:
+    for group in sorted(
+        _groups(world), key=lambda group: (group.task, group.schedule, group.connection, group.image)
+    ):
+        yield cronjob(world.namespace, world.settings, group)
+
+
+def _groups(world: NamespaceWorld) -> frozenset[JobGroup]:
+    return frozenset() if world.groups is UNKNOWN else world.groups
+
+
+def _runs_pods(world: NamespaceWorld) -> bool:
+    return world.wants_workers or world.wants_spark or bool(_groups(world))
+
+
+def _is_at_home(world: NamespaceWorld) -> bool:
+    """The chart's Secret stands here under the very name that a copy would have."""
+    settings = world.settings
+    return world.namespace == settings.namespace and settings.connection_secret == CONNECTION_COPY
+
+
+def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
+    """What is there of ours, and is known to be needed by nobody."""
+    jobs = {child_of(document) for document in _jobs(world)}
+    for child in world.live:
+        match child:
+            case ChildName("CronJob"):
+                too_many = world.groups is not UNKNOWN and child not in jobs
+            case ChildName("ServiceAccount", name) if name == WORKER_ACCOUNT:
+                too_many = world.groups is not UNKNOWN and not _runs_pods(world)
+            case ChildName("ServiceAccount" | "RoleBinding", name) if name == SPARK_ACCOUNT:
+                too_many = not world.wants_spark
+            case ChildName("Secret", name) if name == CONNECTION_COPY:
+                too_many = not world.wants_copy and not _is_at_home(world)
+            case _:
+                too_many = False
+        if too_many:
+            yield child
+
+
+def _stand(world: NamespaceWorld, tended: Tended) -> NamespaceStand:
+    """Whether pods can start: all that they need is there, whether or not it has to be mended."""
+    if tended.trouble is not None:
+        return NamespaceStand(trouble=tended.trouble)
+    copy = ChildName("Secret", CONNECTION_COPY)
+    if world.wants_copy and not _is_at_home(world) and copy not in world.live:
+        if world.source is None:
+            settings = world.settings
+            says = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace} to be copied"
+            return NamespaceStand(trouble=Trouble(Reason.CONNECTION_MISSING, says))
+        return NamespaceStand()
+    return NamespaceStand(ready=all(child_of(document) in world.live for document in _needed(world)))

@@ -1,0 +1,115 @@
+"""Whose is the entry of this name: ours, free, to be adopted, or somebody else's.
+
+Who was first has it, since the LWT that made the entry decided. Nobody's entry is taken but by an annotation of the
+resource that asks for it, and then only one that its owner has given up: retained, of a resource of this cluster that
+is no more, or of the command line.
+
+Pure. It knows no tables.
+"""
+
+from __future__ import annotations
+
+from headgate.api.parse import ResourceInvalid
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import Adopt, Retain, Step
+from headgate.applying.wanted import Wanted, allowed_change
+from headgate.store.catalogue_entry import Entry, State
+from headgate_operator.effects import StoreStep
+from headgate_operator.names import ADOPT, owner_of, owner_parts
+from headgate_operator.verdict import Verdict, blind, stopped
+from headgate_operator.world import Connection, Memory, Nothing, StoreView, World
+
+BY_NAME = "by-name"
+
+
+def our_owner(world: World) -> str:
+    """Whom the entries of this resource are written for."""
+    return owner_of(world.settings.cluster, world.uid)
+
+
+def is_ours(world: World, entry: Entry | None) -> bool:
+    """Whether an entry is there that is this resource's."""
+    return entry is not None and entry.state is not State.GONE and entry.owner == our_owner(world)
+
+
+def ownership(world: World, store: StoreView, wanted: Wanted, connection: Connection, memory: Memory) -> Verdict:
+    """Go on, adopt first, or stop."""
+    entry, present = store.entry, world.resource
+    if entry is None or entry.state is State.GONE or present is None:
+        return Verdict(memory)
+    if entry.owner == our_owner(world):
+        if entry.state is State.DELETING:
+            return stopped(memory, Reason.PROGRESSING, f"what had this name before ({entry.id}) is being deleted")
+        if entry.state is State.RETAINED:
+            return _adopt(world, entry, wanted, connection, memory)
+        return Verdict(memory)
+    asked = present.meta.annotations.get(ADOPT, "")
+    if asked not in ("", BY_NAME, str(entry.id)):
+        says = f"{ADOPT} asks for {asked}, but the entry of {wanted.name} is {entry.id}; tables do not move to a name"
+        return stopped(memory, Reason.NAME_TAKEN, says)
+    lives = _lives(world, store, entry)
+    if isinstance(lives, Nothing):
+        return blind(memory, f"whether {entry.owner} is there")
+    if lives:
+        says = f"{wanted.name} is there already ({entry.id}) and belongs to {told(entry.owner)}, who was first"
+        return stopped(memory, Reason.NAME_TAKEN, says)
+    if entry.state is State.DELETING:
+        return _left_half_deleted(world, entry, connection, memory)
+    if not asked:
+        says = (
+            f"{wanted.name} is there already ({entry.id}) and belonged to {told(entry.owner)};"
+            f" to take over what it holds, annotate this one with {ADOPT}={entry.id}"
+        )
+        return stopped(memory, Reason.NAME_TAKEN, says)
+    return _adopt(world, entry, wanted, connection, memory)
+
+
+def told(owner: str) -> str:
+    """An owner, for a person."""
+    parts = owner_parts(owner)
+    if parts is None:
+        return owner
+    return f"a resource of cluster {parts[0]} with uid {parts[1]}"
+
+
+def _lives(world: World, store: StoreView, entry: Entry) -> bool | Nothing:
+    """Whether another owner has not given it up."""
+    parts = owner_parts(entry.owner)
+    if entry.state is State.RETAINED or parts is None:
+        return False
+    if parts[0] != world.settings.cluster:
+        return True
+    return store.owner_lives
+
+
+def _left_half_deleted(world: World, entry: Entry, connection: Connection, memory: Memory) -> Verdict:
+    """Its resource was let go before all was dropped. One of this cluster is kept as it is; others wait."""
+    parts = owner_parts(entry.owner)
+    if parts is None or parts[0] != world.settings.cluster:
+        return stopped(memory, Reason.PROGRESSING, f"what had this name before ({entry.id}) is being deleted")
+    step = StoreStep(Retain(entry), entry.owner, connection)
+    return Verdict(
+        memory, effects=(step,), trail=(f"{entry.id} was left while it was deleted: what is there is kept",)
+    )
+
+
+def _adopt(world: World, entry: Entry, wanted: Wanted, connection: Connection, memory: Memory) -> Verdict:
+    allowed = _allowed(entry, wanted, memory)
+    if allowed.is_stopped:
+        return allowed
+    step: Step = Adopt(entry, our_owner(world), wanted.document)
+    return Verdict(
+        memory,
+        effects=(StoreStep(step, our_owner(world), connection),),
+        trail=(f"adopt {entry.id}, which belonged to {told(entry.owner)}",),
+    )
+
+
+def _allowed(entry: Entry, wanted: Wanted, memory: Memory) -> Verdict:
+    """Whether the document may be written over the one that stands: what enters a partition key is fixed."""
+    try:
+        allowed_change(entry.document, wanted.document)
+    except ResourceInvalid as invalid:
+        faults = "; ".join(str(fault) for fault in invalid.faults)
+        return stopped(memory, Reason.SPEC_INVALID, f"the tables that are there do not allow it: {faults}")
+    return Verdict(memory)

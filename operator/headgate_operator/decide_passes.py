@@ -1,0 +1,101 @@
+"""What is said of repair and of the collector: from the last results of their passes, which come by a table.
+
+They run by CronJobs, without the operator. Here is only judged whether they keep up, and it is said before anything
+is lost by it: the third look of repair is owed at 4 h, its record is kept for 7 days beyond the last; a full pass of
+the collector is owed within half of gc_grace.
+
+Pure. While it is not known what the last pass came to, what was said before stands.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from headgate.api.counters import Counter
+from headgate.api.cron_times import due_after
+from headgate.api.durations import format_duration_ms
+from headgate.api.queues import Queue
+from headgate.api.status import Reason
+from headgate.expiry import SECOND_US
+from headgate.store.table import Table
+from headgate_operator.verdict import Finding, Verdict
+from headgate_operator.world import Memory, Nothing, Passes, Present, World
+
+REPAIR: Final = "RepairHealthy"
+COLLECTION: Final = "CollectionHealthy"
+HOUR_US: Final = 3600 * SECOND_US
+LOOK_OWED_US: Final = HOUR_US
+ALL_OWED_US: Final = 24 * HOUR_US
+FULL_OWED_US: Final = Table.gc_grace_s * SECOND_US // 2
+"""Counters' tables have the gc_grace that tables have unless they say otherwise."""
+FAILED_RUNS: Final = 2
+PERIODS: Final = 2
+
+
+def passed(world: World, memory: Memory, now_us: int) -> Verdict:
+    """How repair, or the collector, gets on."""
+    present = world.resource
+    passes = world.passes
+    if not isinstance(present, Present) or isinstance(present.parsed, tuple) or isinstance(passes, Nothing):
+        return Verdict(memory)
+    if isinstance(present.parsed, Counter):
+        return Verdict(memory, findings=(_collection(present, present.parsed, passes, now_us),))
+    return Verdict(memory, findings=(_repair(present, present.parsed, passes, now_us),))
+
+
+def _repair(present: Present, queue: Queue, passes: Passes, now_us: int) -> Finding:
+    schedule = queue.spec.repair.schedule
+    if passes.owed_us is not None and now_us - passes.owed_us > LOOK_OWED_US:
+        says = f"a look is owed since {moment(passes.owed_us)}{_words(passes)}"
+        return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, says)
+    if passes.waits_for_all_us is not None and now_us - passes.waits_for_all_us > ALL_OWED_US:
+        says = f"a look at all replicas is owed since {moment(passes.waits_for_all_us)}: is a node down?"
+        return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, says)
+    if passes.failed_runs >= FAILED_RUNS:
+        says = f"the last {passes.failed_runs} runs failed{_words(passes)}"
+        return Finding(REPAIR, "False", Reason.REPAIR_FAILING, says)
+    since_us = present.meta.created_us if passes.ended_us is None else passes.ended_us + LOOK_OWED_US
+    if now_us > _periods_after_us(schedule, since_us):
+        says = "no run since it was made" if passes.ended_us is None else f"no run since {moment(passes.ended_us)}"
+        return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, f"{says}; it should run at {schedule}")
+    if passes.ended_us is None:
+        return Finding(REPAIR, "Unknown", Reason.REPAIR_PENDING)
+    return Finding(REPAIR, "True", Reason.REPAIR_CURRENT)
+
+
+def _collection(present: Present, counter: Counter, passes: Passes, now_us: int) -> Finding:
+    if passes.gc_after_too_short:
+        return Finding(COLLECTION, "False", Reason.GC_AFTER_TOO_SHORT, passes.gc_after_too_short)
+    schedule = counter.spec.gc.schedule
+    whole_us = present.meta.created_us if passes.full_us is None else passes.full_us
+    if now_us > max(whole_us + FULL_OWED_US, _periods_after_us(schedule, whole_us)):
+        after = format_duration_ms(FULL_OWED_US // 1000)
+        says = f"no full pass since {moment(whole_us)}; one is owed within {after}, half of gc_grace{_words(passes)}"
+        return Finding(COLLECTION, "False", Reason.COLLECTION_OVERDUE, says)
+    if passes.failed_runs >= FAILED_RUNS:
+        says = f"the last {passes.failed_runs} runs failed{_words(passes)}"
+        return Finding(COLLECTION, "False", Reason.COLLECTION_FAILING, says)
+    if passes.ended_us is None:
+        return Finding(COLLECTION, "Unknown", Reason.COLLECTION_PENDING)
+    return Finding(COLLECTION, "True", Reason.COLLECTION_CURRENT)
+
+
+def moment(at_us: int) -> str:
+    """A moment as Kubernetes writes it."""
+    return datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _periods_after_us(schedule: str, since_us: int) -> int:
+    """When it should have run twice; far away for a schedule that is never due."""
+    at = datetime.fromtimestamp(since_us // SECOND_US, UTC)
+    for _ in range(PERIODS):
+        following = due_after(schedule, at)
+        if following is None:
+            return since_us + 10**18
+        at = following
+    return int(at.timestamp()) * SECOND_US
+
+
+def _words(passes: Passes) -> str:
+    return f": {passes.says}" if passes.says else ""

@@ -1,0 +1,308 @@
+"""The status: every condition as kstatus reads it, the figures, when it is written, and which events go with it.
+
+What was not looked at stays as it was said. A status is written at most once in 5 seconds, and only if it differs in
+more than what travels with other changes (the moment of the last repair, say): a thousand idle queues are not written
+every five minutes. It is held back for up to 2 seconds while there is still something to do, and while a generation
+is young and not Ready yet, so that a fresh queue is written once: Ready. Events are told with the status that they
+are about, and never about a birth.
+
+Pure. It knows what the parts found, and what stands in the resource; it knows no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from headgate.api.reasons import AWAITED, IN_READY, STALLING
+from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, Reason
+from headgate.expiry import SECOND_US
+from headgate_operator.decide_passes import moment
+from headgate_operator.effects import Effect, Emit, PatchStatus, Plan, StopLane
+from headgate_operator.verdict import Finding, Verdict, earliest
+from headgate_operator.world import Memory, Present, World
+
+WRITE_EVERY_US: Final = 5 * SECOND_US
+HELD_BACK_US: Final = 2 * SECOND_US
+FIRST_LOOK_WAITS_US: Final = 600 * SECOND_US
+"""So long what a first look at lanes found waits for another change to travel with."""
+LANES_BAD_US: Final = 60 * SECOND_US
+MESSAGE_MAX: Final = 32_768
+TRANSIENT: Final = ("Reconciling", "Stalled")
+"""There only while they are True."""
+NOT_YET: Final = AWAITED | {Reason.REPAIR_PENDING, Reason.COLLECTION_PENDING}
+PASSENGERS: Final = ("lastCollection", "repair")
+LOAD: Final = ("backlog", "inFlight", "rate")
+"""None of it says as much as nothing."""
+
+Status = Mapping[str, Any]
+
+
+def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> Plan:
+    """The plan: what the parts want, then the status that tells of it, as far as it is to be written now."""
+    before = status_of(present)
+    verdict = replace(verdict, memory=_busy(verdict, now_us))
+    status, again_us = _status(present, before, verdict, now_us)
+    memory, effects = verdict.memory, verdict.effects
+    write_at_us = _write_at_us(present, before, status, verdict, now_us)
+    if write_at_us is not None and write_at_us <= now_us:
+        told = (PatchStatus(world.key, present.meta.uid, status), *_events(world, present, before, status, verdict))
+        # What failed is told before it is tried again: effects after one that fails are not performed.
+        effects = (*told, *effects) if verdict.stop is not None else (*effects, *told)
+        memory = replace(memory, status_at_us=now_us)
+        write_at_us = None
+    return Plan(
+        effects=effects,
+        memory=memory,
+        again_at_us=earliest(verdict.again_at_us, again_us, write_at_us),
+        ask=verdict.ask,
+        trail=verdict.trail,
+    )
+
+
+def _busy(verdict: Verdict, now_us: int) -> Memory:
+    since_us = verdict.memory.busy_since_us
+    since_us = (now_us if since_us is None else since_us) if _has_more(verdict) else None
+    return replace(verdict.memory, busy_since_us=since_us)
+
+
+def status_of(present: Present) -> dict[str, Any]:
+    """As it stands in the resource."""
+    found = present.document.get("status")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def condition_of(status: Status, type_: str) -> Mapping[str, Any] | None:
+    """One condition of a status."""
+    return next((one for one in status.get("conditions") or () if one.get("type") == type_), None)
+
+
+# ---- what is so
+
+
+def _status(present: Present, before: Status, verdict: Verdict, now_us: int) -> tuple[dict[str, Any], int | None]:
+    parts = QUEUE_CONDITIONS if present.document["kind"] == "Queue" else COUNTER_CONDITIONS
+    conditions: dict[str, dict[str, Any]] = {}
+    for type_ in parts:
+        if type_ != "Ready" and type_ not in TRANSIENT:
+            finding = verdict.finding(type_)
+            conditions[type_] = _kept(before, type_, verdict) if finding is None else _condition(present, finding)
+            _date(conditions[type_], before, now_us)
+    ready, again_us = _ready(present, before, verdict, conditions, now_us)
+    for finding in (ready, *_around(ready)):
+        conditions[finding.type] = _condition(present, finding)
+        _date(conditions[finding.type], before, now_us)
+    figures = {
+        name: value for name, value in {**_kept_figures(before), **verdict.figures}.items() if value is not None
+    }
+    ordered = [conditions[type_] for type_ in parts if type_ in conditions]
+    return {"observedGeneration": present.meta.generation, "conditions": ordered, **figures}, again_us
+
+
+def _ready(
+    present: Present, before: Status, verdict: Verdict, parts: Mapping[str, Mapping[str, Any]], now_us: int
+) -> tuple[Finding, int | None]:
+    """Ready is what follows from all others; and when it may be otherwise, if nothing changes."""
+    if verdict.stop is not None:
+        return _not_ready(verdict.stop.reason, verdict.stop.says), None
+    if verdict.blind:
+        return _blind(present, before, verdict), None
+    again_us = None
+    for type_ in IN_READY:
+        part = parts.get(type_)
+        if part is None or part["status"] == "True":
+            continue
+        if type_ == "LanesHealthy":
+            if part["status"] != "False":
+                continue
+            bad_us = _moment_us(part["lastTransitionTime"]) + LANES_BAD_US
+            if now_us < bad_us:
+                again_us = bad_us
+                continue
+        return _not_ready(_reason(part["reason"]), part["message"]), again_us
+    if verdict.awaits is not None:
+        return _not_ready(verdict.awaits.reason, verdict.awaits.says), again_us
+    if _is_under_way(present, before, verdict):
+        return _not_ready(Reason.RECONCILING, verdict.trail[0] if verdict.trail else ""), again_us
+    return Finding("Ready", "True", Reason.RECONCILED), again_us
+
+
+def _not_ready(reason: Reason, says: str) -> Finding:
+    return Finding("Ready", "False", reason, says)
+
+
+def _blind(present: Present, before: Status, verdict: Verdict) -> Finding:
+    """Something was not read: what was said of this generation stands."""
+    kept = condition_of(before, "Ready")
+    if kept is None or kept.get("observedGeneration") != present.meta.generation:
+        return _not_ready(Reason.PROGRESSING, f"waits until it is known: {verdict.blind}")
+    return Finding("Ready", kept["status"], _reason(kept["reason"]), kept["message"])
+
+
+def _around(ready: Finding) -> tuple[Finding, ...]:
+    """What kstatus wants beside a Ready that is not True."""
+    if ready.status == "True":
+        return ()
+    if ready.reason in STALLING:
+        return (Finding("Stalled", "True", ready.reason, ready.message),)
+    if ready.reason in AWAITED:
+        return (Finding("Reconciling", "True", ready.reason, ready.message),)
+    return ()
+
+
+def _is_under_way(present: Present, before: Status, verdict: Verdict) -> bool:
+    """Whether this generation is being carried out for the first time, and not yet to its end."""
+    return _has_more(verdict) and not _is_told(present, before)
+
+
+def _is_told(present: Present, before: Status) -> bool:
+    """Whether it was said of this generation that it is Ready."""
+    ready = condition_of(before, "Ready")
+    return (
+        ready is not None and ready["status"] == "True" and ready.get("observedGeneration") == present.meta.generation
+    )
+
+
+def _has_more(verdict: Verdict) -> bool:
+    return bool(verdict.ask) or any(not isinstance(effect, StopLane | Emit) for effect in verdict.effects)
+
+
+def _condition(present: Present, finding: Finding) -> dict[str, Any]:
+    return {
+        "type": finding.type,
+        "status": finding.status,
+        "observedGeneration": present.meta.generation,
+        "reason": finding.reason.value,
+        "message": finding.says[:MESSAGE_MAX],
+    }
+
+
+def _kept(before: Status, type_: str, verdict: Verdict) -> dict[str, Any]:
+    """What was said before; else that nobody has looked."""
+    kept = condition_of(before, type_)
+    if kept is not None:
+        return dict(kept)
+    reason = _UNSEEN.get(type_, Reason.PROGRESSING)
+    why = verdict.stop.reason.value if verdict.stop is not None else verdict.blind
+    return {
+        "type": type_,
+        "status": "Unknown",
+        "reason": reason.value,
+        "message": f"not looked at yet{f': {why}' if why else ''}",
+    }
+
+
+_UNSEEN: Final = {"RepairHealthy": Reason.REPAIR_PENDING, "CollectionHealthy": Reason.COLLECTION_PENDING}
+
+
+def _date(condition: dict[str, Any], before: Status, now_us: int) -> None:
+    """Since when it is so: since its status changed last."""
+    kept = condition_of(before, condition["type"])
+    same = kept is not None and kept.get("status") == condition["status"] and kept.get("lastTransitionTime")
+    condition["lastTransitionTime"] = kept["lastTransitionTime"] if kept is not None and same else moment(now_us)
+
+
+def _moment_us(text: str) -> int:
+    """A moment as it stands in a status; somebody else may have written it."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
+    except ValueError:
+        return 0
+
+
+def _reason(text: str) -> Reason:
+    """A reason as it stands in a status; a later release may have more of them."""
+    return Reason(text) if text in _REASONS else Reason.PROGRESSING
+
+
+_REASONS: Final = frozenset(reason.value for reason in Reason)
+
+
+def _kept_figures(before: Status) -> dict[str, Any]:
+    return {name: value for name, value in before.items() if name not in ("observedGeneration", "conditions")}
+
+
+# ---- when it is written
+
+
+def _write_at_us(present: Present, before: Status, status: Status, verdict: Verdict, now_us: int) -> int | None:
+    """The moment from which on it is to be written; None if there is nothing to write."""
+    if _telling(before) == _telling(status, before, now_us):
+        return None
+    memory = verdict.memory
+    write_at_us = memory.status_at_us + WRITE_EVERY_US if memory.status_at_us else now_us
+    if memory.busy_since_us is not None and not verdict.is_refused:
+        write_at_us = max(write_at_us, memory.busy_since_us + HELD_BACK_US)
+    if _is_birth(present, before, status, verdict):
+        write_at_us = max(write_at_us, memory.began_us + HELD_BACK_US)
+    return max(now_us, write_at_us)
+
+
+def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict) -> bool:
+    """Whether this would be the first word on this generation, and another follows soon."""
+    ready = condition_of(status, "Ready")
+    if ready is None:
+        return False
+    settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING.value
+    return before.get("observedGeneration") != present.meta.generation and (not settled or bool(verdict.blind))
+
+
+def _telling(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
+    """Without what is written with another change, and causes none: that a first look found all well, too."""
+    told = {name: value for name, value in status.items() if name not in PASSENGERS and (value or name not in LOAD)}
+    jobs = told.get("bulk")
+    if isinstance(jobs, Mapping):
+        told["bulk"] = {name: _still(job) for name, job in jobs.items()}
+    conditions = (_undated(_first_look(one, before, now_us)) for one in told.get("conditions") or ())
+    told["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
+    return told
+
+
+def _undated(condition: Mapping[str, Any]) -> dict[str, Any]:
+    """That a part was found as it was for a later generation, too, travels; of Ready it is news."""
+    if condition["type"] == "Ready":
+        return dict(condition)
+    return {name: value for name, value in condition.items() if name != "observedGeneration"}
+
+
+def _first_look(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:
+    """A condition, as it was before if it says no more than that a first look found all well; for a while."""
+    kept = None if before is None else condition_of(before, str(condition["type"]))
+    if kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value:
+        return dict(condition)
+    is_late = now_us - _moment_us(kept["lastTransitionTime"]) > FIRST_LOOK_WAITS_US
+    return dict(condition if is_late else kept)
+
+
+def _still(job: Mapping[str, Any]) -> dict[str, Any]:
+    running = job.get("state") == "Running"
+    return {name: value for name, value in job.items() if not (running and name in ("done", "failed"))}
+
+
+# ---- events
+
+
+def _events(world: World, present: Present, before: Status, status: Status, verdict: Verdict) -> tuple[Effect, ...]:
+    """Of conditions that were told before and are otherwise now, of shards, of stops that were ordered."""
+    found: list[Effect] = []
+
+    def tell(reason: str, note: str, *, warning: bool) -> None:
+        found.append(Emit(world.key, present.meta.uid, reason, note[:1024], "Warning" if warning else "Normal"))
+
+    for condition in status["conditions"]:
+        kept = condition_of(before, condition["type"])
+        if condition["type"] in TRANSIENT or kept is None or kept["status"] == condition["status"]:
+            continue
+        is_birth = kept["reason"] in _NOT_YET_WORDS and condition["status"] == "True"
+        if not is_birth and condition["reason"] not in _NOT_YET_WORDS:
+            note = f"{condition['type']} is {condition['status']}: {condition['message']}"
+            tell(condition["reason"], note, warning=condition["status"] != "True")
+    shards = before.get("replicas"), status.get("replicas")
+    if None not in shards and shards[0] != shards[1]:
+        tell("ShardsChanged", f"from {shards[0]} to {shards[1]} shards", warning=False)
+    return tuple(found)
+
+
+_NOT_YET_WORDS: Final = frozenset(reason.value for reason in NOT_YET)

@@ -1,0 +1,30 @@
+"""The console script `headgate-operator`: checks that the libraries of its extra are there, then starts the operator.
+
+A plain install brings the script and not its libraries, so this module imports only what a plain install has.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from headgate.cli.extras import ExtraMissing, require_extra
+
+EXIT_FAILED = 1
+
+
+def main() -> None:
+    """The operator, or one line on stderr."""
+    try:
+        require_extra("operator", component="the operator")
+    except ExtraMissing as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXIT_FAILED)
+    from headgate_operator.process import main as operator
+
+    operator()
+
+
+if __name__ == "__main__":
+    main()

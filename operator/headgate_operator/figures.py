@@ -1,0 +1,354 @@
+"""What is behind, of all queues that the operator keeps: the slices of the summary, read in turn. The
+prose is docs/protocols/operator.md, "Scaling".
+
+Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
+itself. A queue
+that nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At
+the wake-up what is behind is counted, in the background, and counted again while nobody works it. Whoever is
+concerned is told by key; what follows is decided elsewhere.
+
+What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were;
+the others are read alone then).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
+from headgate.engines.summary.rows import SLICES, slice_of
+from headgate.errors import HeadgateError
+from headgate.store.catalogue_entry import Entry, State
+from headgate.store.catalogue_tables import SUMMARY
+from headgate.store.statements import Select
+from headgate_operator.names import Key
+from headgate_operator.sessions import Reached, Sessions
+from headgate_operator.timeline_looks import TimelineLooks
+from headgate_operator.work_queue import Class
+from headgate_operator.world import UNKNOWN, Figures, LaterMark, Unread
+
+log = logging.getLogger("headgate.operator")
+
+TURN_S: Final = 1.5
+TOGETHER: Final = 4
+"""Slices read in one request: to who looks at them a request costs more than what stands in a slice."""
+KNOWN_S: Final = 15.0
+SECOND_US: Final = 1_000_000
+TELL_EVERY_US: Final = 2_500_000
+LOOKS_AT_ONCE: Final = 20
+READ_AGAIN_US: Final = 30 * SECOND_US
+"""A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
+COUNT_AGAIN_S: Final = 10.0
+"""Where nobody works what waits: so long after a count what came since is counted too, or what was passed."""
+COUNT_ANEW_S: Final = 60.0
+"""The same where there is no sign of either: some fell due, or a bulk job took some of them."""
+COUNT_RESTS: Final = 20
+"""Times what a count took: so long none follows it."""
+WITHIN_S: Final = 2.0
+JUDGED_AT_ONCE: Final = 50
+"""Then who waits for the event loop has a turn: a slice may hold a thousand queues."""
+BUG_PAUSE_S: Final = 5.0
+
+Tell = Callable[[Key, Class], None]
+
+
+@dataclass
+class Followed:
+    """One queue."""
+
+    key: Key
+    digest: str
+    entry: Entry
+    looks: TimelineLooks
+    figures: Figures | None = None
+    read_us: int = 0
+    """When it was looked at last; what `figures` say may be known for longer."""
+    told: Figures | None = None
+    told_us: int = 0
+    slept_us: int | None = None
+    slept_at_us: int = 0
+    counted: int | None = None
+    counted_oldest_us: int | None = None
+    counted_at: tuple[int | None, int | None] | None = None
+    """Which mark of a put stood when it was counted, and up to where lanes had been read."""
+    count_again_s: float = 0.0
+    """Until then it is not counted again, whatever came."""
+    count_anew_s: float = 0.0
+    """From then on it is, even if nothing came."""
+    background: asyncio.Task[None] | None = None
+    has_nothing: bool = False
+    """It was found, and told, that there are neither marks nor owners."""
+
+
+class FigureBoard:
+    """The figures of all queues."""
+
+    def __init__(self, sessions: Sessions, tell: Tell) -> None:
+        self._sessions = sessions
+        self._tell = tell
+        self._followed: dict[Key, Followed] = {}
+        self._slices: dict[tuple[str, int], dict[UUID, Followed]] = {}
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._said: dict[str, int] = {}
+        """Where it was told that a slice can not be read, and which."""
+
+    # ---- who is followed
+
+    async def follow(self, key: Key, reached: Reached, entry: Entry) -> None:
+        """This queue is ours, and its entry is as it was read now. One that is new is read at once, so that its first
+        status need not be written twice."""
+        if entry.state is not State.ACTIVE:
+            self.forget(key)
+            return
+        known = self._followed.get(key)
+        if known is not None and known.entry == entry and known.digest == reached.digest:
+            return
+        if known is not None and (known.entry.id, known.digest) == (entry.id, reached.digest):
+            known.entry, known.looks = entry, TimelineLooks(reached, entry)
+            return
+        self.forget(key)
+        followed = Followed(key, reached.digest, entry, TimelineLooks(reached, entry))
+        self._followed[key] = followed
+        self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
+        self._read_from(reached)
+        with suppress(HeadgateError):
+            store = reached.ground.store_in(reached.ground.keyspace)
+            rows = await store.read(
+                Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S
+            )
+            now_us = reached.ground.clock.now_us()
+            self._judge(followed, combined(rows, now_us=now_us), now_us, tell=False)
+
+    def forget(self, key: Key) -> None:
+        """It is not there any more, or not ours."""
+        known = self._followed.pop(key, None)
+        if known is None:
+            return
+        if known.background is not None:
+            known.background.cancel()
+        of_slice = self._slices.get((known.digest, slice_of(known.entry.id)), {})
+        if of_slice.get(known.entry.id) is known:
+            del of_slice[known.entry.id]
+
+    # ---- what is known
+
+    def of(self, key: Key, now_us: int) -> Figures | Unread:
+        """As read last; UNKNOWN if that is too long ago."""
+        known = self._followed.get(key)
+        if known is None or known.figures is None or now_us - known.read_us > KNOWN_S * SECOND_US:
+            return UNKNOWN
+        return replace(known.figures, at_us=known.read_us)
+
+    def all(self) -> Iterable[Followed]:
+        """Every queue that is followed."""
+        return list(self._followed.values())
+
+    # ---- reading
+
+    def _read_from(self, reached: Reached) -> None:
+        task = self._readers.get(reached.digest)
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self._read(reached.digest), name="figures")
+            self._readers[reached.digest] = task
+
+    async def _read(self, digest: str) -> None:
+        """All slices in turn, some at a time, as long as anybody is followed there."""
+        loop = asyncio.get_running_loop()
+        first, next_s = 0, loop.time()
+        while any(followed.digest == digest for followed in self._followed.values()):
+            numbers = [each for each in range(first, first + TOGETHER) if self._slices.get((digest, each))]
+            try:
+                if numbers and not await self._read_slices(digest, numbers) and len(numbers) > 1:
+                    await asyncio.gather(*(self._read_slices(digest, [each]) for each in numbers))
+            except Exception:  # the other slices are read all the same
+                log.exception("a bug in reading the summary; please report it", extra={"slices": numbers})
+                next_s = loop.time() + BUG_PAUSE_S
+            first = (first + TOGETHER) % SLICES
+            next_s = max(next_s + TURN_S / SLICES * TOGETHER, loop.time())
+            await asyncio.sleep(next_s - loop.time())
+
+    async def _read_slices(self, digest: str, numbers: Sequence[int]) -> bool:
+        """Whether they could be read."""
+        reached = self._sessions.of(digest)
+        if reached is None:
+            return False
+        selects = [Select(SUMMARY, {"slice": number}, COLUMNS) for number in numbers]
+        try:
+            store = reached.ground.store_in(reached.ground.keyspace)
+            rows = await store.read_together(selects, within_s=WITHIN_S)
+            now_us = reached.ground.clock.now_us()
+        except HeadgateError as error:
+            if digest not in self._said and len(numbers) == 1:
+                self._said[digest] = numbers[0]
+                log.warning("the summary can not be read: %s", error)
+            return False
+        if self._said.get(digest) in numbers:
+            del self._said[digest]
+        by_queue: dict[UUID, list[Any]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        judged = 0
+        for id_, followed in [each for number in numbers for each in self._slices[digest, number].items()]:
+            if id_ not in by_queue and followed.has_nothing:
+                followed.read_us = now_us
+                continue
+            judged += 1
+            if judged % JUDGED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._followed.get(followed.key) is followed:  # it may have gone meanwhile
+                self._judge_by_itself(followed, by_queue.get(id_, ()), now_us)
+        return True
+
+    def _judge_by_itself(self, followed: Followed, rows: Sequence[Any], now_us: int) -> None:
+        """What is wrong with one queue's rows keeps no other from being known."""
+        try:
+            self._judge(followed, combined(rows, now_us=now_us), now_us)
+        except Exception:
+            log.exception("a bug in judging figures; please report it", extra={"key": followed.key.path})
+
+    def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
+        awake = self._is_awake(followed, found, now_us)
+        if awake is None:
+            return
+        figures = Figures(
+            at_us=now_us,
+            backlog=found.backlog,
+            counted=None if found.backlog is not None else followed.counted,
+            in_flight=found.in_flight,
+            oldest_us=found.oldest_us if found.backlog is not None else followed.counted_oldest_us,
+            rate=found.rate,
+            owners=found.workers,
+            leased=found.lanes,
+            held=found.held,
+            awake=awake,
+            later=tuple(LaterMark(mark.due_us, mark.until_us) for mark in found.later),
+        )
+        followed.figures, followed.read_us = figures, now_us
+        if figures.awake and figures.owners == 0 and _count_is_due(followed, found):
+            self._begin(followed, self._count(followed, (found.put_us, followed.slept_us)))
+        if tell:
+            self._tell_if_news(followed, figures, now_us)
+        else:  # to whoever asks for it right now
+            followed.told, followed.told_us = figures, now_us
+        followed.has_nothing = _is_nothing(figures) and _is_nothing(followed.told)
+
+    def _is_awake(self, followed: Followed, found: QueueFigures, now_us: int) -> bool | None:
+        """None: it is being looked."""
+        if found.workers > 0:
+            followed.slept_us = None
+            _forget_count(followed)
+            return True
+        if found.put_us is None and not found.later:
+            followed.slept_us = None
+            _forget_count(followed)
+            return False
+        stale = now_us - followed.slept_at_us > READ_AGAIN_US
+        if followed.slept_us is None:
+            self._begin(followed, self._read_lanes(followed, now_us, found))
+            return None
+        awake = found.wakes(followed.slept_us, now_us=now_us)
+        if awake and stale:
+            self._begin(followed, self._read_lanes(followed, now_us, found))
+        if not awake:
+            _forget_count(followed)
+        return awake
+
+    def _tell_if_news(self, followed: Followed, figures: Figures, now_us: int) -> None:
+        told = followed.told
+        if told is None or _turned(told) != _turned(figures):
+            urgency = Class.CHANGED if told is not None or figures.awake else Class.NEW
+        elif _plain(told) != _plain(figures) and now_us - followed.told_us >= TELL_EVERY_US:
+            urgency = Class.NEW
+        else:
+            return
+        followed.told, followed.told_us = figures, now_us
+        self._tell(followed.key, urgency)
+
+    # ---- in the background
+
+    def _begin(self, followed: Followed, work: Any) -> None:
+        """One thing at a time for each queue."""
+        if followed.background is not None and not followed.background.done():
+            work.close()
+            return
+        followed.background = asyncio.get_running_loop().create_task(work)
+
+    async def _read_lanes(self, followed: Followed, now_us: int, found: QueueFigures) -> None:
+        """Then what was found can be judged at once."""
+        async with self._at_once:
+            try:
+                slept_us = await followed.looks.read_to_us()
+            except HeadgateError as error:
+                log.info("lanes can not be read: %s", error, extra={"key": followed.key.path})
+                return
+        first, followed.slept_us, followed.slept_at_us = followed.slept_us is None, slept_us, now_us
+        followed.background = None
+        if first:
+            self._judge(followed, found, now_us)
+
+    async def _count(self, followed: Followed, stands: tuple[int | None, int | None]) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._at_once:
+            began_s = loop.time()
+            try:
+                counted = await followed.looks.count()
+            except HeadgateError as error:
+                log.info("what is behind can not be counted: %s", error, extra={"key": followed.key.path})
+                followed.count_again_s = followed.count_anew_s = loop.time() + COUNT_AGAIN_S
+                return
+        rest_s = (loop.time() - began_s) * COUNT_RESTS
+        followed.count_again_s = loop.time() + max(COUNT_AGAIN_S, rest_s)
+        followed.count_anew_s = loop.time() + max(COUNT_ANEW_S, rest_s)
+        followed.counted, followed.counted_oldest_us = counted.backlog, counted.oldest_due_us
+        followed.counted_at = stands
+        self._tell(followed.key, Class.CHANGED)
+
+    async def stop(self) -> None:
+        """Read no more."""
+        tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
+        self._readers.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _count_is_due(followed: Followed, found: QueueFigures) -> bool:
+    """Whether what was counted, if anything was, is not what is there by now."""
+    moved = followed.counted_at != (found.put_us, followed.slept_us)
+    return asyncio.get_running_loop().time() >= (followed.count_again_s if moved else followed.count_anew_s)
+
+
+def _forget_count(followed: Followed) -> None:
+    """Somebody works there, or nothing is due: the next who has to count does so at once."""
+    followed.counted = followed.counted_oldest_us = followed.counted_at = None
+    followed.count_again_s = followed.count_anew_s = 0.0
+
+
+_NOTHING: Final = Figures(at_us=0)
+
+
+def _is_nothing(figures: Figures | None) -> bool:
+    return figures is not None and replace(figures, at_us=0) == _NOTHING
+
+
+def _turned(figures: Figures) -> tuple[bool, ...]:
+    """What is told at once."""
+    behind = figures.backlog if figures.backlog is not None else figures.counted
+    return (figures.awake, bool(behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
+
+
+def _plain(figures: Figures) -> tuple[Any, ...]:
+    """What is told soon; that something waits is told again and again, since it grows older."""
+    waits = figures.at_us if figures.oldest_us is not None and figures.awake else 0
+    later = figures.later[:1]
+    return (
+        figures.backlog, figures.counted, figures.in_flight, figures.rate, figures.owners, figures.leased,
+        figures.held, later, waits,
+    )  # fmt: skip

@@ -1,0 +1,23 @@
+"""By which CronJob a resource is looked after, and whether its engine is carried: of one resource alone. Pure."""
+
+from __future__ import annotations
+
+from headgate.api.parse import Resource
+from headgate.api.queues import Queue
+from headgate.engines.registry import engine_of
+from headgate_operator.names import CONNECTION_COPY
+from headgate_operator.world import JobGroup, Settings
+
+
+def group_of(resource: Resource, settings: Settings) -> JobGroup:
+    """What it has in common with others that share a CronJob."""
+    spec = resource.spec
+    secret = spec.storage.connection_secret or CONNECTION_COPY
+    if isinstance(resource, Queue):
+        return JobGroup("repair", resource.spec.repair.schedule, secret, settings.image)
+    return JobGroup("gc", resource.spec.gc.schedule, secret, resource.spec.gc.image or settings.image)
+
+
+def is_carried(resource: Resource, settings: Settings) -> bool:
+    """Whether this version makes anything for it."""
+    return engine_of(resource) in settings.carried

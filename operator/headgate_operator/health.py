@@ -1,0 +1,145 @@
+"""Looks at the lanes of queues that may not be served: by candidates only, each 5 s, some at a time. The prose is
+docs/protocols/operator.md, "Health".
+
+It judges as members do (headgate/engines/decide_sharing.py), as a member without room; what is done about it is
+decided elsewhere, and the stop is an effect of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.errors import HeadgateError
+from headgate_operator.figures import FigureBoard, Followed, Tell
+from headgate_operator.names import Key
+from headgate_operator.timeline_looks import Lane, lane_word
+from headgate_operator.work_queue import Class
+from headgate_operator.world import UNKNOWN, Figures, Lanes, LaneTrouble, Unread
+
+log = logging.getLogger("headgate.operator")
+
+LOOK_EVERY_S: Final = 5.0
+AT_ONCE: Final = 20
+SECOND_US: Final = 1_000_000
+STILL_US: Final = 30 * SECOND_US
+FRESH_US: Final = 20 * SECOND_US
+
+
+@dataclass
+class _Known:
+    lanes: Lanes | None = None
+    idle_since_us: int | None = None
+    """Since when nothing was settled although something is due."""
+
+
+class Health:
+    """What was found of lanes."""
+
+    def __init__(self, board: FigureBoard, tell: Tell) -> None:
+        self._board = board
+        self._tell = tell
+        self._known: dict[Key, _Known] = {}
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    def of(self, key: Key, now_us: int) -> Lanes | Unread:
+        """The last look, if it was lately."""
+        known = self._known.get(key)
+        if known is None or known.lanes is None or now_us - known.lanes.at_us > FRESH_US:
+            return UNKNOWN
+        return known.lanes
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def turn(self) -> None:
+        """One look at each candidate."""
+        followed = [each for each in self._board.all() if not each.has_nothing or self._was_bad(each.key)]
+        self._known = {each.key: self._known.get(each.key, _Known()) for each in followed}
+        wanted = [each for each in followed if self._is_candidate(each)]
+        await asyncio.gather(*(self._look(each) for each in wanted))
+
+    def _was_bad(self, key: Key) -> bool:
+        """Whether a look is owed that finds it well, though it has nothing any more."""
+        known = self._known.get(key)
+        return known is not None and known.lanes is not None and _is_bad(known.lanes)
+
+    def _is_candidate(self, followed: Followed) -> bool:
+        known, figures = self._known[followed.key], followed.figures
+        if figures is None:
+            return False
+        if figures.awake and figures.rate == 0 and _behind(figures):
+            known.idle_since_us = known.idle_since_us or figures.at_us
+        else:
+            known.idle_since_us = None
+        idle = known.idle_since_us is not None and figures.at_us - known.idle_since_us >= STILL_US
+        short = figures.awake and figures.leased < followed.looks.lanes
+        return short or idle or figures.held > 0 or (known.lanes is not None and _is_bad(known.lanes))
+
+    async def _look(self, followed: Followed) -> None:
+        async with self._at_once:
+            try:
+                lanes = await followed.looks.look()
+            except HeadgateError as error:
+                log.info("lanes can not be looked at: %s", error, extra={"key": followed.key.path})
+                return
+            except Exception:  # the others are looked at all the same
+                log.exception("a bug in a look at lanes; please report it", extra={"key": followed.key.path})
+                return
+        figures = followed.figures
+        known = self._known.get(followed.key)
+        if figures is None or known is None:
+            return
+        before, known.lanes = known.lanes, _found(lanes, figures)
+        if _bad(before) != _bad(known.lanes):
+            self._tell(followed.key, Class.CHANGED)
+
+
+def _found(lanes: list[Lane], figures: Figures) -> Lanes:
+    held: tuple[LaneTrouble, ...] = ()
+    if figures.held:
+        held = (LaneTrouble("", 0, f"{figures.held} of its lanes hand out nothing new"),)
+    return Lanes(
+        at_us=figures.at_us,
+        total=len(lanes),
+        leased=sum(lane.leased for lane in lanes),
+        unprocessed=tuple(
+            LaneTrouble(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "nobody holds it"))
+            for lane in lanes
+            if lane.unprocessed
+        ),
+        suspicious=tuple(
+            LaneTrouble(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "its owner makes no progress"))
+            for lane in lanes
+            if lane.suspicious
+        ),
+        held=held,
+    )
+
+
+def _waits(lane: Lane, now_us: int, says: str) -> str:
+    waits_s = 0 if lane.due_us is None else max(0, now_us - lane.due_us) // SECOND_US
+    return f"lane {lane_word(lane.name)}: {says}, work is due for {waits_s} s"
+
+
+def _behind(figures: Figures) -> int:
+    return (figures.backlog if figures.backlog is not None else figures.counted) or 0
+
+
+def _is_bad(lanes: Lanes) -> bool:
+    return bool(lanes.unprocessed or lanes.suspicious or lanes.held)
+
+
+def _bad(lanes: Lanes | None) -> tuple[frozenset[str], frozenset[str], bool]:
+    if lanes is None:
+        return frozenset(), frozenset(), False
+    return (
+        frozenset(each.lane for each in lanes.unprocessed),
+        frozenset(each.lane for each in lanes.suspicious),
+        bool(lanes.held),
+    )

@@ -1,0 +1,138 @@
+"""What the operator explains of itself: /why, its last decisions about a key, and /plan, what it would do.
+
+It listens on 127.0.0.1 of the pod unless it is configured otherwise, since it asks for no login. `kubectl
+port-forward` leads there, and RBAC guards it. Nothing can be changed by it. Bodies are small, and names are checked
+before anything is read by them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from headgate.api.bounds import SPEC_BYTES_MAX
+from headgate.api.names import NamespaceName, QueueName
+from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate_operator.names import Key, KeyKind
+
+KINDS: Final[Mapping[str, KeyKind]] = {"queue": "Queue", "counter": "Counter", "namespace": "Namespace"}
+BODY_MAX: Final = SPEC_BYTES_MAX + 16 * 1024
+"""The largest resource, with its metadata and every default written out."""
+_NAME: Final[TypeAdapter[str]] = TypeAdapter(QueueName)
+_NAMESPACE: Final[TypeAdapter[str]] = TypeAdapter(NamespaceName)
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """Where the answers come from."""
+
+    why: Callable[[Key], list[dict[str, Any]]]
+    plan: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]]
+    leader: Callable[[], str]
+
+
+class InspectionServer:
+    """The HTTP port for people."""
+
+    def __init__(self, explanations: Explanations) -> None:
+        self._explanations = explanations
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen; port 0 takes one that is free."""
+        app = web.Application(client_max_size=BODY_MAX)
+        app.router.add_get("/why/{kind}/{namespace}/{name}", self._why)
+        app.router.add_get("/plan/{kind}/{namespace}/{name}", self._plan)
+        app.router.add_post("/plan", self._plan_of_document)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port, backlog=16).start()
+        except OSError as error:
+            await self.close()
+            raise Surroundings(
+                "the port for /why and /plan can not be opened",
+                host=host,
+                port=port,
+                said=error.strerror,
+                remedy="choose another with --inspection host:port, or off",
+            ) from None
+        self.port = int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _why(self, request: web.Request) -> web.Response:
+        try:
+            key = key_of(request.match_info)
+        except SpecError as error:
+            return _json(404, {"error": str(error)})
+        told = self._explanations
+        return _json(200, {"key": key.path, "leader": told.leader(), "decisions": told.why(key)})
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        try:
+            return _json(200, await self._explanations.plan(key_of(request.match_info), None))
+        except SpecError as error:
+            return _json(404, {"error": str(error)})
+        except HeadgateError as error:
+            return _json(503, {"error": str(error)})
+
+    async def _plan_of_document(self, request: web.Request) -> web.Response:
+        """Of a resource as it would be, if this document were applied."""
+        try:
+            document = json.loads(await request.text())
+            key = key_of_document(document)
+            return _json(200, await self._explanations.plan(key, document))
+        except web.HTTPRequestEntityTooLarge:
+            says = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
+            return _json(413, {"error": says})
+        except RecursionError:
+            return _json(400, {"error": "the document is nested too deep for a resource"})
+        except (ValueError, SpecError) as error:
+            return _json(400, {"error": str(error)})
+        except HeadgateError as error:
+            return _json(503, {"error": str(error)})
+
+
+def key_of(steps: Mapping[str, str]) -> Key:
+    """Of the steps of a path. SpecError where one of them is no name that a resource can have."""
+    kind = KINDS.get(steps["kind"].lower())
+    if kind is None:
+        raise SpecError("a kind is queue, counter or namespace", given=steps["kind"])
+    namespace = _checked(_NAMESPACE, "namespace", steps["namespace"])
+    return Key(kind, namespace, _checked(_NAMESPACE if kind == "Namespace" else _NAME, "name", steps["name"]))
+
+
+def key_of_document(document: Any) -> Key:
+    """Of a resource that somebody wrote."""
+    metadata = document.get("metadata") if isinstance(document, Mapping) else None
+    if (
+        not isinstance(metadata, Mapping)
+        or document.get("kind") not in ("Queue", "Counter")
+        or "name" not in metadata
+    ):
+        raise SpecError("this is no Queue and no Counter", remedy="send one as JSON")
+    namespace = _checked(_NAMESPACE, "metadata.namespace", metadata.get("namespace") or "default")
+    return Key(cast(KeyKind, document["kind"]), namespace, _checked(_NAME, "metadata.name", metadata["name"]))
+
+
+def _checked(shape: TypeAdapter[str], field: str, value: object) -> str:
+    """By the API's own patterns."""
+    try:
+        return shape.validate_python(value, strict=True)
+    except ValidationError:
+        raise SpecError(f"{field} is no name that a resource can have", given=str(value)[:100]) from None
+
+
+def _json(status: int, body: Mapping[str, Any]) -> web.Response:
+    return web.json_response(body, status=status, dumps=lambda value: json.dumps(value, default=str))

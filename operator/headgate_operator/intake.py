@@ -1,0 +1,156 @@
+"""What the watches tell becomes objects in `Seen` and keys in the work queue. It decides how urgent a key is, and
+nothing else.
+
+Echoes of our own writes give no key: `wrote` tells `Seen` of the answer. Where the watch is faster than the answer,
+what it tells of an object that is being written waits until the answer has said which of it was ours (`writing`).
+An object that can not be taken in keeps no other from being heard of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate_operator.kinds import CRD, NAMESPACE, Kind
+from headgate_operator.names import Key
+from headgate_operator.seen import RESOURCES, News, Place, Seen, place_of, terminates
+from headgate_operator.work_queue import Class, WorkQueue
+
+log = logging.getLogger("headgate.operator")
+
+Document = Mapping[str, Any]
+
+_LEAST: Final = Class.RESYNC
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """News of an object that is being written, at a version that may be ours."""
+
+    version: str
+    news: News
+    class_: Class
+
+
+class Intake:
+    """The door through which the cluster's news come."""
+
+    def __init__(self, seen: Seen, queue: WorkQueue) -> None:
+        self._seen = seen
+        self._queue = queue
+        self.heard = 0
+        """How many news there were: `/livez` and the settle after a start look at it."""
+        self._written: Counter[Place] = Counter()
+        self._waiting: dict[Place, list[_Waiting]] = {}
+
+    def listed(self, kind: Kind, documents: Collection[Document]) -> None:
+        """A whole list: what is known and not in it is gone."""
+        for document in documents:
+            with _by_itself(document):
+                self._take(document, listed=True)
+        uids = {str(document["metadata"]["uid"]) for document in documents}
+        for uid in self._seen.missing_from(kind, uids):
+            self._add(self._seen.forget(uid), Class.CHANGED)
+
+    def changed(self, document: Document, *, listed: bool = False) -> None:
+        """One object as it is now."""
+        with _by_itself(document):
+            self._take(document, listed=listed)
+
+    def deleted(self, document: Document) -> None:
+        """One object is gone."""
+        with _by_itself(document):
+            class_ = Class.CHILD if is_child(document) else Class.CHANGED
+            self._add(self._seen.hear(document, deleted=True), class_)
+
+    @contextmanager
+    def writing(self, at: Place) -> Iterator[None]:
+        """While an object of ours is written and not answered: what is told of it waits."""
+        self._written[at] += 1
+        try:
+            yield
+        finally:
+            self._written[at] -= 1
+            if not self._written[at]:
+                del self._written[at]
+                for each in self._waiting.pop(at, ()):
+                    self._add(each.news, each.class_)
+
+    def wrote(self, document: Document) -> None:
+        """The answer to a write of our own, or to a look: who asked looks again anyhow. Others may hear only by it of
+        what somebody else has changed: to the watch that tells it later it is no news."""
+        self._add_beside(self._seen.hear(document))
+        at, version = place_of(document), _version_of(document)
+        waiting = self._waiting.get(at)
+        if waiting is not None:
+            self._waiting[at] = [each for each in waiting if each.version != version]
+
+    def gone(self, uid: str) -> None:
+        """An answer showed that the object is not there any more: who asked looks again anyhow."""
+        self._add_beside(self._seen.end(uid))
+
+    def lost(self, uid: str) -> None:
+        """Somebody found that an object is not there, and no watch has told it."""
+        self._add(self._seen.forget(uid), Class.CHANGED)
+
+    def _take(self, document: Document, *, listed: bool) -> None:
+        news, class_ = self._seen.hear(document), urgency_of(document, listed=listed)
+        at = place_of(document)
+        if news is not None and at in self._written:
+            self._waiting.setdefault(at, []).append(_Waiting(_version_of(document), news, class_))
+        else:
+            self._add(news, class_)
+
+    def _add(self, news: News | None, class_: Class) -> None:
+        if news is None:
+            return
+        self.heard += 1
+        for key in news.keys:
+            self._queue.add(key, class_)
+
+    def _add_beside(self, news: News | None) -> None:
+        for key in news.beside if news is not None else ():
+            self._queue.add(key, Class.CHANGED)
+
+    def resync(self, key: Key) -> None:
+        """Look at it again, for no reason."""
+        self._queue.add(key, _LEAST)
+
+
+@contextmanager
+def _by_itself(document: Document) -> Iterator[None]:
+    """Whoever watches goes on with the next one."""
+    try:
+        yield
+    except Exception:
+        metadata = document.get("metadata") or {}
+        at = f"{document.get('kind')} {metadata.get('namespace')}/{metadata.get('name')}"
+        log.exception("a bug in taking in what was told; please report it", extra={"object": at})
+
+
+def is_child(document: Document) -> bool:
+    """Whether it is something that we make."""
+    return str(document["kind"]) not in (*RESOURCES, NAMESPACE.kind, CRD.kind)
+
+
+def urgency_of(document: Document, *, listed: bool) -> Class:
+    """A restart lists a thousand resources that are as they should be: a fresh change among them does not wait."""
+    if str(document["kind"]) not in RESOURCES:
+        if listed and not terminates(document):
+            return Class.RESYNC
+        return Class.CHILD if is_child(document) else Class.CHANGED
+    metadata = document["metadata"]
+    observed = (document.get("status") or {}).get("observedGeneration")
+    if observed is None:
+        return Class.NEW
+    if metadata.get("deletionTimestamp") or observed != metadata.get("generation"):
+        return Class.CHANGED
+    return Class.RESYNC if listed else Class.CHANGED
+
+
+def _version_of(document: Document) -> str:
+    return str(document["metadata"].get("resourceVersion", ""))

@@ -1,0 +1,90 @@
+"""The kinds of objects that the operator speaks of to an API server, and where an object is: values and look-ups.
+
+Pure. A kind that is not in KINDS can not be spoken of: the list is what the operator's rights are made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.errors import Bug
+
+
+@dataclass(frozen=True, order=True)
+class Kind:
+    """A kind of objects: what a document calls it, and what a path calls it."""
+
+    group: str
+    """Empty: the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As a document says it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """As messages and metrics say it: `deployments.apps`, `pods`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+QUEUE: Final = Kind("headgate.io", "v1beta1", "queues", "Queue")
+COUNTER: Final = Kind("headgate.io", "v1beta1", "counters", "Counter")
+DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
+CRON_JOB: Final = Kind("batch", "v1", "cronjobs", "CronJob")
+JOB: Final = Kind("batch", "v1", "jobs", "Job")
+POD: Final = Kind("", "v1", "pods", "Pod")
+POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+SERVICE_ACCOUNT: Final = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+ROLE_BINDING: Final = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+SECRET: Final = Kind("", "v1", "secrets", "Secret")
+CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
+NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+CRD: Final = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+EVENT: Final = Kind("events.k8s.io", "v1", "events", "Event")
+LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
+REPLICA_SET: Final = Kind("apps", "v1", "replicasets", "ReplicaSet")
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.kind: kind
+    for kind in (
+        QUEUE, COUNTER, DEPLOYMENT, CRON_JOB, JOB, POD, POD_DISRUPTION_BUDGET, SERVICE_ACCOUNT, ROLE_BINDING, SECRET,
+        CONFIG_MAP, NAMESPACE, CRD, EVENT, LEASE, SPARK_APPLICATION, REPLICA_SET,
+    )
+}  # fmt: skip
+"""By Kubernetes' word for it."""
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """Where an object is. What is not in a namespace has None there."""
+
+    kind: Kind
+    namespace: str | None
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind.kind.lower()} {place}{self.name}"
+
+
+def kind_of(document: Mapping[str, Any]) -> Kind:
+    """The kind that a document says it is of."""
+    kind = KINDS.get(str(document.get("kind")))
+    if kind is None or kind.api_version != document.get("apiVersion"):
+        raise Bug("a document of a kind that the operator does not know", kind=document.get("kind"))
+    return kind
+
+
+def address_of(document: Mapping[str, Any]) -> Address:
+    """Where a document's object is, or will be."""
+    kind = kind_of(document)
+    metadata = document["metadata"]
+    return Address(kind, metadata.get("namespace") if kind.namespaced else None, metadata["name"])

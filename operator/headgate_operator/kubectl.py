@@ -1,0 +1,168 @@
+"""`kubectl`, as the person who calls us has set it up: so that logins and rights are his.
+
+What it refuses is told in one line by whose fault it is: that it is not installed, that there is no such object,
+which right is missing, that the server does not answer. It knows nothing of queues.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.errors import HeadgateError, Refused, SpecError, Surroundings, Unavailable
+
+WITHIN_S: Final = 60.0
+"""A login may ask a person."""
+
+_SERVER: Final = re.compile(r"^Error from server \((\w+)\): (.*)$", re.MULTILINE)
+_MAY_NOT: Final = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+_FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
+_NO_KIND: Final = re.compile(r"the server doesn't have a resource type|no matches for kind|no matches for (\S+)/")
+_NO_SERVER: Final = re.compile(r"(Unable to connect to the server|The connection to the server .* was refused).*")
+
+
+class KubectlMissing(Surroundings):
+    """The program kubectl is not on PATH."""
+
+
+class KubectlFailed(Surroundings):
+    """kubectl refuses."""
+
+
+class NotThere(SpecError):
+    """There is no such object."""
+
+
+class RightMissing(Refused):
+    """You lack a right in this cluster."""
+
+
+class NotInstalled(Surroundings):
+    """This cluster does not know Headgate's resources."""
+
+
+class ServerAway(Unavailable):
+    """The API server does not answer."""
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """How it is called."""
+
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str | None = None
+
+    def words(self, *words: str) -> list[str]:
+        """The whole command."""
+        given = (("--kubeconfig", self.kubeconfig), ("--context", self.context), ("--namespace", self.namespace))
+        return ["kubectl", *(f"{option}={value}" for option, value in given if value), *words]
+
+    def run(self, *words: str, stdin: str | None = None, within_s: float = WITHIN_S) -> str:
+        """What it says on standard output."""
+        try:
+            done = subprocess.run(
+                self.words(*words), input=stdin, capture_output=True, text=True, check=False, timeout=within_s
+            )
+        except FileNotFoundError:
+            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+        except subprocess.TimeoutExpired:
+            raise ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`") from None
+        if done.returncode != 0:
+            raise refusal(done.stderr)
+        return done.stdout
+
+    def read(self, *words: str, stdin: str | None = None) -> dict[str, Any]:
+        """What it says, where that is JSON."""
+        text = self.run(*words, stdin=stdin)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise KubectlFailed("kubectl did not answer with JSON", said=repr(text[:100]))
+        return found
+
+    @contextmanager
+    def forward(self, pod: str, port: int, within_s: float = WITHIN_S) -> Iterator[str]:
+        """The URL on this machine that leads to a pod's port, while it lasts: also to one of the pod's loopback."""
+        words = self.words("port-forward", f"pod/{pod}", f":{port}", "--address=127.0.0.1")
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        except FileNotFoundError:
+            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+        late = threading.Timer(within_s, process.kill)
+        late.start()
+        try:
+            assert process.stdout is not None  # noqa: S101 - as it was asked for
+            told = _FORWARDING.match(process.stdout.readline())
+            late.cancel()
+            if told is None:
+                raise _not_forwarded(process, within_s)
+            yield f"http://127.0.0.1:{told[1]}"
+        finally:
+            late.cancel()
+            process.kill()
+            process.communicate()
+
+    def show(self, *words: str) -> None:
+        """Let it write to our own standard output, for as long as it takes."""
+        try:
+            done = subprocess.run(
+                self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+            )
+        except FileNotFoundError:
+            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+        if done.returncode != 0:
+            raise refusal(done.stderr)
+
+
+def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateError:
+    """Why it ended before it led anywhere."""
+    _, said = process.communicate()
+    if process.returncode < 0:
+        return ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`")
+    return refusal(said)
+
+
+def refusal(said: str) -> HeadgateError:
+    """Why kubectl has refused, from its words."""
+    found = _SERVER.search(said)
+    if found is not None:
+        return _refused_by_server(found[1], found[2])
+    if _MAY_NOT.search(said):
+        return _refused_by_server("Forbidden", said)
+    if _NO_KIND.search(said):
+        return NotInstalled(remedy="install the chart, or another --context is meant")
+    no_server = _NO_SERVER.search(said)
+    if no_server is not None:
+        return ServerAway(said=no_server[0], remedy="see `kubectl cluster-info`")
+    words = [line.strip() for line in said.splitlines() if line.strip()]
+    last = words[-1].removeprefix("error: ") if words else "nothing"
+    return KubectlFailed(said=last)
+
+
+def _refused_by_server(reason: str, said: str) -> HeadgateError:
+    may_not = _MAY_NOT.search(said)
+    if reason == "Forbidden" and may_not is not None:
+        resource = f"{may_not['resource']}.{may_not['group']}" if may_not["group"] else may_not["resource"]
+        where = f" in namespace {may_not['namespace']}" if may_not["namespace"] else ""
+        return RightMissing(remedy=f"ask for the right to {may_not['verb']} {resource}{where}")
+    if reason == "Forbidden":
+        return RightMissing(said=said)
+    if reason == "NotFound":
+        return NotThere(said=said)
+    if reason in ("ServiceUnavailable", "Timeout", "ServerTimeout", "TooManyRequests", "InternalError"):
+        return ServerAway("the API server could not do it", said=said)
+    return KubectlFailed("the API server refuses", said=said)

@@ -1,0 +1,149 @@
+"""The operator's leader, found by its Lease and asked by `kubectl port-forward` to its pod: for the commands of
+people, by their own kubectl.
+
+An operator that runs elsewhere than in a pod is asked at an address.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from headgate.errors import HeadgateError, SpecError, Surroundings, Unavailable
+from headgate_operator.kubectl import Kubectl, NotThere, ServerAway
+from headgate_operator.names import INSPECTION_PORT, LEASE_NAME
+
+NAMESPACE: Final = "headgate-system"
+LATE: Final = timedelta(seconds=60)
+"""Beyond its length a Lease is believed for so long: clocks differ."""
+WITHIN_S: Final = 30.0
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class NobodyLeads(Unavailable):
+    """No operator leads."""
+
+
+class LeaderSilent(Unavailable):
+    """The operator that leads could not be asked."""
+
+
+@dataclass(frozen=True)
+class Leader:
+    """How the operator is asked. `address`: at this URL, else through the cluster."""
+
+    kubectl: Kubectl
+    namespace: str = NAMESPACE
+    port: int = INSPECTION_PORT
+    address: str | None = None
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """Its answer to a GET."""
+        return self._read(path, None)
+
+    def tell(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Its answer to a POST."""
+        return self._read(path, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
+
+    def pod(self) -> str:
+        """The pod of whoever holds the Lease."""
+        see = f"see `kubectl get pods -n {self.namespace}`"
+        try:
+            lease = self._kubectl().read("get", "lease", LEASE_NAME, "-o", "json")
+        except NotThere:
+            raise NobodyLeads(
+                namespace=self.namespace, remedy=f"{see}; --operator-namespace if it runs in another one"
+            ) from None
+        spec = lease.get("spec") or {}
+        holder = str(spec.get("holderIdentity") or "")
+        if not holder:
+            raise NobodyLeads(namespace=self.namespace, remedy=see)
+        renewed = _moment(spec.get("renewTime"))
+        ttl = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 15))
+        if renewed is None or datetime.now(UTC) - renewed > ttl + LATE:
+            since = "ever" if renewed is None else f"{renewed:%Y-%m-%dT%H:%M:%SZ}"
+            raise NobodyLeads("no operator leads any more", last=holder, silent_since=since, remedy=see)
+        return holder.split("_", maxsplit=1)[0]
+
+    def _kubectl(self) -> Kubectl:
+        return replace(self.kubectl, namespace=self.namespace)
+
+    def _read(self, path: str, body: str | None) -> dict[str, Any]:
+        if self.address is not None:
+            return _read_url(self.address, path, body)
+        pod = self.pod()
+        try:
+            with self._kubectl().forward(pod, self.port) as address:
+                return _read_url(address, path, body)
+        except (NotThere, ServerAway, LeaderSilent) as error:
+            remedy = "if it runs outside of the cluster, say where with --operator-address"
+            raise LeaderSilent(pod=pod, said=error.facts.get("said"), remedy=remedy) from None
+
+
+def leader_options(command: Command) -> Command:
+    """How the operator is found, for whoever asks it."""
+    options = (
+        click.option(
+            "--operator-namespace",
+            envvar="HEADGATE_NAMESPACE",
+            default=NAMESPACE,
+            show_default=True,
+            metavar="NAMESPACE",
+            help="Where the operator runs.",
+        ),
+        click.option(
+            "--operator-address",
+            metavar="URL",
+            help=f"Address of an operator outside of the cluster, such as http://127.0.0.1:{INSPECTION_PORT}.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
+    if not address.startswith(("http://", "https://")):
+        raise SpecError(f"--operator-address is a URL such as http://127.0.0.1:{INSPECTION_PORT}", given=address)
+    data = None if body is None else body.encode()
+    request = urllib.request.Request(address.rstrip("/") + path, data=data)  # noqa: S310  http, as checked
+    try:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:  # noqa: S310  as above
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        found = _json_or_nothing(error.read())
+        if not isinstance(found, dict) or "error" not in found:
+            raise LeaderSilent(address=address, status=error.code) from None
+    except (OSError, ValueError) as error:
+        raise LeaderSilent(address=address, said=getattr(error, "reason", error)) from None
+    if not isinstance(found, dict):
+        raise Surroundings("this is no operator of Headgate", address=address)
+    return _without_error(found)
+
+
+def _json_or_nothing(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def _without_error(found: dict[str, Any]) -> dict[str, Any]:
+    if "error" in found:
+        raise HeadgateError("the operator says", said=found["error"])
+    return found
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None

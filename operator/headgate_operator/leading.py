@@ -1,0 +1,166 @@
+"""Who leads: one Lease, taken and renewed here. The prose is docs/protocols/operator.md, "Leading and living".
+
+It knows neither resources nor kopf. Invariants:
+
+- nobody acts after `trusted_until`, which counts from the moment a renewal was sent (rule R2), by boot time, so that
+  a machine that slept does not go on;
+- a Lease of somebody else is taken only once it was seen unchanged for its whole length by our own clock, or was
+  given up; by resourceVersion, so of two takers one is told.
+
+An effect that is late all the same is harmless (uids, LWT), so no fencing token is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from headgate_operator.names import LEASE_NAME
+from headgate_operator.port import ClusterPort, Denial, Denied, Lease
+
+log = logging.getLogger("headgate.operator")
+
+TTL_S: Final = 15
+RENEW_EVERY_S: Final = 5.0
+MARGIN_S: Final = 5.0
+LOOK_EVERY_S: Final = 2.0
+AGAIN_S: Final = 1.0
+WITHIN_S: Final = 4.0
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """Somebody's Lease, and since when it has been like this."""
+
+    lease: Lease
+    since_boot_s: float
+
+
+class Leading:
+    """This process and the Lease."""
+
+    def __init__(
+        self,
+        port: ClusterPort,
+        *,
+        namespace: str,
+        identity: str,
+        boot_s: Callable[[], float],
+        wall_us: Callable[[], int],
+        chance: Random,
+        name: str = LEASE_NAME,
+    ) -> None:
+        self.identity = identity
+        self._port = port
+        self._namespace = namespace
+        self._name = name
+        self._boot_s = boot_s
+        self._wall_us = wall_us
+        self._chance = chance
+        self._held: Lease | None = None
+        self._trusted_until_s = float("-inf")
+        self._observed: _Observed | None = None
+        self.taken = asyncio.Event()
+        """Set once the Lease was taken for the first time."""
+        self.lost = asyncio.Event()
+        """Set once somebody else holds it after we did: this process has to begin again as a standby."""
+        self.looked = asyncio.Event()
+        """Set once the Lease was looked at at all."""
+
+    def may_act(self) -> bool:
+        """Whether an effect may begin now."""
+        return self._held is not None and not self.lost.is_set() and self._boot_s() < self._trusted_until_s
+
+    def holder(self) -> str:
+        """Who leads, as far as is known here."""
+        if self._held is not None:
+            return self.identity
+        return self._observed.lease.holder if self._observed else ""
+
+    async def keep(self) -> None:
+        """Take it, renew it, for ever; ends when it is lost to another."""
+        while not self.lost.is_set():
+            done = await self.turn()
+            after_s = RENEW_EVERY_S if done else AGAIN_S
+            pause_s = after_s if self._held is not None else LOOK_EVERY_S
+            await asyncio.sleep(pause_s * self._chance.uniform(0.9, 1.0))
+
+    async def turn(self) -> bool:
+        """One look or renewal; whether it was answered as hoped."""
+        return await (self._renew() if self._held is not None else self._try_to_take())
+
+    async def give_up(self) -> None:
+        """Let another take it at once; nothing is done here any more."""
+        held, self._held = self._held, None
+        if held is not None:
+            await self._port.write_lease(replace(held, holder="", ttl_s=1), within_s=WITHIN_S)
+
+    async def _renew(self) -> bool:
+        assert self._held is not None  # noqa: S101 - asked only while it is held
+        sent_s = self._boot_s()
+        written = await self._port.write_lease(replace(self._held, renewed_us=self._wall_us()), within_s=WITHIN_S)
+        if isinstance(written, Lease):
+            if self._held is not None:
+                self._holds(written, sent_s)
+            return True
+        if written.denial in (Denial.CONFLICT, Denial.NOT_FOUND):
+            await self._look_again()
+        return False
+
+    async def _look_again(self) -> None:
+        """Somebody wrote it: another holder, or ourselves by a renewal whose answer was lost."""
+        found = await self._port.read_lease(self._namespace, self._name, within_s=WITHIN_S)
+        if isinstance(found, Denied):
+            if found.denial is Denial.NOT_FOUND and self._held is not None:
+                self._held = replace(self._held, version=None)
+            return
+        if self._held is None:
+            return
+        if found.holder == self.identity:
+            self._held = replace(found, transitions=self._held.transitions)
+            return
+        log.error("another process leads now", extra={"holder": found.holder})
+        self._held = None
+        self._observed = _Observed(found, self._boot_s())
+        self.lost.set()
+
+    async def _try_to_take(self) -> bool:
+        found = await self._port.read_lease(self._namespace, self._name, within_s=WITHIN_S)
+        now_s = self._boot_s()
+        if isinstance(found, Denied):
+            if found.denial is not Denial.NOT_FOUND:
+                return False
+            self.looked.set()
+            return await self._take(Lease(self._namespace, self._name, "", TTL_S, 0, 0))
+        self.looked.set()
+        if self._observed is None or self._observed.lease != found:
+            self._observed = _Observed(found, now_s)
+        if found.holder and now_s < self._observed.since_boot_s + max(found.ttl_s, 1):
+            return True
+        return await self._take(found)
+
+    async def _take(self, found: Lease) -> bool:
+        sent_s, now_us = self._boot_s(), self._wall_us()
+        mine = replace(
+            found,
+            holder=self.identity,
+            ttl_s=TTL_S,
+            acquired_us=now_us,
+            renewed_us=now_us,
+            transitions=found.transitions + (1 if found.version is not None else 0),
+        )
+        written = await self._port.write_lease(mine, within_s=WITHIN_S)
+        if isinstance(written, Denied):
+            return False
+        log.info("leading", extra={"identity": self.identity})
+        self._holds(written, sent_s)
+        self.taken.set()
+        return True
+
+    def _holds(self, lease: Lease, sent_boot_s: float) -> None:
+        self._held = lease
+        self._trusted_until_s = sent_boot_s + TTL_S - MARGIN_S

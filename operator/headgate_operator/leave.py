@@ -1,0 +1,245 @@
+"""`python3 -m headgate_operator.leave`: before an installation ends, so that nothing is left that only it could end.
+
+The chart runs it in a Job before it deletes anything. It refuses while a resource says `deletionPolicy: Delete`;
+else it ends the operator, takes finalizers off and deletes the Lease. With `--remove` all resources go first, with
+what was made for them, and the CustomResourceDefinitions after them; their data stay in Cassandra, as Retain says.
+What is decided is in `decide_leaving.py`. It may be run again, also where no operator runs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import click
+
+from headgate.errors import Refused, Unavailable
+from headgate_operator.asking_once import ask_until_told, cluster_options, run_to_its_end
+from headgate_operator.decide_crds import NAMES
+from headgate_operator.decide_leaving import (
+    OF_A_TEST,
+    Document,
+    Leaving,
+    address_of_resource,
+    decide_leaving,
+    few,
+    told_left,
+    without_finalizer,
+)
+from headgate_operator.kinds import (
+    COUNTER,
+    CRD,
+    CRON_JOB,
+    DEPLOYMENT,
+    LEASE,
+    POD,
+    QUEUE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Address,
+    Kind,
+)
+from headgate_operator.names import CONNECTION_COPY, LEASE_NAME, MANAGER
+from headgate_operator.port import ClusterPort, Denial, Denied
+
+OURS: Final = "app.kubernetes.io/managed-by=headgate"
+OF_NAMESPACES: Final = (CRON_JOB, ROLE_BINDING, SERVICE_ACCOUNT)
+"""Children that no resource owns, beside the copies of the Secret."""
+PAGE: Final = 500
+ENDING_WITHIN_S: Final = 150.0
+BY_THE_OPERATOR_WITHIN_S: Final = 20.0
+GONE_WITHIN_S: Final = 60.0
+"""Beside what the operator was given before. A cluster's collector hears of a kind that is new to it after half a
+minute, and tries what went before that again with doubled pauses: 41 s at most were measured, else a fifth of one."""
+LOOK_EVERY_S: Final = 0.5
+
+
+class DataWouldBeOrphaned(Refused):
+    """Resources say deletionPolicy: Delete, and nobody would be left to drop their data."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What ends."""
+
+    namespace: str
+    deployment: str
+    selector: str
+    """By which its pods are found."""
+
+
+@click.command("leave", context_settings={"help_option_names": ["-h", "--help"]})
+@cluster_options
+@click.option("--namespace", required=True, help="The operator's.")
+@click.option("--deployment", required=True, help="The operator's Deployment there.")
+@click.option("--selector", required=True, help="By which its pods are found.")
+@click.option("--remove/--keep", help="Remove all resources and the CRDs, too; the data stay.")
+def main(
+    kubeconfig: str | None, context: str | None, namespace: str, deployment: str, selector: str, *, remove: bool
+) -> None:
+    """Make an end: refuse while data would be orphaned, else release what holds finalizers."""
+    installation = Installation(namespace, deployment, selector)
+    run_to_its_end(
+        lambda cluster: leave(cluster, installation, remove=remove), kubeconfig=kubeconfig, context=context
+    )
+
+
+async def leave(port: ClusterPort, installation: Installation, *, remove: bool) -> None:
+    """All of it, in the order in which nothing can be left."""
+    resources = await _decided(port, remove=remove)
+    namespaces = await _namespaces(port, resources)
+    await _release(port, resources)
+    for document in resources.remove:
+        await _delete(port, address_of_resource(document))
+    if remove:
+        await _until_removed(port, namespaces)
+    await _end_operator(port, installation)
+    await _release(port, await _look(port, remove=False))  # what an operator may have set to the last
+    if remove:
+        for name in NAMES:
+            await _delete(port, Address(CRD, None, name))
+    await _delete(port, Address(LEASE, installation.namespace, LEASE_NAME))
+    for document in await _all(port, POD, OF_A_TEST, namespace=installation.namespace):
+        await _delete(port, Address(POD, installation.namespace, str(document["metadata"]["name"])))
+
+
+async def _decided(port: ClusterPort, *, remove: bool) -> Leaving:
+    """What is to be done; refused while data would be orphaned, waited for while some are being dropped."""
+    found = Leaving()
+
+    async def nothing_ends() -> bool:
+        nonlocal found
+        found = await _look(port, remove=remove)
+        return bool(found.refused) or not found.ending
+
+    if not await _until(nothing_ends, ENDING_WITHIN_S):
+        raise Unavailable(
+            "resources are being deleted with their data, which takes an operator",
+            resources=few(found.ending),
+            remedy="wait for them, or set deletionPolicy: Retain; then uninstall again",
+        )
+    if found.refused:
+        raise DataWouldBeOrphaned(
+            resources=few(found.refused),
+            remedy="delete them, or set deletionPolicy: Retain to keep their data; then uninstall again",
+        )
+    return found
+
+
+async def _look(port: ClusterPort, *, remove: bool) -> Leaving:
+    everything = [each for kind in (QUEUE, COUNTER) for each in await _all(port, kind)]
+    return decide_leaving(everything, remove=remove)
+
+
+async def _release(port: ClusterPort, resources: Leaving) -> None:
+    for document in resources.release:
+        at = address_of_resource(document)
+        done = await port.patch(at, without_finalizer(document), manager=MANAGER)
+        if not isinstance(done, Denied):
+            click.echo(f"{at}: the finalizer is taken off")
+
+
+async def _namespaces(port: ClusterPort, resources: Leaving) -> frozenset[str]:
+    """Where something of ours may stand that no resource owns."""
+    children = [each for kind in OF_NAMESPACES for each in await _all(port, kind, OURS)]
+    return frozenset(str(each["metadata"]["namespace"]) for each in (*resources.remove, *children))
+
+
+async def _until_removed(port: ClusterPort, namespaces: Iterable[str]) -> None:
+    """The operator removes what it has made, and notes in the catalogue that data stay; what it leaves goes here."""
+
+    await _until(
+        lambda: _none_of(port, (QUEUE, COUNTER, *OF_NAMESPACES)), BY_THE_OPERATOR_WITHIN_S
+    )  # where no operator runs, that is waited for in vain
+    for kind in OF_NAMESPACES:
+        for document in await _all(port, kind, OURS):
+            metadata = document["metadata"]
+            await _delete(port, Address(kind, str(metadata["namespace"]), str(metadata["name"])))
+    for namespace in sorted(namespaces):
+        await _delete_copy(port, namespace)
+    collected = (QUEUE, COUNTER, DEPLOYMENT)
+    if not await _until(lambda: _none_of(port, collected), GONE_WITHIN_S):
+        left = await _left_of(port, collected)
+        raise Unavailable(
+            "resources, or what was made for them, do not go",
+            waited_s=GONE_WITHIN_S,
+            left=few(told_left(each) for each in left),
+            remedy="see what holds them; then uninstall again",
+        )
+
+
+async def _none_of(port: ClusterPort, kinds: Sequence[Kind]) -> bool:
+    return not await _left_of(port, kinds)
+
+
+async def _left_of(port: ClusterPort, kinds: Sequence[Kind]) -> list[Document]:
+    return [each for kind in kinds for each in await _all(port, kind, _mark(kind))]
+
+
+async def _delete_copy(port: ClusterPort, namespace: str) -> None:
+    found = await ask_until_told(lambda: port.get(Address(SECRET, namespace, CONNECTION_COPY), metadata_only=True))
+    if isinstance(found, Denied):
+        return
+    labels = found.document["metadata"].get("labels") or {}
+    if labels.get("app.kubernetes.io/managed-by") == "headgate":
+        await _delete(port, Address(SECRET, namespace, CONNECTION_COPY))
+
+
+async def _end_operator(port: ClusterPort, installation: Installation) -> None:
+    """No process of it goes on, so that nobody makes anew what is removed next."""
+    at = Address(DEPLOYMENT, installation.namespace, installation.deployment)
+    done = await ask_until_told(lambda: port.patch(at, {"spec": {"replicas": 0}}, manager=MANAGER))
+    if isinstance(done, Denied):
+        return
+
+    async def is_gone() -> bool:
+        page = await ask_until_told(
+            lambda: port.list(POD, installation.namespace, labels=installation.selector, metadata_only=True)
+        )
+        return isinstance(page, Denied) or not page.items
+
+    if not await _until(is_gone, GONE_WITHIN_S):
+        raise Unavailable("the operator does not end", deployment=str(at), waited_s=GONE_WITHIN_S)
+    click.echo(f"{at}: ended")
+
+
+async def _all(port: ClusterPort, kind: Kind, labels: str = "", *, namespace: str | None = None) -> list[Document]:
+    """All objects of a kind; none where the kind is not known."""
+    found: list[Document] = []
+    more: str | None = None
+    while True:
+        page = await ask_until_told(partial(port.list, kind, namespace, labels=labels, limit=PAGE, more=more))
+        if isinstance(page, Denied):
+            return found
+        found += [{**each, "kind": kind.kind} for each in page.items]
+        more = page.more
+        if more is None:
+            return found
+
+
+async def _delete(port: ClusterPort, at: Address) -> None:
+    deleted = await ask_until_told(lambda: port.delete(at))
+    if not (isinstance(deleted, Denied) and deleted.denial is Denial.NOT_FOUND):
+        click.echo(f"{at}: deleted")
+
+
+def _mark(kind: Kind) -> str:
+    return "" if kind in (QUEUE, COUNTER) else OURS
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not await holds():
+        if loop.time() > deadline_s:
+            return False
+        await asyncio.sleep(LOOK_EVERY_S)
+    return True
+
+
+if __name__ == "__main__":
+    main()

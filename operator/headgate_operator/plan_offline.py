@@ -1,0 +1,142 @@
+"""The world of resources in an empty cluster on an empty Cassandra, where no server is near: what `headgate plan`
+decides about, and what it can not know.
+
+What only a cluster knows stands there in angle brackets, so that it is seen as such in whatever is printed.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from headgate.api.parse import Resource
+from headgate.api.queues import Queue
+from headgate.api.versions import document_of
+from headgate.engines.registry import CARRIED
+from headgate_operator.decide_dead_letters import named_by
+from headgate_operator.grouping import is_carried
+from headgate_operator.names import CONNECTION_COPY, Key
+from headgate_operator.plan_ahead import Ahead
+from headgate_operator.world import (
+    Connection,
+    Figures,
+    Meta,
+    NamespaceWorld,
+    Passes,
+    Present,
+    Settings,
+    Sibling,
+    StoreView,
+    World,
+)
+
+DATA_CENTER: Final = "<the connection's DATA_CENTER>"
+KEYSPACE: Final = "headgate"
+NODES: Final = 3
+IMAGE: Final = "<the operator's image>"
+SPARK_IMAGE: Final = "<the operator's image for Spark>"
+
+
+def settings_of(version: str) -> Settings:
+    """An operator of this version, of which nothing else is known."""
+    return Settings(
+        cluster="<the cluster>",
+        version=version,
+        image=IMAGE,
+        spark_image=SPARK_IMAGE,
+        carried=frozenset(CARRIED),
+    )
+
+
+def empty_ahead(resources: Sequence[Resource], settings: Settings, now_us: int) -> Ahead:
+    """These resources, applied together, where nothing else is."""
+    worlds = {_key(resource): _world(resource, resources, settings, now_us) for resource in resources}
+    names = dict.fromkeys(resource.metadata.namespace for resource in resources)
+    return Ahead(worlds, {name: _namespace(name, settings) for name in names}, now_us)
+
+
+def unknown(resources: Sequence[Resource], settings: Settings) -> Iterator[str]:
+    """What this plan rests on that only a cluster knows, a sentence each."""
+    carried = [resource for resource in resources if is_carried(resource, settings)]
+    if any(resource.spec.storage.connection_secret is None for resource in carried):
+        yield (
+            f"what Secret {settings.connection_secret} of the operator's namespace says: whether there is one, and "
+            "whether it leads to a Cassandra"
+        )
+    for name in sorted({resource.spec.storage.connection_secret or "" for resource in carried} - {""}):
+        yield f"whether there is a Secret {name}, and whether it leads to a Cassandra"
+    if any(resource.spec.storage.data_center is None for resource in carried):
+        yield "the home data centre: that of the connection"
+    if carried:
+        yield f"the keyspace of the catalogue: {KEYSPACE}, unless the connection's KEYSPACE says otherwise"
+    if any(resource.spec.storage.replication is None for resource in carried):
+        yield f"how many replicas a keyspace that is made gets: {NODES}, or the nodes of the data centre if fewer"
+    if any(resource.spec.storage.tables == "dedicated" for resource in carried):
+        yield "the ids that name dedicated tables: fresh for each creation"
+    yield f"the operator's version (this plan is {settings.version}'s), its image, uids and digests"
+    yield "what is there already: names that are taken, tables to be adopted, messages that call for workers"
+    if any(isinstance(resource, Queue) and resource.spec.bulk for resource in carried):
+        yield "whether the Spark operator is installed; when bulk jobs are due"
+
+
+def _key(resource: Resource) -> Key:
+    return Key("Queue" if isinstance(resource, Queue) else "Counter", *_place(resource))
+
+
+def _place(resource: Resource) -> tuple[str, str]:
+    return resource.metadata.namespace, resource.metadata.name
+
+
+def _world(resource: Resource, beside: Sequence[Resource], settings: Settings, now_us: int) -> World:
+    meta = Meta(
+        uid=f"<uid of {resource.metadata.name}>",
+        generation=1,
+        created_us=now_us,
+        annotations=dict(resource.metadata.annotations),
+    )
+    storage = resource.spec.storage
+    home = storage.data_center or DATA_CENTER
+    secret = storage.connection_secret or CONNECTION_COPY
+    digest = f"<digest of Secret {secret}>"
+    return World(
+        key=_key(resource),
+        settings=settings,
+        resource=Present(document_of(resource), meta, resource),
+        siblings={each.metadata.name: _sibling(each) for each in beside if _is_beside(each, resource)},
+        connection=Connection(secret, digest, KEYSPACE, home, NODES, is_copy=storage.connection_secret is None),
+        store=StoreView(None, catalogue_there=False, keyspace_there=False),
+        figures=Figures(now_us),
+        passes=Passes(),
+        spark_operator=True,
+    )
+
+
+def _is_beside(sibling: Resource, resource: Resource) -> bool:
+    return isinstance(sibling, Queue) and sibling.metadata.namespace == resource.metadata.namespace
+
+
+def _sibling(resource: Resource) -> Sibling:
+    return Sibling(resource.metadata.name, named_by(resource) if isinstance(resource, Queue) else ())
+
+
+def _namespace(name: str, settings: Settings) -> NamespaceWorld:
+    """With a source for the copy of the connection, as one that is there; its content is not known."""
+    source = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": settings.connection_secret, "namespace": settings.namespace},
+        "data": {"CONTACT_POINTS": ""},
+    }
+    return NamespaceWorld(
+        namespace=name,
+        settings=settings,
+        present=True,
+        terminating=False,
+        wants_workers=False,
+        wants_copy=False,
+        wants_spark=False,
+        groups=frozenset(),
+        source=source,
+    )

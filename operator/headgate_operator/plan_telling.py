@@ -1,0 +1,200 @@
+"""A plan as plain JSON, and that JSON as lines for a person. The leader tells the first, `headgate plan` both.
+
+    {"effects": [{"of", "says", "cql"?, "object"?, "manager"?}],
+     "ends": [{"of", "ready", "says", "stalled", "open": [...]}],
+     "waits": [...], "unknown": [...]}
+
+What is made up (the id of an entry that is not there yet) is shown in angle brackets, and no Secret shows what it
+holds. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import yaml
+
+from headgate.applying.decide_steps import CreateTable
+from headgate.store.cql import table_id
+from headgate_operator.decide_status import condition_of, status_of
+from headgate_operator.effects import ApplyObject, Effect, Emit, StoreStep
+from headgate_operator.names import APPLIED, Key
+from headgate_operator.plan_ahead import Ahead
+from headgate_operator.plan_words import ready_words, words
+
+Told = Mapping[str, Any]
+UNMADE: Final = str(UUID(int=0))
+"""The uid of a resource that is not there yet."""
+PARTS: Final = ("order", "cql", "objects")
+WIDTH: Final = 118
+
+
+def tell(ahead: Ahead, unknown: Iterable[str] = ()) -> dict[str, Any]:
+    """All of it; plain JSON."""
+    told = {
+        "effects": [_effect(one.key, one.effect) for one in ahead.done if not isinstance(one.effect, Emit)],
+        "ends": [_end(key, ahead) for key in ahead.worlds],
+        "unknown": [*unknown],
+    }
+    text = json.dumps(told)
+    for made_up, shown in _made_up(ahead).items():
+        text = text.replace(made_up, shown)
+    named: dict[str, Any] = json.loads(text)
+    return named
+
+
+def _effect(key: Key, effect: Effect) -> dict[str, Any]:
+    told: dict[str, Any] = {"of": _path(key), "says": words(effect)}
+    if isinstance(effect, StoreStep):
+        cql = getattr(effect.step, "cql", None)
+        return told | ({"cql": cql} if cql else {})
+    if isinstance(effect, ApplyObject):
+        return told | {"object": _shown(effect.document), "manager": effect.manager}
+    return told
+
+
+def _path(key: Key) -> str:
+    return f"namespace {key.name}" if key.kind == "Namespace" else f"{key.kind.lower()} {key.namespace}/{key.name}"
+
+
+def tell_unknown(key: Key, says: str) -> dict[str, Any]:
+    """Of a resource that nothing can be decided about."""
+    end = {"of": _path(key), "ready": False, "says": f"not known: {says}", "stalled": False, "open": []}
+    return {"effects": [], "ends": [end], "unknown": []}
+
+
+def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is applied, but for what a Secret holds, and a digest of what is not known."""
+    shown = dict(document)
+    if document["kind"] == "Secret":
+        shown["data"] = "<what the operator's own Secret holds>"
+    annotations = document["metadata"].get("annotations") or {}
+    text = json.dumps(shown)
+    if APPLIED in annotations and ("<" in text or UNMADE in text):
+        told = {**annotations, APPLIED: "<digest of this document>"}
+        shown["metadata"] = {**document["metadata"], "annotations": told}
+    return shown
+
+
+def _end(key: Key, ahead: Ahead) -> dict[str, Any]:
+    present = ahead.worlds[key].resource
+    status = {} if present is None else status_of(present)
+    stalled = condition_of(status, "Stalled")
+    opened = [
+        f"{one['type']}: {one['reason']}: {one['message']}"
+        for one in status.get("conditions") or ()
+        if one["status"] == "False" and one["type"] not in ("Ready", "Reconciling", "Stalled")
+    ]
+    told = bool(condition_of(status, "Ready"))
+    trail = ahead.trails.get(key) or ["nothing is decided"]
+    ready = condition_of(status, "Ready") or {}
+    return {
+        "of": _path(key),
+        "ready": ready.get("status") == "True",
+        "says": ready_words(status) if told else f"not known: {trail[-1]}",
+        "stalled": stalled is not None,
+        "open": opened,
+    }
+
+
+def _made_up(ahead: Ahead) -> dict[str, str]:
+    """What stands for the ids of entries that are made, and for what follows from them; and what is shown instead."""
+    shown = {UNMADE: "<uid>"}
+    for id_, key in ahead.new_ids.items():
+        shown[id_.hex] = shown[str(id_)] = f"<id of {key.name}>"
+        for one in ahead.done:
+            step = one.effect.step if isinstance(one.effect, StoreStep) else None
+            if isinstance(step, CreateTable) and id_.hex in step.table.name:
+                shown[str(table_id(step.keyspace, step.table.name))] = "<follows from the table's name>"
+    for one in ahead.done:
+        name = _name_by_image(one.effect)
+        if name:
+            shown[name] = f"{name.rpartition('-')[0]}-<8 letters>"
+    return shown
+
+
+def _name_by_image(effect: Effect) -> str:
+    """Of a CronJob that is named by an image that is not known."""
+    if not isinstance(effect, ApplyObject) or effect.document["kind"] != "CronJob":
+        return ""
+    return str(effect.document["metadata"]["name"]) if "<" in json.dumps(effect.document["spec"]) else ""
+
+
+# ---- lines
+
+
+def lines(told: Told, head: str, parts: Sequence[str] = PARTS) -> Iterator[str]:
+    """For a person: what is done in order, then what it says word for word."""
+    effects: Sequence[Told] = told["effects"]
+    if "order" in parts:
+        yield head
+        yield from _order(effects)
+        yield from _ends(told)
+    if "cql" in parts:
+        yield from _headed(len(parts) > 1, "-- the statements", _cql(effects))
+    if "objects" in parts:
+        yield from _headed(len(parts) > 1, "# the objects", _objects(effects))
+
+
+def _order(effects: Sequence[Told]) -> Iterator[str]:
+    of = ""
+    for number, effect in enumerate(effects, 1):
+        if effect["of"] != of:
+            of = effect["of"]
+            yield ""
+            yield of
+        yield f"{number:>4}. {effect['says']}"
+    if not effects:
+        yield ""
+        yield "nothing is to be done"
+
+
+def _ends(told: Told) -> Iterator[str]:
+    yield ""
+    yield "in the end"
+    for end in told["ends"]:
+        yield f"  {end['of']}: {end['says']}"
+        yield from (f"    {each}" for each in end["open"] if each.partition(": ")[2] not in end["says"])
+    if told["unknown"]:
+        yield ""
+        yield "not known without a cluster"
+        yield from (f"  - {sentence}" for sentence in told["unknown"])
+
+
+def _headed(is_one_of_many: bool, title: str, body: Iterable[str]) -> Iterator[str]:
+    written = [*body]
+    if is_one_of_many and written:
+        yield ""
+        yield title
+    yield from written
+
+
+def _cql(effects: Sequence[Told]) -> Iterator[str]:
+    of = ""
+    for effect in effects:
+        if "cql" in effect:
+            if effect["of"] != of:
+                of = effect["of"]
+                yield f"-- {of}"
+            yield f"{effect['cql']};"
+
+
+def _objects(effects: Sequence[Told]) -> Iterator[str]:
+    for effect in effects:
+        if "object" in effect:
+            if effect.get("manager", "headgate") != "headgate":
+                yield f"# under the field manager {effect['manager']}"
+            yield "---"
+            yield yaml.dump(
+                effect["object"], Dumper=_Plain, sort_keys=False, width=WIDTH, allow_unicode=True
+            ).rstrip()
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors: each object stands for itself."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

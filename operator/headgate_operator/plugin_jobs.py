@@ -1,0 +1,179 @@
+"""A command of `headgate` run beside a queue: a Job is made there, its log is followed, then it is deleted.
+
+So whoever may make Jobs in that namespace needs no way to Cassandra of his own. The image is that of the namespace's
+repair, which is the operator's; connection and account are those of the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+import click
+
+from headgate.errors import HeadgateError, Surroundings
+from headgate_operator.build_job import Errand, errand_job
+from headgate_operator.kubectl import Kubectl
+from headgate_operator.names import CONNECTION_COPY, GROUP
+from headgate_operator.plugin_target import Target
+
+LOOK_EVERY_S: Final = 0.5
+END_WITHIN_S: Final = 15.0
+EXIT_TERMINATED: Final = 143
+NEVER: Final = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Why a container waits, where waiting longer does not help."""
+
+
+class JobNotStarted(Surroundings):
+    """The Job could not start."""
+
+
+class ImageUnknown(Surroundings):
+    """It is not known which image the operator has."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the Job's pod stands."""
+
+    pod: str = ""
+    says: str = "no pod was made for it yet"
+    started: bool = False
+    hopeless: bool = False
+    exit_code: int | None = None
+
+
+def run_errand(target: Target, task: str, words: Sequence[str], *, image: str | None, start_within_s: float) -> int:
+    """Have it run; the exit code of the command."""
+    secret = (target.spec.get("storage") or {}).get("connectionSecret") or CONNECTION_COPY
+    kubectl = target.kubectl
+    errand = Errand(
+        target.namespace,
+        target.name,
+        f"headgate-{task}-{secrets.token_hex(4)}",
+        words,
+        image or find_image(target),
+        secret,
+    )
+    with _terminable():
+        kubectl.run("create", "-f", "-", stdin=json.dumps(errand_job(errand)))
+        try:
+            pod = _started(kubectl, errand.name, start_within_s)
+            kubectl.show("logs", "--follow", pod)
+            return _exit_code(kubectl, errand.name)
+        finally:
+            _delete(kubectl, errand.name)
+
+
+def find_image(target: Target) -> str:
+    """The operator's, as its CronJobs in this namespace have it."""
+    found = target.kubectl.read("get", "cronjobs", "-l", f"{GROUP}/task=repair", "-o", "json")
+    for job in found.get("items") or ():
+        containers = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        return str(containers[0]["image"])
+    raise ImageUnknown(
+        namespace=target.namespace,
+        why="there is no CronJob of repair from which to take it",
+        remedy=f"wait until {target} is Ready, or give --image",
+    )
+
+
+def standing_of(pods: Sequence[Mapping[str, Any]]) -> Standing:
+    """Of the pods of a Job that makes one."""
+    if not pods:
+        return Standing()
+    name, status = str(pods[0]["metadata"]["name"]), pods[0].get("status") or {}
+    state = next((each.get("state") or {} for each in status.get("containerStatuses") or ()), {})
+    if "terminated" in state:
+        return Standing(name, "it has ended", started=True, exit_code=int(state["terminated"].get("exitCode") or 0))
+    if "running" in state:
+        return Standing(name, "it runs", started=True)
+    if "waiting" in state:
+        reason = str(state["waiting"].get("reason") or "waiting")
+        says = ": ".join(filter(None, (reason, state["waiting"].get("message"))))
+        return Standing(name, says, hopeless=reason in NEVER)
+    if status.get("phase") == "Failed":
+        says = ": ".join(filter(None, (status.get("reason"), status.get("message")))) or "its pod failed"
+        return Standing(name, says, hopeless=True)
+    unmet = [each for each in status.get("conditions") or () if each.get("status") == "False"]
+    return Standing(name, str(unmet[0].get("message") or unmet[0].get("reason")) if unmet else "its pod is pending")
+
+
+def _pods(kubectl: Kubectl, job: str) -> Standing:
+    return standing_of(kubectl.read("get", "pods", "-l", f"job-name={job}", "-o", "json").get("items") or ())
+
+
+def _started(kubectl: Kubectl, job: str, within_s: float) -> str:
+    """The name of its pod, once there is a log to be read."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        standing = _pods(kubectl, job)
+        if standing.started:
+            return standing.pod
+        refused = "" if standing.pod else _refused(kubectl, job)
+        if standing.hopeless or refused:
+            raise JobNotStarted(why=refused or standing.says)
+        if time.monotonic() > deadline_s:
+            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="--timeout waits longer")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _refused(kubectl: Kubectl, job: str) -> str:
+    """Why no pod can be made (a quota, an account that is missing), in the words of the Job's controller."""
+    selector = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
+    try:
+        found = kubectl.read("get", "events", "--field-selector", selector, "-o", "json").get("items") or ()
+    except HeadgateError:  # who may not read events waits until the time is over
+        return ""
+    return str(found[-1].get("message") or "") if found else ""
+
+
+def _exit_code(kubectl: Kubectl, job: str) -> int:
+    """Once its log has ended it is about to be told."""
+    deadline_s = time.monotonic() + END_WITHIN_S
+    while True:
+        standing = _pods(kubectl, job)
+        if standing.exit_code is not None:
+            return standing.exit_code
+        if time.monotonic() > deadline_s:
+            raise JobNotStarted("the log ended, and how the command ended is not told", job=job)
+        time.sleep(LOOK_EVERY_S)
+
+
+def _delete(kubectl: Kubectl, job: str) -> None:
+    """What stays goes by itself after a while, unless it never ran."""
+    try:
+        kubectl.run("delete", "job", job, "--cascade=background", "--wait=false", "--ignore-not-found")
+    except HeadgateError as error:
+        click.echo(f"the Job {job} could not be deleted: {error}", err=True)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does: with the Job deleted."""
+
+    def leave(_: int, __: FrameType | None) -> NoReturn:
+        sys.exit(EXIT_TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

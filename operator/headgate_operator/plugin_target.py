@@ -1,0 +1,93 @@
+"""What a command of `kubectl headgate` is about: `queue/emails`, in the namespace and cluster that kubectl means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import click
+
+from headgate.errors import SpecError
+from headgate_operator.kinds import COUNTER, QUEUE, Kind
+from headgate_operator.kubectl import Kubectl, NotThere
+
+NAMES: Final[Mapping[str, Kind]] = {
+    name: kind
+    for kind, short in ((QUEUE, "hgq"), (COUNTER, "hgc"))
+    for name in (kind.kind.lower(), kind.plural, short, kind.resource, f"{kind.kind.lower()}.{kind.group}")
+}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A resource as the cluster has it."""
+
+    kubectl: Kubectl
+    """In its namespace."""
+    kind: Kind
+    document: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the resource."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Of the resource."""
+        return str(self.document["metadata"]["namespace"])
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """As it should be."""
+        found: Mapping[str, Any] = self.document.get("spec") or {}
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind.lower()} {self.namespace}/{self.name}"
+
+
+def kubectl_options(command: Command) -> Command:
+    """Which cluster and which namespace, as kubectl's own options say it."""
+    options = (
+        click.option("-n", "--namespace", help="The namespace; unset: that of your context."),
+        click.option("--context", help="A context of your kubeconfig; unset: the current one."),
+        click.option("--kubeconfig", help="A kubeconfig; unset: as kubectl finds it."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def kubectl_of(options: Mapping[str, Any]) -> Kubectl:
+    """As these options say."""
+    return Kubectl(options["context"], options["kubeconfig"], options["namespace"])
+
+
+def read_target(options: Mapping[str, Any], told: str, *, only: Kind | None = None) -> Target:
+    """The resource that is named, as it stands now."""
+    kind, name = parse_target(told)
+    if only is not None and kind is not only:
+        raise SpecError(f"this is done to a {only.kind.lower()}, not to a {kind.kind.lower()}", given=told)
+    kubectl = kubectl_of(options)
+    try:
+        document = kubectl.read("get", kind.resource, name, "-o", "json", "--show-managed-fields")
+    except NotThere:
+        where = f"in namespace {kubectl.namespace}" if kubectl.namespace else "in the namespace of your context"
+        remedy = f"see `kubectl get {kind.plural} -A`"
+        raise NotThere(f"there is no {kind.kind.lower()} {name} {where}", remedy=remedy) from None
+    return Target(replace(kubectl, namespace=document["metadata"]["namespace"]), kind, document)
+
+
+def parse_target(told: str) -> tuple[Kind, str]:
+    """`queue/emails`, `counter/views`; a name alone is a queue's."""
+    kind, slash, name = told.rpartition("/")
+    if not slash:
+        return QUEUE, name
+    found = NAMES.get(kind.lower())
+    if found is None or not name:
+        raise SpecError("a resource is named like queue/emails or counter/views", given=told)
+    return found, name

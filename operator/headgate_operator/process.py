@@ -1,0 +1,348 @@
+"""`headgate-operator`: one process of the operator, leading or standing by.
+
+It wires up what the other files are: the cluster, the Lease, kopf, the port for probes, and the operator between
+them. What is wrong with the surroundings is one line and an exit code. On SIGTERM no new effect is begun, the one in
+hand is finished, and the Lease is given up, so that the other takes over at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+import click
+
+from headgate.client.ground import Ground, open_ground
+from headgate.engines.registry import CARRIED
+from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.runtime.doors import read_address
+from headgate.runtime.loop import new_loop
+from headgate.store.cassandra_settings import ConnectionSettings
+from headgate.telemetry.logs import FORMATS, LEVELS, log_to
+from headgate.telemetry.metrics import Registry
+from headgate_operator.alive import Alive, Watched
+from headgate_operator.beside import keep_going
+from headgate_operator.cluster import Cluster
+from headgate_operator.collector import collect_at_rest, let_changes_pass
+from headgate_operator.handlers import Doors as KopfDoors
+from headgate_operator.http import Answers, Doors
+from headgate_operator.inspection import Explanations, InspectionServer
+from headgate_operator.kinds import CRD, NAMESPACE, QUEUE, Address
+from headgate_operator.leading import Leading
+from headgate_operator.measures import measure
+from headgate_operator.names import INSPECTION_PORT
+from headgate_operator.operating import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
+from headgate_operator.port import Applied, ClusterPort, Denial
+from headgate_operator.reconciling import RECONCILERS
+from headgate_operator.sessions import SchemaOfCluster
+from headgate_operator.world import Settings
+
+log = logging.getLogger("headgate.operator")
+
+EXIT_SPEC: Final = 2
+EXIT_FAILED: Final = 1
+MAX_SKEW_US: Final = 500_000
+REACH_WITHIN_S: Final = 30.0
+REACH_AGAIN_S: Final = 1.0
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class CrdsMissing(Surroundings):
+    """The CRDs of Headgate are not installed in this cluster."""
+
+
+class NotReached(Surroundings):
+    """The API server can not be asked."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the arguments and the environment say."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+    secret: str
+    image: str
+    spark_image: str | None
+    address: tuple[str, int] | None
+    inspection: tuple[str, int] | None
+    identity: str
+    qps: float
+    pull_secrets: tuple[str, ...] = ()
+
+
+@click.command("headgate-operator", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", envvar="KUBECONFIG", help="A kubeconfig; unset: this pod's account, else yours.")
+@click.option("--context", help="A context of it.")
+@click.option("--namespace", envvar="HEADGATE_NAMESPACE", help="Its own namespace: of the Lease and the Secret.")
+@click.option(
+    "--connection-secret",
+    envvar="HEADGATE_CONNECTION_SECRET",
+    default="headgate-connection",
+    show_default=True,
+    help="The Secret there with the connection to Cassandra.",
+)
+@click.option("--image", envvar="HEADGATE_IMAGE", help="Of workers without an image of their own, repair and gc.")
+@click.option("--spark-image", envvar="HEADGATE_SPARK_IMAGE", help="Of bulk jobs without an image of their own.")
+@click.option(
+    "--health", envvar="HEADGATE_HEALTH", default="0.0.0.0:9091", show_default=True, help="Where probes are answered."
+)
+@click.option(
+    "--inspection",
+    envvar="HEADGATE_INSPECTION",
+    default=f"127.0.0.1:{INSPECTION_PORT}",
+    show_default=True,
+    help="Address of /why and /plan, or off.",
+)
+@click.option(
+    "--pull-secret", "pull_secrets", multiple=True, help="A Secret by which workers' images are pulled; repeatable."
+)
+@click.option("--qps", type=float, default=100.0, show_default=True, help="Requests a second to the API server.")
+@click.option("--log-format", type=click.Choice(FORMATS), envvar="HEADGATE_LOG_FORMAT", default="json")
+@click.option("--log-level", type=click.Choice(LEVELS), envvar="HEADGATE_LOG_LEVEL", default="info")
+@click.version_option(prog_name="headgate-operator", package_name="headgate")
+def main(**options: Any) -> None:
+    """The operator: turns Queues and Counters into tables, workers and a status, and keeps them so."""
+    log_to(form=options.pop("log_format"), level=options.pop("log_level"))
+    logging.getLogger("kubernetes").setLevel(logging.ERROR)  # what it warns of is told as an error of ours
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(run(given_by(options)))
+    except (HeadgateError, ExceptionGroup) as ended:
+        error = _told_by(ended)
+        if error is None:
+            raise
+        for line in str(error).splitlines():
+            click.echo(line, err=True)
+        sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+
+
+def _told_by(ended: Exception) -> HeadgateError | None:
+    """What a person is to read, also where tasks that run together ended of it; None: it is a bug."""
+    while isinstance(ended, ExceptionGroup) and len(ended.exceptions) == 1:
+        ended = ended.exceptions[0]
+    return ended if isinstance(ended, HeadgateError) else None
+
+
+def given_by(options: dict[str, Any]) -> Given:
+    """Options, with what a pod can know by itself."""
+    own = NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.exists() else "headgate-system"
+    return Given(
+        kubeconfig=options["kubeconfig"],
+        context=options["context"],
+        namespace=options["namespace"] or own,
+        secret=options["connection_secret"],
+        image=options["image"] or f"headgate:{_version()}",
+        spark_image=options["spark_image"],
+        address=read_address(options["health"]),
+        inspection=read_address(options["inspection"], option="--inspection", host="127.0.0.1"),
+        identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
+        qps=options["qps"],
+        pull_secrets=tuple(options["pull_secrets"]),
+    )
+
+
+async def run(given: Given) -> None:
+    """Until SIGTERM, or until another has the Lease."""
+    cluster = await Cluster.connect(kubeconfig=given.kubeconfig, context=given.context, qps=given.qps)
+    try:
+        with tempfile.TemporaryDirectory(prefix="headgate-operator-") as folder:
+            await _Process(given, cluster, await _settings(given, cluster), Path(folder)).run()
+    finally:
+        await cluster.close()
+
+
+class _Process:
+    """Everything that runs."""
+
+    def __init__(self, given: Given, cluster: Cluster, settings: Settings, folder: Path) -> None:
+        chance = SystemRandom()
+        wall = _Wall()
+        self._given = given
+        self._cluster = cluster
+        self._registry = Registry()
+        self._stopping = asyncio.Event()
+        self._leading = Leading(
+            cluster,
+            namespace=given.namespace,
+            identity=given.identity,
+            boot_s=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+            wall_us=wall.now_us,
+            chance=chance,
+        )
+        ports = Ports(
+            cluster,
+            open_session,
+            now_us=wall.now_us,
+            chance=chance,
+            may_act=lambda: self._leading.may_act() and not self._stopping.is_set(),
+            folder=folder,
+            registry=self._registry,
+            instance=given.identity,
+        )
+        self._operator = Operator(settings, ports)
+        self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
+        self._kopf = KopfDoors(self._operator.intake, cluster.access)
+        watched = [*(Watched(kind) for kind in RESOURCES), *(Watched(kind, OURS) for kind in CHILDREN)]
+        self._alive = Alive(
+            cluster,
+            self._operator.seen,
+            self._operator.intake,
+            self._operator.queue,
+            watched,
+            reconcilers=RECONCILERS,
+        )
+        measure(self._registry, self._operator, is_leading=self._leading.may_act)
+
+    async def run(self) -> None:
+        """The whole life."""
+        doors = await self._open_doors()
+        inspection = await self._open_inspection()
+        self._on_signals()
+        keeping = asyncio.create_task(self._leading.keep(), name="lease")
+        working = asyncio.create_task(self._lead(), name="leading")
+        stopped = asyncio.create_task(self._stopping.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait({keeping, working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped}:
+                task.result()  # raises what ended it
+            if keeping in done and not self._stopping.is_set():
+                raise Surroundings("another process leads now; this one begins again as a standby")
+            await self._operator.finish()
+        finally:
+            self._kopf.stop()
+            for task in (keeping, stopped, working):
+                task.cancel()
+            await asyncio.gather(keeping, stopped, working, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leading.give_up(), 5)
+            await self._operator.close()
+            for server in (inspection, doors):
+                if server is not None:
+                    await server.close()
+
+    async def _lead(self) -> None:
+        """Stand by until the Lease is ours; then watch and work."""
+        await self._leading.taken.wait()
+        let_changes_pass()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kopf.run(BY_KOPF), name="kopf")
+            await self._kopf.is_ready.wait()
+            self._on_signals()  # kopf has put its own in their place
+            await self._operator.list_once(BY_KOPF)
+            group.create_task(self._operator.run(), name="operator")
+            group.create_task(collect_at_rest(self._operator.queue.is_idle), name="collector")
+            group.create_task(keep_going("audits", lambda: self._alive.run(self._operator.listed)), name="audits")
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+
+    async def _open_doors(self) -> Doors | None:
+        if self._given.address is None:
+            return None
+        answers = Answers(
+            registry=self._registry,
+            why_not_alive=self._alive.why_not_alive,
+            why_not_ready=self._why_not_ready,
+        )
+        doors = Doors(answers)
+        await doors.open(*self._given.address)
+        log.info("probes and metrics", extra={"port": doors.port})
+        return doors
+
+    async def _open_inspection(self) -> InspectionServer | None:
+        if self._given.inspection is None:
+            return None
+        operator = self._operator
+        server = InspectionServer(Explanations(operator.ring.of, operator.plan, self._leading.holder))
+        await server.open(*self._given.inspection)
+        log.info("inspection opened", extra={"inspection_port": server.port})
+        return server
+
+    def _why_not_ready(self) -> str | None:
+        if self._leading.may_act():
+            return None if self._operator.listed.is_set() else "it leads, and has not read all lists yet"
+        return None if self._leading.looked.is_set() else "it has not reached the cluster yet"
+
+
+class _Wall:
+    """The wall clock, which never goes back here."""
+
+    def __init__(self) -> None:
+        self._given_us = 0
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        self._given_us = max(self._given_us, time.time_ns() // 1000)
+        return self._given_us
+
+
+async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
+    """A real Cassandra. The driver is imported here first, and without numpy: 11 MB less."""
+    from headgate.store.cassandra_lean import leave_numpy_out
+
+    leave_numpy_out()
+    from headgate.store.cassandra import CassandraStore
+    from headgate.store.cassandra_schema import CassandraSchema
+
+    ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
+    store = ground.store_in(ground.keyspace)
+    if not isinstance(store, CassandraStore):
+        raise SpecError("a session that is none")
+    return ground, CassandraSchema(store)
+
+
+async def _settings(given: Given, port: ClusterPort) -> Settings:
+    """With what only the cluster knows; one line if it can not be asked, or lacks our CRDs."""
+    system = await _must(lambda: port.get(Address(NAMESPACE, None, "kube-system"), metadata_only=True))
+    found = await port.get(Address(CRD, None, f"{QUEUE.plural}.{QUEUE.group}"), metadata_only=True)
+    if not isinstance(found, Applied) and found.denial is Denial.NOT_FOUND:
+        raise CrdsMissing(remedy="kubectl apply --server-side -f crds/, then start it again")
+    return Settings(
+        cluster=system.uid,
+        version=_version(),
+        image=given.image,
+        spark_image=given.spark_image,
+        namespace=given.namespace,
+        connection_secret=given.secret,
+        pull_secrets=given.pull_secrets,
+        carried=frozenset(CARRIED),
+    )
+
+
+async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Applied:
+    deadline_s = asyncio.get_running_loop().time() + REACH_WITHIN_S
+    while True:
+        answer = await ask()
+        if isinstance(answer, Applied):
+            return answer
+        if answer.is_permanent or asyncio.get_running_loop().time() > deadline_s:
+            raise NotReached(said=str(answer), remedy="see --kubeconfig and --context, and the rights of its account")
+        await asyncio.sleep(REACH_AGAIN_S)
+
+
+def _version() -> str:
+    try:
+        return version("headgate")
+    except PackageNotFoundError:
+        return "0.0.0"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What a reconcile has read becomes what the rest of the operator goes by: the connection that a resource uses, the
+queue whose figures are read from now on, an object that was found in the place of a child.
+
+Reading has no side effects (observe.py), so a plan of a document that nobody has applied leaves no trace. All that
+follows from reading is here, and only the reconcile calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from headgate_operator.connections import Connections
+from headgate_operator.figures import FigureBoard
+from headgate_operator.intake import Intake
+from headgate_operator.names import Key
+from headgate_operator.observe import followed_entry
+from headgate_operator.store_side import StoreSide
+from headgate_operator.world import UNKNOWN, Connection, Document, StoreView, World
+
+
+class Recorder:
+    """Records for all keys."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        store: StoreSide,
+        board: FigureBoard,
+        intake: Intake,
+        *,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._connections = connections
+        self._store = store
+        self._board = board
+        self._intake = intake
+        self._now_us = now_us
+
+    async def record(self, key: Key, world: World) -> World:
+        """The world of a living resource, with the figures that are known once it is followed."""
+        if not isinstance(world.connection, Connection):
+            self._board.forget(key)
+            return world
+        self._connections.note(key, world.connection)
+        if not isinstance(world.store, StoreView):
+            return world
+        entry = followed_entry(world.resource, world.store, self._store)
+        reached = self._store.reached(world.connection)
+        if entry is None or reached is None:
+            self._board.forget(key)
+            return replace(world, figures=UNKNOWN)
+        await self._board.follow(key, reached, entry)
+        return replace(world, figures=self._board.of(key, self._now_us()))
+
+    def record_children(self, documents: Iterable[Document]) -> None:
+        """Children that were found by asking for them."""
+        for document in documents:
+            self._intake.wrote(document)

@@ -1,0 +1,222 @@
+"""Sessions with Cassandra: one for each connection that is told by a Secret's contents, at most `SESSIONS_MAX`.
+
+Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant who
+writes a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this process has
+written into a folder of its own.
+
+It knows contents by their digest, so that the copies of one Secret share a session. A session that could not be
+opened is not tried again for a few seconds, however many ask: a thousand queues are one attempt. One that nobody
+used for long makes room for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from headgate.client.ground import Ground
+from headgate.errors import HeadgateError, Refused, Unavailable
+from headgate.store.cassandra_settings import ConnectionSettings, read_secret_settings
+from headgate.store.schema import SchemaPort
+from headgate_operator.build_pod import CONNECTION_KEYS
+
+SESSIONS_MAX: Final = 8
+AGAIN_S: Final = 5.0
+IDLE_S: Final = 60.0
+OPEN_WITHIN_S: Final = 25.0
+FILES: Final = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
+
+
+class TooManyConnections(Refused):
+    """The operator keeps no more connections to different Cassandras than this."""
+
+
+class ConnectionNotOpen(Unavailable):
+    """The operator has no session with this Cassandra, as no resource uses it, and a plan opens none."""
+
+
+class SchemaOfCluster(SchemaPort, Protocol):
+    """Reads and changes the schema, and tells cheaply whether somebody else did."""
+
+    async def version(self) -> str:
+        """Of the schema, as one node tells it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A Cassandra, connected."""
+
+    digest: str
+    ground: Ground
+    schema: SchemaOfCluster
+    nodes: int
+    """Of the home data centre."""
+
+
+Open = Callable[[ConnectionSettings], Awaitable[tuple[Ground, SchemaOfCluster]]]
+
+
+@dataclass
+class _Held:
+    """A session, or why there is none, and when that was found."""
+
+    reached: Reached | None
+    error: HeadgateError | None
+    at_s: float
+    used_s: float
+
+
+class Sessions:
+    """All sessions of this process."""
+
+    def __init__(
+        self, open_: Open, *, now_s: Callable[[], float], folder: Path | None = None, most: int = SESSIONS_MAX
+    ) -> None:
+        self._open = open_
+        self._now_s = now_s
+        self._folder = folder
+        self._most = most
+        self._held: dict[str, _Held] = {}
+        self._opening: dict[str, asyncio.Task[_Held]] = {}
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        now_s = self._now_s()
+        held = self._held.get(digest)
+        if held is None or (held.error is not None and now_s - held.at_s >= AGAIN_S):
+            task = self._opening.get(digest)
+            if task is None:
+                task = asyncio.get_running_loop().create_task(self._begin(digest, dict(values)))
+                self._opening[digest] = task
+                task.add_done_callback(lambda _: self._opening.pop(digest, None))
+            held = await asyncio.shield(task)
+        held.used_s = self._now_s()
+        if held.reached is None:
+            assert held.error is not None  # noqa: S101 - one of the two is there
+            raise held.error
+        return held.reached
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that was reached before."""
+        held = self._held.get(digest)
+        if held is None or held.reached is None:
+            return None
+        held.used_s = self._now_s()
+        return held.reached
+
+    def all(self) -> list[Reached]:
+        """Every session that is open, without using it."""
+        return [held.reached for held in self._held.values() if held.reached is not None]
+
+    def held(self, digest: str) -> Reached | HeadgateError | None:
+        """The session of a connection, or why there is none, without using it; None: it was never opened."""
+        held = self._held.get(digest)
+        return None if held is None else held.reached or held.error
+
+    async def close(self) -> None:
+        """End them all."""
+        held, self._held = list(self._held.values()), {}
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*(each.reached.ground.close() for each in held if each.reached), return_exceptions=True)
+
+    async def _begin(self, digest: str, values: dict[str, str]) -> _Held:
+        reached: Reached | None = None
+        error: HeadgateError | None = None
+        try:
+            await self._make_room()
+            reached = await self._connect(digest, values)
+        except HeadgateError as failed:
+            error = failed
+        except TimeoutError:
+            error = Unavailable("Cassandra does not answer", within_s=OPEN_WITHIN_S)
+        now_s = self._now_s()
+        held = self._held[digest] = _Held(reached, error, now_s, now_s)
+        return held
+
+    async def _connect(self, digest: str, values: dict[str, str]) -> Reached:
+        settings = read_secret_settings(self._environment(digest, values))
+        async with asyncio.timeout(OPEN_WITHIN_S):
+            ground, schema = await self._open(settings)
+            try:
+                nodes = await schema.nodes_in(ground.data_center)
+            except BaseException:
+                await ground.close()
+                raise
+        return Reached(digest, ground, schema, nodes)
+
+    async def _make_room(self) -> None:
+        open_now = {digest: held for digest, held in self._held.items() if held.reached is not None}
+        if len(open_now) < self._most:
+            return
+        digest, oldest = min(open_now.items(), key=lambda item: item[1].used_s)
+        if self._now_s() - oldest.used_s < IDLE_S:
+            raise TooManyConnections(
+                most=self._most, remedy="let resources share connection Secrets, or run another operator"
+            )
+        del self._held[digest]
+        if oldest.reached is not None:
+            await oldest.reached.ground.close()
+
+    def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
+        """The keys of a connection; certificates become files, which nobody else may read."""
+        environment: dict[str, str] = {name: values[name] for name in CONNECTION_KEYS if name in values}
+        for name, key in FILES.items():
+            if values.get(key) and self._folder is not None:
+                environment[name] = str(_written(self._folder / digest, key, values[key]))
+        return environment
+
+
+class SessionReader:
+    """Those sessions of a process that are open: it opens none, and none counts as used."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """As `Sessions.reach`, where that would open nothing."""
+        held = self._sessions.held(digest)
+        if held is None:
+            raise ConnectionNotOpen(remedy="apply a resource that uses it, then ask again")
+        if isinstance(held, HeadgateError):
+            raise held
+        return held
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that is open."""
+        held = self._sessions.held(digest)
+        return held if isinstance(held, Reached) else None
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        return self._sessions.all()
+
+
+class SessionPool(Protocol):
+    """Where sessions come from: `Sessions`, or a reader of them."""
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        ...
+
+    def of(self, digest: str) -> Reached | None:
+        """The session of a connection that was reached before."""
+        ...
+
+    def all(self) -> list[Reached]:
+        """Every session that is open."""
+        ...
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / name
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,82 @@
+"""`ClusterPort` on the simulated API server, for one process of the world: paused or killed with it.
+
+Calls take virtual time and may be lost on either way; what comes after its time is not heard. It answers as
+`cluster.py` does: UNKNOWN where no answer came, a watch that is quiet for too long ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from headgate.testing.world import Process
+from headgate_operator.asking import Answer, Client, Request, no_answer
+from headgate_operator.port import Denied, Document
+from headgate_operator.simulated.api import SimulatedApi
+from headgate_operator.simulated.watching import Event
+
+QUIET_MAX_S: Final = 90.0
+GAP_MAX_S: Final = 20.0
+"""How long a connection tries to carry what was lost on the way, before it breaks."""
+
+
+class SimulatedCluster(Client):
+    """The way of one process to the simulated API server."""
+
+    def __init__(self, api: SimulatedApi, process: Process) -> None:
+        self._api = api
+        self._process = process
+
+    async def send(self, request: Request, within_s: float) -> Answer | Denied:
+        """The answer to it, in time."""
+        answered: asyncio.Future[Answer] = self._api.world.loop.create_future()
+
+        def reply(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        network = self._api.world.network
+        network.send("api request", self._process, self._api.process, self._api.serve, self._process, request, reply)
+        try:
+            async with asyncio.timeout(within_s):
+                return await answered
+        except TimeoutError:
+            return no_answer(f"{request.method} {request.path}: no answer in {within_s:g} s")
+
+    async def follow(self, request: Request, within_s: float) -> AsyncIterator[Document | Denied]:
+        """The events of a watch, in their order."""
+        number = self._api.next_number()
+        heard: dict[int, Event | None] = {}
+        news = asyncio.Event()
+
+        def deliver(event_number: int, event: Event | None) -> None:
+            heard[event_number] = event
+            news.set()
+
+        network, api = self._api.world.network, self._api
+        asked = (self._process, request, number, deliver)
+        network.send("api request", self._process, api.process, api.open_watch, *asked)
+        following, loop = 1, asyncio.get_running_loop()
+        until_s = loop.time() + QUIET_MAX_S
+        try:
+            while True:
+                while following in heard:
+                    event = heard.pop(following)
+                    following += 1
+                    until_s = loop.time() + QUIET_MAX_S
+                    if event is None:
+                        return
+                    yield event
+                if heard:  # something is missing: what is lost for so long does not come any more
+                    until_s = min(until_s, loop.time() + GAP_MAX_S)
+                news.clear()
+                async with asyncio.timeout_at(until_s):
+                    await news.wait()
+        except TimeoutError:
+            yield no_answer(f"watch {request.path}: broken, or nothing for {QUIET_MAX_S:g} s")
+        finally:
+            api.end_watch(number)
+
+    async def close(self) -> None:
+        """Nothing is kept open."""

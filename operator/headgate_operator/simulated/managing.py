@@ -1,0 +1,193 @@
+"""Who manages which field of an object, by the rules of server-side apply. Pure.
+
+- Whoever applies owns what the document says. A field that another owns and that would get another value is a
+  conflict; with force it is taken.
+- What the same manager said before and leaves out now is removed, unless another owns it too.
+- Whoever writes otherwise (PUT, merge patch) owns what it changes, and takes it without asking.
+- A manager is told apart by name, by whether it applies, and by subresource.
+- A subresource owns nothing outside of it, and the main resource nothing within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from headgate_operator.simulated.fields import (
+    NONE,
+    Fields,
+    Path,
+    compare,
+    fields_of,
+    is_below,
+    merge,
+    read,
+    shown,
+    with_named,
+    without,
+    written,
+)
+from headgate_operator.simulated.shapes import Shape
+
+Object = Mapping[str, Any]
+
+STRIPPED: Final[frozenset[Path]] = frozenset(
+    {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+    | {
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+            "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName",
+        )
+    }
+)  # fmt: skip
+"""What no manager owns."""
+
+
+@dataclass(frozen=True)
+class Manager:
+    """Who owns fields, and how it writes."""
+
+    name: str
+    operation: Literal["Apply", "Update"]
+    subresource: str
+    api_version: str
+
+
+@dataclass(frozen=True)
+class Managed:
+    """What one manager owns, and since when."""
+
+    manager: Manager
+    fields: Fields
+    time: str
+
+
+@dataclass(frozen=True)
+class Clash:
+    """A field that somebody else owns."""
+
+    manager: Manager
+    path: Path
+
+    @property
+    def says(self) -> str:
+        """Whom it clashes with."""
+        where = f' with subresource "{self.manager.subresource}"' if self.manager.subresource else ""
+        using = f" using {self.manager.api_version}" if self.manager.operation == "Update" else ""
+        return f'conflict with "{self.manager.name}"{where}{using}'
+
+
+def read_managed(document: Object) -> tuple[Managed, ...]:
+    """What the object says of its managers."""
+    entries = document.get("metadata", {}).get("managedFields") or ()
+    return tuple(
+        Managed(
+            Manager(each["manager"], each["operation"], each.get("subresource", ""), each["apiVersion"]),
+            read(each["fieldsV1"]),
+            each["time"],
+        )
+        for each in entries
+    )
+
+
+def write_managed(managed: Sequence[Managed]) -> list[dict[str, Any]]:
+    """As `managedFields`: who applies first, then by time."""
+    ordered = sorted(managed, key=lambda one: (one.manager.operation, one.time, one.manager.name))
+    return [
+        {
+            "manager": one.manager.name,
+            "operation": one.manager.operation,
+            "apiVersion": one.manager.api_version,
+            "time": one.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": written(one.fields),
+        }
+        | ({"subresource": one.manager.subresource} if one.manager.subresource else {})
+        for one in ordered
+    ]
+
+
+def owned(fields: Fields, manager: Manager) -> Fields:
+    """Those of the fields that can be owned, by this manager."""
+    mine = frozenset(path for path in fields if path not in STRIPPED)
+    if manager.subresource == "status":
+        return frozenset(path for path in mine if path[0] == "f:status")
+    return frozenset(path for path in mine if path[0] != "f:status")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """An object after an apply, and who owns what then."""
+
+    document: Object
+    managed: tuple[Managed, ...]
+
+
+def apply_as_first(shape: Shape, applied: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+    """Who owns what of an object that is made by an apply."""
+    return tuple(_held([Managed(manager, owned(fields_of(shape, applied), manager), now)]))
+
+
+def apply(
+    shape: Shape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
+) -> Merged | tuple[Clash, ...]:
+    """The object with the document applied, and who owns what then; or what stands against it."""
+    before = read_managed(live) or _before_first_apply(shape, live, manager, now=now)
+    mine = next((one for one in before if one.manager == manager), None)
+    others = [one for one in before if one.manager != manager]
+    wanted = owned(fields_of(shape, applied), manager)
+    changed = owned(compare(shape, live, merge(shape, live, applied)).changed, manager)
+    clashes = tuple(Clash(one.manager, path) for one in others for path in sorted(one.fields & changed))
+    if clashes and not force:
+        return clashes
+    kept = [replace(one, fields=one.fields - changed) for one in others]
+    made = merge(shape, live, applied)
+    if mine is not None:
+        everybody = wanted.union(*(one.fields for one in others))
+        gone = with_named(shape, mine.fields) - with_named(shape, everybody)
+        made = without(shape, made, gone)
+    removed = compare(shape, live, made).removed
+    kept = [replace(one, fields=frozenset(p for p in one.fields if p not in removed)) for one in kept]
+    time = mine.time if mine is not None and mine.fields == wanted else now
+    return Merged(made, (*_held(kept), *_held([Managed(manager, wanted, time)])))
+
+
+def _before_first_apply(shape: Shape, live: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+    """An object that nobody owns anything of is taken to have been written otherwise, by somebody, before."""
+    somebody = Manager("before-first-apply", "Update", "", manager.api_version)
+    fields = owned(compare(shape, {"metadata": {}}, live).changed, somebody)
+    return tuple(_held([Managed(somebody, fields, now)]))
+
+
+def update(shape: Shape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+    """Who owns what after the object was written otherwise."""
+    before = read_managed(live)
+    difference = compare(shape, live, new)
+    changed = owned(difference.changed, manager)
+    gone = difference.removed
+    found = []
+    for one in before:
+        fields = frozenset(path for path in one.fields if not is_below(path, gone)) if gone else one.fields
+        found.append(replace(one, fields=fields - changed if one.manager != manager else fields))
+    mine = next((one for one in found if one.manager == manager), Managed(manager, NONE, now))
+    fields = mine.fields | changed
+    unchanged = any(one.manager == manager and one.fields == fields for one in before)
+    others = [one for one in found if one.manager != manager]
+    return (*_held(others), *_held([Managed(manager, fields, mine.time if unchanged else now)]))
+
+
+def _held(managed: Sequence[Managed]) -> list[Managed]:
+    return [one for one in managed if one.fields]
+
+
+def clash_message(clashes: Sequence[Clash]) -> str:
+    """What the server says of conflicts."""
+    if len(clashes) == 1:
+        return f"Apply failed with 1 conflict: {clashes[0].says}: {shown(clashes[0].path)}"
+    lines = [f"Apply failed with {len(clashes)} conflicts:"]
+    for says in dict.fromkeys(clash.says for clash in clashes):
+        lines.append(says.replace("conflict with", "conflicts with", 1) + ":")
+        lines += [f"- {shown(clash.path)}" for clash in clashes if clash.says == says]
+    return lines[0] + " " + "\n".join(lines[1:])

@@ -1,0 +1,78 @@
+"""One watch, at the server's end: from a version on, with bookmarks, until its time is over.
+
+Events carry numbers, as bytes of one connection keep their order: whoever hears number 3 before 2 waits for 2. It
+knows neither the network (`send` is given) nor what anybody does with what he hears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate_operator.asking import Request
+from headgate_operator.simulated import refusals
+from headgate_operator.simulated.log import Entry, told
+from headgate_operator.simulated.selecting import selects
+from headgate_operator.simulated.server import ApiServer
+
+BOOKMARK_EVERY_S: Final = 60.0
+
+Event = Mapping[str, Any]
+
+
+class Watcher:
+    """What one watch still has to be told."""
+
+    def __init__(self, server: ApiServer, request: Request, send: Callable[[int, Event | None], None]) -> None:
+        self._server = server
+        self._request = request
+        self._send = send
+        self._number = 0
+        self.open = True
+
+    def begin(self) -> None:
+        """Tell what happened since its version, or all that there is where it names none."""
+        wanted = self._request.query.get("resourceVersion", "")
+        if self._request.kind not in self._server.kinds:
+            self._fail(refusals.unknown_kind())
+        elif wanted in ("", "0"):
+            selector = self._request.query.get("labelSelector", "")
+            for _, document in list(self._server.all(self._request.kind, self._request.namespace)):
+                if selects(selector, document):
+                    self.tell({"type": "ADDED", "object": document})
+        elif int(wanted) < self._server.log.oldest:
+            self._fail(refusals.too_old(wanted, self._server.log.oldest))
+        else:
+            for entry in self._server.log.after(int(wanted)):
+                self.hear(entry)
+
+    def hear(self, entry: Entry) -> None:
+        """Something was written."""
+        if not self.open:
+            return
+        request = self._request
+        event = told(entry, request.kind, request.namespace, request.query.get("labelSelector", ""))
+        if event is not None:
+            self.tell(event)
+
+    def bookmark(self) -> None:
+        """Tell how far it is."""
+        kind = self._request.kind
+        metadata = {"resourceVersion": str(self._server.log.version)}
+        self.tell(
+            {
+                "type": "BOOKMARK",
+                "object": {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata},
+            }
+        )
+
+    def tell(self, event: Event | None) -> None:
+        """Send the next event; None ends it."""
+        if self.open:
+            self._number += 1
+            self.open = event is not None
+            self._send(self._number, event)
+
+    def _fail(self, refused: refusals.Refusal) -> None:
+        self.tell({"type": "ERROR", "object": refused.answer.body})
+        self.tell(None)

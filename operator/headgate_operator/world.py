@@ -1,0 +1,376 @@
+"""What the operator knows when it decides: frozen values, made by `observe`, read by `decide`. No I/O, no decisions.
+
+What was not read, or could not be, is `UNKNOWN`, never empty: what is not known changes nothing. Documents of the
+cluster stand here as plain JSON, as the API server gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from headgate.api.parse import Resource
+from headgate.api.rules import Fault
+from headgate.api.status import Reason
+from headgate.store.catalogue_entry import Entry
+from headgate.store.drift import Drift
+from headgate_operator.names import Key
+
+Document = Mapping[str, Any]
+
+
+class Nothing(Enum):
+    """Stands where something was not read."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Nothing.UNKNOWN
+Unread = Literal[Nothing.UNKNOWN]
+
+
+@dataclass(frozen=True, order=True)
+class ChildName:
+    """A child within its namespace. `kind` is Kubernetes' word: Deployment, CronJob, ..."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What Kubernetes keeps of a resource."""
+
+    uid: str
+    generation: int
+    created_us: int
+    deleting_since_us: int | None = None
+    finalizers: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Present:
+    """A resource that is there. `parsed` is what it says, or what is wrong with it."""
+
+    document: Document
+    meta: Meta
+    parsed: Resource | tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the chart chose; the same for all resources as long as the process lives."""
+
+    cluster: str
+    """uid of namespace kube-system."""
+    version: str
+    image: str
+    """The operator's own: workers without an image, repair and gc run it."""
+    spark_image: str | None = None
+    namespace: str = "headgate-system"
+    connection_secret: str = "headgate-connection"  # noqa: S105 - the name of a Secret
+    pull_secrets: tuple[str, ...] = ()
+    """By which images are pulled, in every namespace that has resources."""
+    carried: frozenset[str] = frozenset()
+    """Engines that this version carries, and `counter`."""
+    tables_max: int = 300
+    drain_grace_s: int = 50
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A way to Cassandra: the Secret in the resource's namespace that leads there, and what it says."""
+
+    secret: str
+    digest: str
+    keyspace: str
+    data_center: str
+    nodes: int
+    is_copy: bool
+    """Whether we keep the Secret, as a copy of the chart's."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why something is not known or can not be: a reason for a condition, in words for its author."""
+
+    reason: Reason
+    says: str
+    since_us: int = 0
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """What the store says of one resource: read at SERIAL, whole."""
+
+    entry: Entry | None
+    """Of this name; None if there is none, or only one that is gone."""
+    owner_lives: bool | Unread = UNKNOWN
+    """Whether the owner of an entry that is not ours is a resource of this cluster that is there."""
+    tables_made: frozenset[str] = frozenset()
+    """Names noted as made, of the keyspace of its tables."""
+    tables_there: frozenset[str] = frozenset()
+    tables_total: int = 0
+    """Of all users of the Cassandra cluster."""
+    drifts: tuple[Drift, ...] = ()
+    catalogue_there: bool = True
+    """Whether the keyspace and the tables of the catalogue are there."""
+    keyspace_there: bool = True
+    """Whether the keyspace of its tables is there."""
+    rows_left: bool = False
+    """Of a resource being deleted: rows in shared tables that have to be forgotten."""
+
+
+@dataclass(frozen=True)
+class LaterMark:
+    """Something is due at this moment, and perhaps more until the other."""
+
+    due_us: int
+    until_us: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is behind, by the summary; `at_us` is when it was read."""
+
+    at_us: int
+    backlog: int | None = None
+    """None: nobody is at work, so nobody counts."""
+    counted: int | None = None
+    """What `stats` counted at the wake-up, until there are owners' figures."""
+    in_flight: int = 0
+    oldest_us: int | None = None
+    """The moment since when the oldest waits."""
+    rate: float = 0.0
+    owners: int = 0
+    leased: int = 0
+    held: int = 0
+    awake: bool = False
+    """An owner's row is fresh, or a mark tells of work that nobody has read."""
+    later: tuple[LaterMark, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaneTrouble:
+    """One lane that is not well."""
+
+    lane: str
+    epoch: int
+    says: str
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What a look at the lanes found; only queues that may want one get one."""
+
+    at_us: int
+    total: int
+    leased: int
+    unprocessed: tuple[LaneTrouble, ...] = ()
+    suspicious: tuple[LaneTrouble, ...] = ()
+    held: tuple[LaneTrouble, ...] = ()
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The last results of repair, or of the collector, for one resource."""
+
+    ended_us: int | None = None
+    problems: int = 0
+    says: str = ""
+    owed_us: int | None = None
+    """The moment of the oldest look that is owed."""
+    waits_for_all_us: int | None = None
+    """The moment of the oldest look that waits for all replicas."""
+    full_us: int | None = None
+    """When the collector last passed over everything."""
+    keys: int | None = None
+    shards: int | None = None
+    expired: int | None = None
+    failed_runs: int = 0
+    """Jobs that failed since the last that succeeded."""
+    gc_after_too_short: str | None = None
+
+
+@dataclass(frozen=True)
+class BulkRun:
+    """One SparkApplication of ours."""
+
+    bulk: str
+    name: str
+    uid: str
+    minute: int
+    state: Literal["Pending", "Running", "Succeeded", "Failed"]
+    started_us: int | None = None
+    ended_us: int | None = None
+    done: int | None = None
+    failed: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class PodSeen:
+    """A pod of a consumer that does not become ready."""
+
+    consumer: str
+    name: str
+    ready: bool
+    restarts: int
+    exit_code: int | None
+    says: str
+    """Its last words: of the termination message, or why it waits."""
+
+
+@dataclass(frozen=True)
+class Sibling:
+    """Another queue of the namespace, as far as dead letters matter: where its own lead."""
+
+    name: str
+    dead_letters: tuple[str, ...]
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class NamespaceStand:
+    """The namespace of a resource."""
+
+    terminating: bool = False
+    ready: bool = False
+    """Its account and Secret are applied, so that pods can start."""
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server said to our own last apply of a child: what it shows otherwise than we said is no drift."""
+
+    applied: str
+    """The digest of the document that was applied (`differing.stamp_of`)."""
+    shows: Document | None
+    """The object as it was answered; None if it was refused."""
+    refused: str = ""
+    """The server's words, where the same document would be refused again."""
+    at_us: int = 0
+
+
+@dataclass(frozen=True)
+class World:
+    """All that one decision about one resource rests on."""
+
+    key: Key
+    settings: Settings
+    resource: Present | None
+    """None: it is not there (any more)."""
+    namespace: NamespaceStand = NamespaceStand()
+    live: Mapping[ChildName, Document] = field(default_factory=dict)
+    """Children that are there and ours."""
+    foreign: Mapping[ChildName, str] = field(default_factory=dict)
+    """What stands in a child's place and is somebody else's, with whose it is."""
+    checked: frozenset[ChildName] = frozenset()
+    """Places that were asked for by GET and are free: what is not there is made only where that was seen."""
+    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
+    siblings: Mapping[str, Sibling] | Unread = UNKNOWN
+    connection: Connection | Trouble | Unread = UNKNOWN
+    store: StoreView | Trouble | Unread = UNKNOWN
+    step_trouble: Trouble | None = None
+    """Why the store's step that was tried last was refused (RightsMissing, ...); None once one succeeded."""
+    figures: Figures | Unread = UNKNOWN
+    lanes: Lanes | Unread = UNKNOWN
+    passes: Passes | Unread = UNKNOWN
+    runs: tuple[BulkRun, ...] = ()
+    pods: tuple[PodSeen, ...] = ()
+    spark_operator: bool = False
+    """Whether the cluster has SparkApplications."""
+
+    @property
+    def uid(self) -> str:
+        """Of the resource; empty if there is none."""
+        return self.resource.meta.uid if self.resource else ""
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Resources of a namespace that share a CronJob: they have schedule, connection and image in common."""
+
+    task: Literal["repair", "gc"]
+    schedule: str
+    connection: str
+    image: str
+
+
+@dataclass(frozen=True)
+class NamespaceWorld:
+    """All that a decision about what a namespace needs rests on."""
+
+    namespace: str
+    settings: Settings
+    present: bool
+    terminating: bool
+    wants_workers: bool
+    """Some resource of it runs pods."""
+    wants_copy: bool
+    """Some resource names no Secret of its own."""
+    wants_spark: bool
+    groups: frozenset[JobGroup] | Unread
+    source: Document | Unread | None
+    """The chart's Secret."""
+    live: Mapping[ChildName, Document] = field(default_factory=dict)
+    foreign: Mapping[ChildName, str] = field(default_factory=dict)
+    checked: frozenset[ChildName] = frozenset()
+    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A field that was found changed, and how often we set it back."""
+
+    child: ChildName
+    field: str
+    at_us: tuple[int, ...]
+    version: str = ""
+    """The resourceVersion at which it was found last: the same finding is not counted twice."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decision about one key remembers; kept whatever becomes of the effects that were decided with it.
+    Losing it may delay by a window, and undoes nothing."""
+
+    uid: str = ""
+    """Of whom all of it is; of another creation nothing is remembered."""
+    generation: int = 0
+    """The latest that was decided about: an older one is never acted upon."""
+    stored: tuple[int, int] | None = None
+    """(generation, shards in force): the latest whose part of the store was found to be all there."""
+    began_us: int = 0
+    """When that generation was first decided about: its first status is held back for a moment."""
+    busy_since_us: int | None = None
+    """Since when each decision has found something to do: a status waits for the end of that, for a moment."""
+    status_at_us: int = 0
+    """When the status was written last."""
+    wanted: tuple[tuple[str, int, int], ...] = ()
+    """(consumer, moment, replicas wanted): of the last 30 seconds."""
+    raised_us: tuple[tuple[str, int], ...] = ()
+    """(consumer, when the replicas were last doubled for lag)."""
+    backlog_seen: tuple[int, int] | None = None
+    """(moment, backlog): so that it is known whether the backlog falls."""
+    unwell_until_us: int = 0
+    """Extra processing goes on until then."""
+    not_ready_since_us: tuple[tuple[str, int], ...] = ()
+    """(consumer, since when fewer workers are ready than should be)."""
+    stopped: tuple[tuple[str, int, int], ...] = ()
+    """(lane, epoch, when it was told to stop)."""
+    mended: tuple[Mended, ...] = ()
+    accepted: Mapping[ChildName, str] = field(default_factory=dict)
+    """Digest of (document applied, what the server shows otherwise): what a webhook changed is not fought over."""
+    store_down_since_us: int | None = None
+    """Since when Cassandra does not answer; the first seconds of that are told to nobody."""
+
+
+def id_of(world: World) -> UUID | None:
+    """The id of its entry, where one is known."""
+    return world.store.entry.id if isinstance(world.store, StoreView) and world.store.entry else None

@@ -1,0 +1,99 @@
+"""The source and sink `headgate` of Spark: what Spark calls, passed on to what reads and writes queues and counters.
+
+    from headgate_spark.datasource import register
+    register(spark)
+    spark.read.format("headgate").load("shop/emails")
+
+Options, columns and what is promised: docs/spark.md and docs/protocols/spark.md. Nothing is opened in a constructor:
+readers and writers are pickled, and work in other processes.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from headgate_spark.archives import spare_archives
+from headgate_spark.counter_reader import CounterReader
+from headgate_spark.options import Subject, read_options, stream_options, write_options
+from headgate_spark.queue_reader import FilteredReader, QueueReader
+from headgate_spark.schemas import COUNTER, PUT, QUEUE, UPDATE, check_read, check_write, schema_of
+from headgate_spark.session import NEEDED
+from headgate_spark.stream_reader import QueueStreamReader
+from headgate_spark.writers import ArrowWriter, StreamWriter
+
+
+class HeadgateDataSource(DataSource):
+    """Queues and counters of Headgate."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        spare_archives()  # the Python worker that makes it is kept, and makes others
+
+    @classmethod
+    def name(cls) -> str:
+        """As in `.format("headgate")`."""
+        return "headgate"
+
+    def schema(self) -> StructType:
+        """All columns; `.schema(...)` asks for some of them."""
+        subject = self._subject()
+        return schema_of(QUEUE if subject.counter is None else COUNTER)
+
+    def _subject(self) -> Subject:
+        """What is meant, by options that may be those of a batch or of a stream."""
+        options = {name.lower() for name in self.options}
+        if options & {"maxmessagespertrigger", "visibility"}:
+            return stream_options(self.options).subject
+        return read_options(self.options).subject
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch."""
+        options = read_options(self.options)
+        if options.subject.counter is not None:
+            check_read(schema, COUNTER)
+            return CounterReader(options, tuple(schema.fieldNames()))
+        check_read(schema, QUEUE)
+        kind = FilteredReader if options.push_filters else QueueReader
+        return kind(options, tuple(schema.fieldNames()))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Of a stream: a consumer of the queue."""
+        options = stream_options(self.options)
+        check_read(schema, QUEUE)
+        return QueueStreamReader(options, tuple(schema.fieldNames()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of a batch."""
+        options = write_options(self.options)
+        self._check_write(schema, options.key_column)
+        return ArrowWriter(options, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Of a stream."""
+        options = write_options(self.options)
+        self._check_write(schema, options.key_column)
+        return StreamWriter(options, overwrite=overwrite)
+
+    def _check_write(self, schema: StructType, key_column: str | None) -> None:
+        if write_options(self.options).subject.counter is not None:
+            check_write(schema, UPDATE, needed="key", key_column=key_column)
+        else:
+            check_write(schema, PUT, needed="payload", key_column=key_column)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make `headgate` known to a session, and set what it rests on."""
+    for key, value in NEEDED.items():
+        spark.conf.set(key, value)
+    spark.dataSource.register(HeadgateDataSource)
+    return spark

@@ -1,0 +1,104 @@
+"""How what is to be read is cut into splits: ranges of about equal weight, none of which spans lanes. Pure.
+
+A *stretch* is a range of positions in one partition (generation, part, sub, shard) with a weight: how many messages
+are thought to lie there, evenly. Stretches come in the order of their lane; a split is some of them, and a heavy
+stretch is cut into several. Positions are orders, as in headgate.store.positions.
+
+Invariant: the pieces of all splits together cover exactly what the stretches cover, and nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+PIECES_MAX = 400
+"""Of one split: many parts that hold next to nothing go into one, but each costs a read or two."""
+SPLITS_MAX = 10_000
+PROBES = 8
+PROBE_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Positions above `after`, up to `up_to`, in one partition."""
+
+    generation: int
+    shard: int
+    part: int
+    sub: int
+    after: int
+    up_to: int
+    weight: float
+
+    @property
+    def lane(self) -> tuple[int, int]:
+        """What a split never spans two of."""
+        return self.generation, self.shard
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A range that was asked for its first rows: how many came, of at most PROBE_ROWS, and how far they reach."""
+
+    after: int
+    up_to: int
+    rows: int
+    reached: int
+
+    @property
+    def rows_estimated(self) -> float:
+        """Exactly those that came, where that was all; else as if it went on so."""
+        if self.rows < PROBE_ROWS:
+            return float(self.rows)
+        return self.rows * (self.up_to - self.after) / max(self.reached - self.after, 1)
+
+
+def ranges_to_probe(after: int, first: int, last: int, count: int = PROBES) -> list[tuple[int, int]]:
+    """Equal ranges from below the first row to the last: after and up to."""
+    start, width = max(after, first - 1), last - max(after, first - 1)
+    bounds = [start + width * at // count for at in range(count + 1)]
+    return [(low, high) for low, high in pairwise(bounds) if high > low]
+
+
+def weigh(stretch: Stretch, probes: Sequence[Probe], *, messages_a_row: float) -> list[Stretch]:
+    """The stretch as its probes show it: what they found empty is left out, for nothing lies there."""
+    return [
+        replace(stretch, after=probe.after, up_to=probe.up_to, weight=probe.rows_estimated * messages_a_row)
+        for probe in probes
+        if probe.rows
+    ]
+
+
+def plan_splits(stretches: Iterable[Stretch], *, weight_max: float) -> list[list[Stretch]]:
+    """Splits of about that weight, by lane and in its order."""
+    found = sorted(stretches, key=lambda each: (each.lane, each.part, each.after, each.sub))
+    weight_max = max(weight_max, sum(each.weight for each in found) / SPLITS_MAX)
+    splits: list[list[Stretch]] = []
+    now: list[Stretch] = []
+    room = weight_max
+    for stretch in found:
+        for piece in cut(stretch, weight_max):
+            if now and (now[0].lane != piece.lane or piece.weight > room or len(now) >= PIECES_MAX):
+                splits.append(now)
+                now, room = [], weight_max
+            now.append(piece)
+            room -= piece.weight
+    return [*splits, now] if now else splits
+
+
+def cut(stretch: Stretch, weight_max: float) -> list[Stretch]:
+    """One that is too heavy, in equal ranges."""
+    count = int(-(-stretch.weight // weight_max)) if stretch.weight > weight_max else 1
+    width = stretch.up_to - stretch.after
+    if count <= 1 or width < count:
+        return [stretch]
+    bounds = [stretch.after + width * at // count for at in range(count + 1)]
+    return [replace(stretch, after=low, up_to=high, weight=stretch.weight / count) for low, high in pairwise(bounds)]
+
+
+def heaviest(weights: Sequence[float], *, above: float, most: int) -> set[int]:
+    """Which ones are worth a probe: those above a bound, at most so many of them, the heaviest first."""
+    large = sorted((at for at, weight in enumerate(weights) if weight > above), key=lambda at: -weights[at])
+    return set(large[:most])

@@ -1,0 +1,220 @@
+"""Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes what is
+large ("Source: a batch" in docs/protocols/spark.md). What becomes of rows is timeline_rows.py's.
+
+It takes nothing: plain reads, no lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from headgate.client.queue import Queue
+from headgate.engines.host import Host
+from headgate.engines.timeline.looking import look_at_lanes
+from headgate.engines.timeline.part_list import parts_from
+from headgate.engines.timeline.passing_over import pass_over_settled
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.store.positions import first_at, last_at, moment_us_of, position_at, position_order
+from headgate.store.statements import Bound, Select, Slice
+from headgate.store.types import Value
+from headgate_spark.decide_splits import (
+    PROBE_ROWS,
+    Probe,
+    Stretch,
+    heaviest,
+    plan_splits,
+    ranges_to_probe,
+    weigh,
+)
+from headgate_spark.engines.contract import EngineScan, Request
+from headgate_spark.engines.timeline_rows import partition_of, read_picked, read_split
+from headgate_spark.jobs.decide_batch import Pick
+from headgate_spark.options import LIVE
+
+T = TypeVar("T")
+
+READS_AT_ONCE = 64
+PROBED_MAX = 512
+"""So many partitions are probed, the heaviest first."""
+UNCOUNTED = 1.0
+"""What a part weighs of which nothing was counted: its producer died within a second, or counted nothing."""
+FAR = 2**63
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part that holds something in the range."""
+
+    generation: Generation
+    number: int
+    subs: tuple[int, ...]
+    messages: int
+
+
+class TimelineScan:
+    """`EngineScan` for timeline."""
+
+    async def plan(self, queue: Queue, request: Request) -> Sequence[Any]:
+        """Splits of stretches."""
+        planning = _Planning(queue.engine.host, queue.engine.settings, request)
+        return await planning.plan()
+
+    def read(self, queue: Queue, request: Request, split: Any) -> AsyncIterator[pa.RecordBatch]:
+        """The messages of one split, in the order of each part's subs."""
+        return read_split(queue.engine.host, queue.engine.settings, request, split, now_us=queue.now_us())
+
+    def read_picked(
+        self, queue: Queue, request: Request, lane: str, picks: Sequence[Pick]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Rows by their keys."""
+        return read_picked(queue.engine.host, queue.engine.settings, request, lane_name(lane), picks)
+
+    async def pass_over(self, queue: Queue, lane: str) -> None:
+        """Take the lane for a moment, if it is free."""
+        await pass_over_settled(queue.engine.host, queue.engine.producer.sender, lane_name(lane))
+
+
+SCAN: EngineScan = TimelineScan()
+
+
+def lane_name(text: str) -> tuple[int, int]:
+    """Generation and shard, of `generation/shard`."""
+    generation, _, shard = text.partition("/")
+    return int(generation), int(shard)
+
+
+class _Planning:
+    """One plan."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, request: Request) -> None:
+        self._host = host
+        self._settings = settings
+        self._request = request
+
+    async def plan(self) -> list[list[Stretch]]:
+        """Splits of about equal weight."""
+        lanes = await self._lanes()
+        stretches: list[Stretch] = []
+        for generation in self._settings.generations:
+            of_generation = {shard: after for (number, shard), after in lanes.items() if number == generation.number}
+            if of_generation:
+                stretches += await self._of_generation(generation, of_generation)
+        return plan_splits(stretches, weight_max=self._request.messages_per_split)
+
+    async def _lanes(self) -> dict[tuple[int, int], int]:
+        """By lane, the order above which it is read."""
+        wanted = self._request.wanted
+        first = position_order(first_at(0)) if wanted.first is None else wanted.first
+        if self._request.state != LIVE:
+            return {
+                (each.number, shard): first - 1
+                for each in self._settings.generations
+                for shard in range(each.shards)
+                if wanted.has_lane(each.number, shard)
+            }
+        views = await look_at_lanes(self._host, self._settings, {})
+        return {
+            (view.generation, view.shard): max(first - 1, view.position)
+            for view in views
+            if not view.state.is_retired and wanted.has_lane(view.generation, view.shard)
+        }
+
+    async def _of_generation(self, generation: Generation, after: dict[int, int]) -> list[Stretch]:
+        stretches = []
+        for part in await self._parts(generation, min(after.values())):
+            start, end = self._bounds(part.number)
+            share = (part.messages or UNCOUNTED) / (len(part.subs) * generation.shards)
+            stretches += [
+                Stretch(generation.number, shard, part.number, sub, max(low, start - 1), end, share)
+                for sub in part.subs
+                for shard, low in after.items()
+                if low < end
+            ]
+        return await self._probed(stretches, generation)
+
+    def _bounds(self, part: int) -> tuple[int, int]:
+        """The first and the last order of a part that are wanted."""
+        wanted, part_us = self._request.wanted, self._settings.part_us
+        start = position_order(first_at(part * part_us))
+        end = position_order(last_at((part + 1) * part_us - 1))
+        return (
+            start if wanted.first is None else max(start, wanted.first),
+            end if wanted.last is None else min(end, wanted.last),
+        )
+
+    async def _parts(self, generation: Generation, after: int) -> list[_Part]:
+        """Those that hold something in the range, with what was counted there."""
+        part_us, wanted = self._settings.part_us, self._request.wanted
+        last = FAR if wanted.last is None else moment_us_of(position_at(wanted.last)) // part_us
+        found = []
+        first = max(moment_us_of(position_at(after)), 0) // part_us
+        async for number, subs in parts_from(self._host, self._settings, generation.number, first):
+            if number > last:
+                break
+            found.append((number, subs))
+        counts = await _some_at_once([self._count(generation.number, number) for number, _ in found])
+        return [_Part(generation, number, subs, count) for (number, subs), count in zip(found, counts, strict=True)]
+
+    async def _count(self, generation: int, part: int) -> int:
+        key: dict[str, Value] = {"queue": self._settings.queue, "generation": generation, "part": part}
+        rows = await self._host.store.read(Select(self._settings.tables.put_counts, key, ("messages",)))
+        return max(0, sum(int(row.messages) for row in rows))
+
+    # ---- probing
+
+    async def _probed(self, stretches: Sequence[Stretch], generation: Generation) -> list[Stretch]:
+        """Stretches of large parts as they are found to be filled: all of a part may lie in one shard, so what is
+        compared with the weight of a split is the part's."""
+        lanes = generation.shards
+        of_part = [each.weight * lanes for each in stretches]
+        chosen = heaviest(of_part, above=self._request.messages_per_split, most=PROBED_MAX)
+        probes = await _some_at_once([self._probe(stretches[at]) for at in sorted(chosen)])
+        found = [each for at, each in enumerate(stretches) if at not in chosen]
+        by_part: dict[tuple[int, int], list[tuple[Stretch, list[Probe]]]] = {}
+        for at, seen in zip(sorted(chosen), probes, strict=True):
+            by_part.setdefault((stretches[at].part, stretches[at].sub), []).append((stretches[at], seen))
+        for together in by_part.values():
+            rows = sum(probe.rows_estimated for _, seen in together for probe in seen)
+            messages = sum(stretch.weight for stretch, _ in together)
+            for stretch, seen in together:
+                found += weigh(stretch, seen, messages_a_row=max(messages / rows, 1.0) if rows else 1.0)
+        return found
+
+    async def _probe(self, stretch: Stretch) -> list[Probe]:
+        first = await self._keys(stretch, stretch.after, stretch.up_to, 1)
+        last = await self._keys(stretch, stretch.after, stretch.up_to, 1, backwards=True)
+        if not first or not last:
+            return []
+        ranges = ranges_to_probe(stretch.after, first[0], last[0])
+        found = await asyncio.gather(*(self._keys(stretch, low, high, PROBE_ROWS) for low, high in ranges))
+        probes = [
+            Probe(low, high, len(keys), keys[-1] if keys else high)
+            for (low, high), keys in zip(ranges, found, strict=True)
+        ]
+        return [
+            *probes,
+            Probe(last[0], stretch.up_to, 1, stretch.up_to),
+        ]  # what lands behind it meanwhile is read too
+
+    async def _keys(
+        self, stretch: Stretch, after: int, up_to: int, limit: int, *, backwards: bool = False
+    ) -> list[int]:
+        if up_to <= after:
+            return []
+        within = Slice("due", Bound(position_at(after), False), Bound(position_at(up_to), True))
+        table, key = partition_of(self._settings, stretch)
+        select = Select(table, key, ("due",), within=within, limit=limit, backwards=backwards)
+        return [position_order(row.due) for row in await self._host.store.read(select)]
+
+
+async def _some_at_once(works: Sequence[Awaitable[T]]) -> list[T]:
+    """The results of all, so many at a time."""
+    found: list[T] = []
+    for start in range(0, len(works), READS_AT_ONCE):
+        found += await asyncio.gather(*works[start : start + READS_AT_ONCE])
+    return found

@@ -1,0 +1,169 @@
+"""What a container of the image headgate-spark runs: a driver, an executor, or the words it was given.
+
+Spark on Kubernetes starts its pods with `driver ...` or `executor ...` and tells the rest in the environment, as its
+own images read it; PySpark from a package registry brings no such entrypoint. Knows neither jobs nor queues, and
+imports no Spark: what it decides, it becomes.
+
+A container may run as any number. The JVM asks the system for that number's name and refuses to go on without one;
+where it has none, a library gives it one (nss_wrapper), read from files below the directory for temporary ones.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headgate.errors import HeadgateError, SpecError
+
+EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+JAVA_OPTION: Final = "SPARK_JAVA_OPT_"
+NAME: Final = "headgate"
+NAMES_LIBRARY: Final = "libnss_wrapper.so"
+LIBRARIES: Final = "/usr/lib"
+EXIT_SPEC: Final = 2
+
+# How an executor's own options are named, and the variables that tell them.
+_EXECUTOR_OPTIONS: Final = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The files by which a number has a name, as nss_wrapper reads them."""
+
+    passwd: str
+    group: str
+
+
+def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """What to become."""
+    match list(words):
+        case ["driver", *rest]:
+            return _driver(rest, environment)
+        case ["executor", *_]:
+            return _executor(environment)
+        case []:
+            raise SpecError("nothing to run", remedy="say driver, executor, or a command such as spark-submit")
+        case command:
+            return command
+
+
+def _driver(rest: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    address = _told(environment, "SPARK_DRIVER_BIND_ADDRESS")
+    return [
+        f"{_told(environment, 'SPARK_HOME')}/bin/spark-submit",
+        *("--conf", f"spark.driver.bindAddress={address}"),
+        *("--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}"),
+        *("--deploy-mode", "client"),
+        *rest,
+    ]
+
+
+def _executor(environment: Mapping[str, str]) -> list[str]:
+    memory = _told(environment, "SPARK_EXECUTOR_MEMORY")
+    return [
+        f"{_told(environment, 'JAVA_HOME')}/bin/java",
+        *java_options(environment),
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        *("-cp", class_path(environment)),
+        EXECUTOR,
+        *(word for option, name in _EXECUTOR_OPTIONS.items() for word in (option, _told(environment, name))),
+    ]
+
+
+def java_options(environment: Mapping[str, str]) -> list[str]:
+    """SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1 and so on, in the order of their numbers."""
+    numbered = [
+        (int(number), value)
+        for name, value in environment.items()
+        if name.startswith(JAVA_OPTION) and (number := name.removeprefix(JAVA_OPTION)).isdigit()
+    ]
+    return [value for _, value in sorted(numbered)]
+
+
+def class_path(environment: Mapping[str, str]) -> str:
+    """Configurations first, so that they win; then Spark's jars and what was added to them."""
+    home = _told(environment, "SPARK_HOME")
+    parts = [
+        environment.get("HADOOP_CONF_DIR", ""),
+        environment.get("SPARK_CONF_DIR", f"{home}/conf"),
+        environment.get("SPARK_CLASSPATH", ""),
+        f"{home}/jars/*",
+        environment.get("SPARK_EXTRA_CLASSPATH", ""),
+        environment.get("SPARK_DIST_CLASSPATH", ""),
+    ]
+    return ":".join(part for part in parts if part)
+
+
+def _told(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise SpecError(
+            "a variable is missing that Spark tells its pods",
+            remedy="this is started by Spark on Kubernetes; by hand, run spark-submit instead",
+            name=name,
+        )
+    return value
+
+
+def build_names(uid: int, gid: int, home: str) -> Names:
+    """A name for this number, beside root's."""
+    return Names(
+        passwd=f"root:x:0:0:root:/root:/bin/sh\n{NAME}:x:{uid}:{gid}:{NAME}:{home}:/bin/sh\n",
+        group=f"root:x:0:\n{NAME}:x:{gid}:\n" if gid else "root:x:0:\n",
+    )
+
+
+def with_a_name(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """The environment in which this user has a name: as it is where it has one, or where the library is not there."""
+    uid, gid = os.getuid(), os.getgid()
+    library = next(iter(sorted(Path(LIBRARIES).glob(f"*/{NAMES_LIBRARY}"))), None)
+    if _has_a_name(uid) or library is None:
+        return dict(environment)
+    names = build_names(uid, gid, environment.get("HOME", "/tmp"))  # noqa: S108 - of the container, which has it to itself
+    # Two processes of one container write the same.
+    files = {"NSS_WRAPPER_PASSWD": directory / "passwd", "NSS_WRAPPER_GROUP": directory / "group"}
+    directory.mkdir(mode=0o700, exist_ok=True)
+    for path, text in zip(files.values(), (names.passwd, names.group), strict=True):
+        path.write_text(text)
+    preloaded = ":".join(part for part in (str(library), environment.get("LD_PRELOAD", "")) if part)
+    return {**environment, "LD_PRELOAD": preloaded, **{name: str(path) for name, path in files.items()}}
+
+
+def _has_a_name(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Become it."""
+    try:
+        command = build_command(sys.argv[1:], os.environ)
+        directory = Path(os.environ.get("TMPDIR", "/tmp")) / f"names-{os.getuid()}"  # noqa: S108 - as above
+        os.execvpe(command[0], command, with_a_name(os.environ, directory))  # noqa: S606 - no shell is wanted
+    except HeadgateError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(EXIT_SPEC)
+    except OSError as error:
+        sys.stderr.write(f"this container can not run it: {error.strerror} ({error.filename})\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

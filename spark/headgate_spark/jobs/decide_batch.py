@@ -1,0 +1,252 @@
+"""What a batch of a job holds, and what becomes of its messages: settled, dead, or left to the lane's owner.
+
+A batch is fixed before anything is done with it: for each borrowed range of a lane the rows, and in each row a bit
+for each message that is the job's. So whatever reads the batch, at whatever try, reads the same messages; and what
+was reported of them is judged here, once, after all of it has come.
+
+Pure. What a row's key means only the engine knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from headgate.errors import SpecError
+
+REASON_CHARACTERS_MAX = 300
+
+
+class OutcomeUnknown(SpecError):
+    """A handler gave an outcome that is none."""
+
+
+class IdUnknown(SpecError):
+    """A handler told the outcome of a message that is not in its batch."""
+
+
+class Outcome(Enum):
+    """What a handler may say of a message. Of one that it says nothing about, it is RETURN."""
+
+    DONE = "done"
+    RETURN = "return"
+    """It stays in the queue: the owner of its lane hands it out."""
+    DEAD = "dead"
+    """It goes to the dead letter queue, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A row, and which of its messages belong to the batch."""
+
+    where: int
+    key: bytes
+    mask: int
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return self.mask.bit_count()
+
+
+@dataclass(frozen=True)
+class RangePlan:
+    """The messages of one borrowed range of a lane."""
+
+    lane: str
+    """As its engine names it."""
+    loan: bytes
+    """As the lane's row shows it."""
+    epoch: int
+    deadline_us: int
+    picks: tuple[Pick, ...]
+    aliases: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Of messages whose id does not tell where they lie now: by their id, the pick and the index in its row."""
+    span_us: int = 0
+    """From the first due moment to the last."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """All of a batch."""
+
+    ranges: tuple[RangePlan, ...]
+    planned_us: int = 0
+    """When it was fixed."""
+
+    @property
+    def messages(self) -> int:
+        """How many it holds."""
+        return sum(pick.messages for each in self.ranges for pick in each.picks)
+
+    @property
+    def span_us(self) -> int:
+        """The longest of its ranges."""
+        return max((each.span_us for each in self.ranges), default=0)
+
+    @property
+    def deadline_us(self) -> int:
+        """Until when all of it may be settled."""
+        return min((each.deadline_us for each in self.ranges), default=0)
+
+
+Spot = tuple[int, int]
+"""Which range of a plan, and which pick of that."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What was said of some messages of one row: the row as ids tell it, and a bit for each message."""
+
+    row: bytes
+    outcome: str
+    mask: int
+    reason: str = ""
+
+
+@dataclass
+class Decided:
+    """What becomes of a batch: for each pick, bits."""
+
+    done: dict[Spot, int] = field(default_factory=dict)
+    dead: dict[Spot, int] = field(default_factory=dict)
+    reasons: dict[bytes, str] = field(default_factory=dict)
+    """Of what is dead: by its id, why."""
+    returned: int = 0
+    """Messages that stay where they are."""
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Done, dead, returned."""
+        done, dead = (sum(mask.bit_count() for mask in each.values()) for each in (self.done, self.dead))
+        return done, dead, self.returned
+
+
+def outcome_of(text: object) -> Outcome:
+    """The outcome that a handler named."""
+    try:
+        return Outcome(text)
+    except ValueError:
+        allowed = ", ".join(each.value for each in Outcome)
+        raise OutcomeUnknown(outcome=repr(text)[:80], remedy=f"a handler gives one of {allowed}") from None
+
+
+def decide_outcomes(plan: BatchPlan, rows: Mapping[bytes, Spot], reported: Iterable[Reported]) -> Decided:
+    """What becomes of each message of the batch. `rows` tells where the row lies that an id begins with.
+
+    What was told twice and not alike stays: nobody knows which of the two is meant.
+    """
+    said: dict[Outcome, dict[Spot, int]] = {outcome: {} for outcome in Outcome}
+    dead: list[tuple[Spot, int, bytes, str]] = []
+    for each in reported:
+        outcome = outcome_of(each.outcome)
+        masks = said[outcome]
+        for spot, index, message_id in _spots(plan, rows, each):
+            masks[spot] = masks.get(spot, 0) | 1 << index
+            if outcome is Outcome.DEAD:
+                dead.append((spot, index, message_id, each.reason[:REASON_CHARACTERS_MAX]))
+    decided = Decided()
+    for r, one in enumerate(plan.ranges):
+        for p, pick in enumerate(one.picks):
+            _decide_row(decided, (r, p), pick.mask, [said[outcome].get((r, p), 0) for outcome in Outcome])
+    decided.reasons = {
+        message_id: reason for spot, index, message_id, reason in dead if decided.dead.get(spot, 0) >> index & 1
+    }
+    return decided
+
+
+def _decide_row(decided: Decided, spot: Spot, mask: int, said: Sequence[int]) -> None:
+    done, kept, dead = said
+    only_done, only_dead = done & ~kept & ~dead, dead & ~kept & ~done
+    if only_done:
+        decided.done[spot] = only_done
+    if only_dead:
+        decided.dead[spot] = only_dead
+    decided.returned += (mask & ~only_done & ~only_dead).bit_count()
+
+
+def without_dead(decided: Decided) -> Decided:
+    """There is no dead letter queue: what should go there stays."""
+    dead = sum(mask.bit_count() for mask in decided.dead.values())
+    return Decided(done=decided.done, returned=decided.returned + dead)
+
+
+def all_done(plan: BatchPlan) -> Decided:
+    """A sink takes a batch whole."""
+    return Decided(done={(r, p): pick.mask for r, one in enumerate(plan.ranges) for p, pick in enumerate(one.picks)})
+
+
+def _spots(plan: BatchPlan, rows: Mapping[bytes, Spot], each: Reported) -> Iterable[tuple[Spot, int, bytes]]:
+    """Where the messages of a report lie, each with its index and id: mostly in the row that their ids begin with."""
+    spot = rows.get(each.row)
+    mask = 0 if spot is None else plan.ranges[spot[0]].picks[spot[1]].mask
+    for index in _indexes(each.mask):
+        message_id = each.row + index.to_bytes(2, "little")
+        if spot is not None and mask >> index & 1:
+            yield spot, index, message_id
+        else:
+            yield (*_alias(plan, message_id), message_id)
+
+
+def _alias(plan: BatchPlan, message_id: bytes) -> tuple[Spot, int]:
+    for r, one in enumerate(plan.ranges):
+        found = one.aliases.get(message_id)
+        if found is not None:
+            return (r, found[0]), found[1]
+    raise IdUnknown(id=message_id.hex(), remedy="give back the column `id` as it came")
+
+
+def _indexes(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def masked(plan: BatchPlan, masks: Mapping[Spot, int]) -> BatchPlan:
+    """The part of a plan that these bits name."""
+    ranges = []
+    for r, one in enumerate(plan.ranges):
+        kept = [
+            (p, Pick(pick.where, pick.key, masks[r, p])) for p, pick in enumerate(one.picks) if masks.get((r, p), 0)
+        ]
+        place = {old: new for new, (old, _) in enumerate(kept)}
+        aliases = {
+            id_: (place[p], index)
+            for id_, (p, index) in one.aliases.items()
+            if p in place and kept[place[p]][1].mask >> index & 1
+        }
+        picks = tuple(pick for _, pick in kept)
+        ranges.append(RangePlan(one.lane, one.loan, one.epoch, one.deadline_us, picks, aliases, one.span_us))
+    return BatchPlan(tuple(ranges), plan.planned_us)
+
+
+def shares_of(plan: BatchPlan, tasks: int) -> list[list[tuple[int, int, int]]]:
+    """Divides a batch among tasks: slices (range, first pick, end), each task about as many messages. A lane that
+    holds all of it is divided too; a slice never crosses ranges, and its picks stay in order."""
+    wanted = max(1, -(-plan.messages // max(1, tasks)))
+    shares: list[list[tuple[int, int, int]]] = [[]]
+    room = wanted
+    for r, one in enumerate(plan.ranges):
+        start = 0
+        for p, pick in enumerate(one.picks):
+            if room <= 0:
+                if p > start:
+                    shares[-1].append((r, start, p))
+                start, room = p, wanted
+                shares.append([])
+            room -= pick.messages
+        if len(one.picks) > start:
+            shares[-1].append((r, start, len(one.picks)))
+    return [share for share in shares if share]
+
+
+def pause_s(taken: int, rate: float | None, elapsed_s: float) -> float:
+    """How long to wait so that no more than `rate` a second are taken."""
+    return 0.0 if rate is None else max(0.0, taken / rate - elapsed_s)
+
+
+def next_lanes(waiting: Sequence[str], borrowed_elsewhere: Mapping[str, int], now_us: int) -> list[str]:
+    """Lanes to borrow of now: those of another job wait until its deadline."""
+    return [lane for lane in waiting if borrowed_elsewhere.get(lane, 0) <= now_us]

@@ -1,0 +1,49 @@
+"""Executors that do not come. Spark waits for them for ever and says so in warnings alone: a job whose pods are
+refused, or have no image or no room, would run for days and do nothing.
+
+Looked for before anything is borrowed. Where executors come and go as they are needed, none has to be there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from headgate.errors import Unavailable
+
+WITHIN_S: Final = 900.0
+"""A cluster that makes nodes as they are asked for takes minutes."""
+SAID_AFTER_S: Final = 45.0
+LOOK_EVERY_S: Final = 1.0
+REMEDY: Final = "kubectl describe the pods with spark-role=executor, and kubectl get events where there are none"
+
+
+class NoExecutor(Unavailable):
+    """No executor of the job has come."""
+
+
+def await_executor(spark: SparkSession, tell: Callable[[str], None], *, within_s: float = WITHIN_S) -> bool:
+    """Return once there is one, and whether it was said that there was none; raise at last."""
+    context = spark.sparkContext
+    if str(context.master).startswith("local") or context.getConf().get("spark.dynamicAllocation.enabled") == "true":
+        return False
+    began_s, is_said = time.monotonic(), False
+    while not executors(spark):
+        waited_s = time.monotonic() - began_s
+        error = NoExecutor(remedy=REMEDY, waited_s=round(waited_s))
+        if waited_s >= within_s:
+            raise error
+        if waited_s >= SAID_AFTER_S and not is_said:
+            tell(str(error))
+            is_said = True
+        time.sleep(LOOK_EVERY_S)
+    return is_said
+
+
+def executors(spark: SparkSession) -> int:
+    """How many have registered: the driver is in the list, too."""
+    known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus()  # PySpark has no name for it
+    return int(known.size()) - 1

@@ -1,0 +1,165 @@
+"""The messages of a job as DataFrames, and what Spark says when something is wrong with them, as one line of ours."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate_spark.jobs.decide_batch import BatchPlan, Reported, shares_of
+from headgate_spark.jobs.tasks import (
+    OUTCOME_DDL,
+    Source,
+    condense,
+    load,
+    reads_history,
+    reads_picks,
+    share_plans,
+)
+from headgate_spark.lanes.contract import HistorySplit
+from headgate_spark.schemas import DDL_OF_JOBS
+
+TASKS_A_CORE = 2
+LINE_CHARACTERS_MAX = 400
+
+
+class PredicateWrong(SpecError):
+    """The predicate of `where` can not be used."""
+
+
+class PredicateFailed(Surroundings):
+    """The predicate of `where` could not be worked out; its batch stays in the queue."""
+
+
+class HandlerWrong(SpecError):
+    """The handler does not give what a bulk job needs."""
+
+
+class HandlerFailed(Surroundings):
+    """The handler failed; its batch stays in the queue."""
+
+
+class SinkFailed(Surroundings):
+    """What was to be written could not be; its batch stays in the queue."""
+
+
+class SparkFailed(Surroundings):
+    """Spark failed; what was not settled stays in the queue."""
+
+
+class SparkNotStarted(Surroundings):
+    """Spark can not be started."""
+
+
+class Frames:
+    """The DataFrames of one queue."""
+
+    def __init__(self, spark: SparkSession, source: Source) -> None:
+        self.spark = spark
+        self._source = source
+        self.tasks = max(1, spark.sparkContext.defaultParallelism * TASKS_A_CORE)
+
+    def empty(self) -> DataFrame:
+        """None at all, with all columns."""
+        return self.spark.createDataFrame([], DDL_OF_JOBS)
+
+    def picks(self, plan: BatchPlan) -> DataFrame:
+        """The messages of a batch; whatever reads them again reads the same."""
+        shares = share_plans(plan, shares_of(plan, self.tasks))
+        return self._numbered(len(shares)).mapInArrow(reads_picks(self._source, shares), DDL_OF_JOBS)
+
+    def history(self, splits: Sequence[HistorySplit]) -> DataFrame:
+        """What is kept of some parts."""
+        count = min(len(splits), self.tasks * 4)
+        shares = [splits[number::count] for number in range(count)]
+        return self._numbered(count).mapInArrow(reads_history(self._source, shares), DDL_OF_JOBS)
+
+    def _numbered(self, count: int) -> DataFrame:
+        return self.spark.range(0, max(1, count), 1, max(1, count))
+
+    def where(self, predicate: str | None) -> Callable[[DataFrame], DataFrame]:
+        """A filter that was tried on nothing before it is relied on."""
+        if predicate is None:
+            return lambda messages: messages
+        try:
+            self.empty().where(predicate).schema  # noqa: B018 - Spark looks at it now
+        except PySparkException as error:
+            raise PredicateWrong(where=predicate, why=first_line(error)) from None
+        return lambda messages: messages.where(predicate)
+
+    def handler(self, entry_point: str, columns: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
+        """The user's function, tried on nothing, so that wrong columns are found before anything is taken."""
+        function = load(entry_point)
+        try:
+            given = function(self.empty())
+        except PySparkException as error:
+            raise HandlerWrong(handler=entry_point, why=first_line(error)) from None
+        except Exception as error:
+            raise HandlerWrong(handler=entry_point, why=f"{type(error).__name__}: {error}") from None
+        if not isinstance(given, DataFrame):
+            raise HandlerWrong(handler=entry_point, gives=type(given).__name__, remedy="return a DataFrame")
+        missing = [name for name in columns if name not in given.columns]
+        if missing:
+            raise HandlerWrong(
+                handler=entry_point,
+                gives=", ".join(given.columns) or "no columns",
+                remedy=f"return a DataFrame with {', '.join(columns)}",
+            )
+        return function
+
+    def reported(self, outcomes: DataFrame) -> list[Reported]:
+        """Outcomes, condensed on the executors."""
+        reason = f.col("reason").cast("string") if "reason" in outcomes.columns else f.lit("")
+        plain = outcomes.select(
+            f.col("id").cast("string").alias("id"),
+            f.col("outcome").cast("string").alias("outcome"),
+            reason.alias("reason"),
+        )
+        rows = plain.mapInArrow(condense, OUTCOME_DDL).collect()
+        return [
+            Reported(bytes(row["row"]), row["outcome"], int.from_bytes(row["mask"], "little"), row["reason"] or "")
+            for row in rows
+        ]
+
+    def reasons(self, reasons: dict[bytes, str]) -> DataFrame:
+        """Why messages are dead, by id."""
+        rows = [(base64.b32encode(id_).decode().rstrip("=").lower(), reason) for id_, reason in reasons.items()]
+        return self.spark.createDataFrame(rows, "id string, reason string")
+
+
+@contextmanager
+def told_as(error_type: type[HeadgateError], **facts: Any) -> Iterator[None]:
+    """What Spark raises within, as one line of ours. An error of ours that a task raised is told by its own line."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise error_type(why=first_line(error), **facts) from None
+
+
+def first_line(error: BaseException) -> str:
+    """The line that says what is wrong: of a task's traceback the last one, else the first."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception.toString())
+        cause = error.java_exception.getCause()
+        while cause is not None:
+            text, cause = str(cause.toString()), cause.getCause()
+    if isinstance(error, AnalysisException):
+        return text.strip().splitlines()[0][:LINE_CHARACTERS_MAX]
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    raised = [line for line in lines if _is_raised(line)]
+    return (raised[-1] if raised else lines[0] if lines else type(error).__name__)[:LINE_CHARACTERS_MAX]
+
+
+def _is_raised(line: str) -> bool:
+    """Whether this line of a Python traceback tells the error: `package.Name: what`."""
+    name, colon, _ = line.partition(": ")
+    last = name.rpartition(".")[2]
+    return bool(colon) and last.isidentifier() and last[:1].isupper() and "Exception in" not in line

@@ -1,0 +1,120 @@
+"""Jobs that read what is kept, and take nothing: replay, export and rollup. A piece of the range after the other:
+
+    note which (planned) -> read, transform, write -> note that it is written (committed) -> publish -> note the end
+
+Each piece is some of the range's parts, so planning reads the index of the range and nothing else. An export goes on
+where the last one ended; a replay that was killed where it was, and one that had ended begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headgate.store.bulk_log import BulkLog, BulkRow, Stage
+from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.sinks import BatchName, Sink, scope_us_of
+from headgate_spark.lanes.contract import HistorySplit
+from headgate_spark.worker_connection import WorkerConnection
+
+PARTS_A_PIECE = 60
+
+
+@dataclass(frozen=True)
+class HistoryGround:
+    """What a run stands on."""
+
+    here: WorkerConnection
+    log: BulkLog
+    sink: Sink
+    progress: Progress
+    splits: Callable[[int, int], Sequence[HistorySplit]]
+    """The pieces of a range of time, found without reading what is in them."""
+    messages: Callable[[Sequence[HistorySplit]], DataFrame]
+    """What these hold, after predicate and handler."""
+    from_us: int
+    until_us: int
+    goes_on: bool
+    """Whether it begins where the last run ended, which an export does."""
+    parts_a_piece: int | None = None
+
+
+class HistoryJob:
+    """One run."""
+
+    def __init__(self, ground: HistoryGround) -> None:
+        self._it = ground
+
+    def run(self) -> None:
+        """All of the range."""
+        it = self._it
+        row = it.here.run(it.log.take())
+        told = dict(row.told)
+        if row.stage is Stage.COMMITTED:
+            row = self._published(row, told)
+        else:
+            it.sink.clear()
+        told, row = self._begun(row)
+        while (after := self._piece(row, told)) is not None:
+            row = after
+        told |= {"is_over": True, "at_us": told["until_us"]}
+        it.here.run(it.log.finish(row, told))
+
+    def _begun(self, row: BulkRow) -> tuple[dict[str, Any], BulkRow]:
+        """The range of this run: that of the one before where it was not over, or from where it ended."""
+        it = self._it
+        told = dict(row.told)
+        if told.get("is_over", True):
+            begin_us = max(it.from_us, int(told.get("at_us", 0))) if it.goes_on else it.from_us
+            told = {"at_us": begin_us, "until_us": max(begin_us, it.until_us), "is_over": False}
+        if row.stage is Stage.IDLE:
+            row = it.here.run(it.log.finish(row, told))
+        return told, row
+
+    def _piece(self, row: BulkRow, told: dict[str, Any]) -> BulkRow | None:
+        """The next one; None where there is none. One that was begun keeps its end and its number: what of it is put
+        already is found again by its keys."""
+        it = self._it
+        began_s = time.monotonic()
+        begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
+        splits = it.splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
+        if begun is None:
+            splits = first_parts(
+                [split for split in splits if split.from_us < split.until_us], it.parts_a_piece or PARTS_A_PIECE
+            )
+            if not splits:
+                return None
+        messages = it.messages(splits)
+        if begun is None:
+            begun = {"end_us": max(split.until_us for split in splits), "scope_us": self._scope_us(messages, splits)}
+            row = it.here.run(it.log.plan(row, json.dumps(begun).encode()))
+        name = BatchName(row.number, f"{row.number}-{row.driver}", int(begun["scope_us"]))
+        written = it.sink.write(messages, name)
+        row = it.here.run(it.log.commit(row, json.dumps({**begun, "attempt": name.attempt}).encode()))
+        row = self._published(row, told)
+        it.progress.batch(written, 0, 0, time.monotonic() - began_s)
+        return row
+
+    def _scope_us(self, messages: DataFrame, splits: Sequence[HistorySplit]) -> int:
+        """Only where once keys are claimed does it matter how dense the messages lie."""
+        if not self._it.sink.redoes:
+            return 0
+        span_us = max(split.until_us for split in splits) - min(split.from_us for split in splits)
+        return scope_us_of(messages.count(), span_us, len({split.lane for split in splits}))
+
+    def _published(self, row: BulkRow, told: dict[str, Any]) -> BulkRow:
+        plan = json.loads(row.plan)
+        self._it.sink.publish(row.number, plan["attempt"])
+        told["at_us"] = plan["end_us"]
+        return self._it.here.run(self._it.log.finish(row, told))
+
+
+def first_parts(splits: Sequence[HistorySplit], parts: int) -> Sequence[HistorySplit]:
+    """Those of so many parts, the first ones."""
+    wanted = sorted({split.where for split in splits})[:parts]
+    return [split for split in splits if wanted and split.where <= wanted[-1]]

@@ -1,0 +1,103 @@
+"""How far a job is: a line on a terminal, the row that the operator shows in `status.bulk`, metrics.
+
+Nothing that is kept safe depends on it: a figure that could not be told is told with the next batch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+from uuid import UUID
+
+from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_standing
+from headgate.errors import HeadgateError
+from headgate.telemetry.graphite import Graphite, read_graphite
+from headgate.telemetry.metrics import Registry
+from headgate_spark.worker_connection import WorkerConnection
+
+LINE_EVERY_S = 10.0
+BAR = 24
+
+
+class Progress:
+    """Of one run."""
+
+    def __init__(self, here: WorkerConnection, job: UUID, title: str, stream: TextIO | None = None) -> None:
+        self.done = 0
+        """Settled: what succeeded, and what went to the dead letter queue."""
+        self.dead = 0
+        self.returned = 0
+        self.batches = 0
+        self.registry = Registry()
+        self._here = here
+        self._job = job
+        self._title = title
+        self._total = 0
+        self._stream = stream or sys.stderr
+        self._began_s = time.monotonic()
+        self._line_s = 0.0
+        self._messages = self.registry.counter("headgate_bulk_messages", "Messages of bulk jobs.", "job", "outcome")
+        self._batch_s = self.registry.histogram("headgate_bulk_batch_seconds", "How long a batch took.", "job")
+        wanted = read_graphite(here.environment)
+        self._graphite = None if wanted is None else Graphite(wanted, self.registry)
+
+    def begin(self, total: int) -> None:
+        """About so many are to be done."""
+        self._total = total
+
+    def batch(self, done: int, dead: int, returned: int, took_s: float) -> None:
+        """One more batch is settled."""
+        self.done += done + dead
+        self.dead += dead
+        self.returned += returned
+        self.batches += 1
+        for outcome, count in (("done", done), ("dead", dead), ("returned", returned)):
+            self._messages.of(self._title, outcome).add(count)
+        self._batch_s.of(self._title).observe(took_s)
+        self.tell(BULK_RUNS)
+        self.show()
+
+    def show(self, *, last: bool = False) -> None:
+        """A bar that is written over on a terminal; elsewhere a line now and then."""
+        now_s = time.monotonic()
+        if self._stream.isatty():
+            self._stream.write(f"\r\x1b[K{self.line()}" + ("\n" if last else ""))
+        elif last or now_s - self._line_s >= LINE_EVERY_S:
+            self._stream.write(self.line() + "\n")
+        else:
+            return
+        self._line_s = now_s
+        self._stream.flush()
+
+    def line(self) -> str:
+        """As people read it."""
+        taken = self.done + self.returned
+        rate = taken / max(0.001, time.monotonic() - self._began_s)
+        bar = ""
+        if self._total:
+            share = min(1.0, taken / self._total)
+            bar = f"[{'#' * round(share * BAR):<{BAR}}] {share:4.0%} "
+        facts = [f"{self.done:,} done", f"{rate:,.0f}/s"]
+        if self.dead:
+            facts.insert(1, f"{self.dead:,} of them dead letters")
+        if self.returned:
+            facts.insert(1, f"{self.returned:,} left in the queue")
+        return f"{self._title} {bar}{', '.join(facts)}"
+
+    def warn(self, says: str) -> None:
+        """What holds it up, for people and for the operator."""
+        self._stream.write(f"{self._title}: {says}\n")
+        self._stream.flush()
+        self.tell(says)
+
+    def tell(self, says: str) -> None:
+        """Where the operator reads it, and to Graphite if somebody wants that."""
+        if self._graphite is not None:
+            self._here.run(self._graphite.ship())
+        ground = self._here.headgate.ground
+        result = BulkResult(self._here.headgate.now_us(), says, problems=self.returned, keys=self.done)
+        try:
+            self._here.run(write_standing(ground.store_in(ground.keyspace), self._job, result))
+        except HeadgateError as error:
+            self._stream.write(f"the figures of the job could not be told: {error}\n")

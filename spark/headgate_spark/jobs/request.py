@@ -1,0 +1,176 @@
+"""What a job is asked to do, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
+
+The rules are those of the resource: `headgate.api.bulk` says what goes with what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from pydantic import ValidationError
+
+from headgate.api.bulk import Bulk
+from headgate.api.durations import parse_duration_ms
+from headgate.errors import SpecError
+from headgate.store.catalogue_entry import Entry
+
+BORROWING: Final = ("drain", "move", "redrive")
+"""Modes that take what waits; the others read history, and take nothing."""
+FILES: Final = ("parquet", "json", "csv", "orc")
+PER_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+LOAN_S = 300.0
+BATCH_MESSAGES = 100_000
+
+
+class JobWrong(SpecError):
+    """The bulk job can not be done as it is written."""
+
+
+class JobUnknown(SpecError):
+    """The queue has no such bulk job."""
+
+
+@dataclass(frozen=True)
+class SinkRequest:
+    """Where to write."""
+
+    format: str
+    path: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """One run of one job."""
+
+    queue: str
+    name: str
+    mode: str
+    handler: str | None = None
+    sink: SinkRequest | None = None
+    target: str | None = None
+    """Another queue, as namespace/name."""
+    from_: str | None = None
+    to: str | None = None
+    where: str | None = None
+    rate: float | None = None
+    loan_s: float = LOAN_S
+    """How long a batch may take; what a job that died had borrowed is the consumers' again after that."""
+    batch_messages: int = BATCH_MESSAGES
+    resume_at_once: bool = False
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it takes what waits."""
+        return self.mode in BORROWING
+
+
+def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
+    """What a bulk job of a queue asks for; JobWrong where it does not fit together."""
+    _check(bulk)
+    namespace = queue.partition("/")[0]
+    sink = None
+    target = None if bulk.target is None else f"{namespace}/{bulk.target}"
+    if bulk.sink is not None and bulk.sink.format == "headgate":
+        target = bulk.sink.path if "/" in bulk.sink.path else f"{namespace}/{bulk.sink.path}"
+    elif bulk.sink is not None:
+        sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
+    if target == queue:
+        raise JobWrong("a queue is not put into itself", queue=queue, remedy="name another target")
+    return JobRequest(
+        queue,
+        bulk.name,
+        bulk.mode,
+        bulk.handler,
+        sink,
+        target,
+        bulk.from_,
+        bulk.to,
+        bulk.where,
+        rate_of(bulk.rate),
+        **options,
+    )
+
+
+def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
+    """Files, for what is no queue's job."""
+    form = str(document["format"])
+    if form not in FILES:
+        raise JobWrong("a rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
+    return SinkRequest(form, str(document["path"]), dict(document.get("options") or {}))
+
+
+def bulk_of(document: Mapping[str, Any]) -> Bulk:
+    """A job as a value, from a document; JobWrong names the fields that are wrong."""
+    try:
+        return Bulk.model_validate(document)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise JobWrong(why=faults) from None
+
+
+def bulk_of_entry(entry: Entry, name: str) -> Bulk:
+    """The job of that name, as the catalogue has it."""
+    jobs = [each for each in entry.spec.get("bulk") or () if isinstance(each, Mapping)]
+    for each in jobs:
+        if each.get("name") == name:
+            return bulk_of(each)
+    there = ", ".join(str(each.get("name")) for each in jobs) or "none"
+    raise JobUnknown(queue=f"{entry.name.namespace}/{entry.name.name}", job=name, there=there)
+
+
+def job_id(entry: Entry, name: str) -> UUID:
+    """Under which a job keeps its row and tells its figures: of a resource in Kubernetes by its uid, by which the
+    operator looks for it."""
+    owner, _, uid = entry.owner.rpartition("/")
+    return uuid5(UUID(uid) if owner.startswith("operator/") else entry.id, name)
+
+
+def rate_of(text: str | None) -> float | None:
+    """Messages a second."""
+    if text is None:
+        return None
+    count, _, unit = text.partition("/")
+    return int(count) / PER_S[unit]
+
+
+def moment_us(text: str | None, now_us: int) -> int | None:
+    """A moment, or an age counted back from now, in us since 1970."""
+    if text is None:
+        return None
+    age_ms = parse_duration_ms(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
+    if age_ms is not None:
+        return now_us - age_ms * 1000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise JobWrong("this is no moment", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _check(bulk: Bulk) -> None:
+    has = {name for name in ("handler", "sink", "target") if getattr(bulk, name) is not None}
+    wrong = {
+        "drain": len(has) != 1,
+        "replay": len(has & {"sink", "target"}) != 1,
+        "redrive": bool(has & {"handler", "sink"}),
+        "move": has != {"target"},
+        "export": has != {"sink"},
+    }[bulk.mode]
+    if wrong:
+        needs = {
+            "drain": "one of a handler, a sink and a target",
+            "replay": "one of a target and a sink; a handler transforms",
+            "redrive": "neither handler nor sink; a target, if not where each message died",
+            "move": "a target, and neither handler nor sink",
+            "export": "a sink, and neither handler nor target",
+        }[bulk.mode]
+        raise JobWrong("the bulk job names the wrong places", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}")
+    if bulk.mode == "export" and bulk.sink is not None and bulk.sink.format not in FILES:
+        raise JobWrong("an export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")

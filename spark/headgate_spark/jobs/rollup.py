@@ -1,0 +1,156 @@
+"""Rollup: the windows of a counter, each key's merged value, written to files; each run what became final since.
+
+It is a job of history (history.py) whose parts are windows and whose lanes are buckets. A window is written once it
+is final: its mutators are silent, and all updates with tokens that it may hold are folded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.client.counter import Counter
+from headgate.counters.decide_rollup import final_before_us, windows_of
+from headgate.counters.decide_windows import window_at
+from headgate.counters.types.contract import plain
+from headgate.counters.window_reading import WindowReader
+from headgate.engines.summary.standing import BULK_DONE
+from headgate.errors import SpecError
+from headgate_spark.jobs.history import HistoryGround, HistoryJob
+from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.request import SinkRequest, moment_us
+from headgate_spark.jobs.run import log_of
+from headgate_spark.jobs.sinks import sink_of
+from headgate_spark.jobs.tasks import ArrowTask
+from headgate_spark.lanes.contract import HistorySplit
+from headgate_spark.packed_columns import MOMENT
+from headgate_spark.worker_connection import WorkerConnection, connection_here, told_environment
+
+DDL = "counter string, key string, window_start timestamp, window_end timestamp, value string, state binary"
+SCHEMA = pa.schema(
+    [
+        ("counter", pa.string()),
+        ("key", pa.string()),
+        ("window_start", MOMENT),
+        ("window_end", MOMENT),
+        ("value", pa.string()),
+        ("state", pa.binary()),
+    ]
+)
+ROWS_A_BATCH = 5_000
+TASKS_A_CORE = 4
+SPLITS_A_PIECE = 20_000
+"""Most windows of a first run may be empty: nobody keeps since when a counter is there."""
+
+
+class NoSuchWindows(SpecError):
+    """The counter has no windows of this length."""
+
+
+@dataclass(frozen=True)
+class RollupRequest:
+    """What is rolled up."""
+
+    counter: str
+    grain_us: int
+    sink: SinkRequest
+    from_: str | None = None
+    to: str | None = None
+
+
+def run_rollup(spark: SparkSession, here: WorkerConnection, request: RollupRequest, job: UUID) -> Progress:
+    """All windows that are final and were not written yet."""
+    counter = here.run(here.headgate.counter(request.counter))
+    settings = counter.handle.settings
+    if request.grain_us not in settings.grains_us:
+        there = ", ".join(f"{grain // 1_000_000}s" for grain in settings.grains_us) or "none"
+        raise NoSuchWindows(counter=request.counter, grain_s=request.grain_us // 1_000_000, there=there)
+    now_us = here.headgate.now_us()
+    final_us = final_before_us(
+        now_us,
+        refuse_within_us=settings.life.refuse_within_us,
+        token_window_us=settings.token_window_us,
+        skew_us=settings.skew_us,
+    )
+    kept_us = now_us - settings.retention_us
+    sink = sink_of(spark, request.sink, job.hex[:8], partition_by="day")
+    sink.check()
+    progress = Progress(here, job, f"rollup {request.counter}")
+    ground = HistoryGround(
+        here,
+        log_of(here, job),
+        sink,
+        progress,
+        splits=partial(splits_of, settings.buckets, request.grain_us),
+        messages=partial(_values, spark, told_environment(here.environment), counter, request.grain_us),
+        from_us=max(moment_us(request.from_, now_us) or 0, kept_us),
+        until_us=min(moment_us(request.to, now_us) or final_us, final_us),
+        goes_on=True,
+        parts_a_piece=max(1, SPLITS_A_PIECE // settings.buckets),
+    )
+    HistoryJob(ground).run()
+    progress.show(last=True)
+    progress.tell(BULK_DONE)
+    return progress
+
+
+def splits_of(buckets: int, grain_us: int, from_us: int, until_us: int) -> list[HistorySplit]:
+    """Every bucket of every window."""
+    return [
+        HistorySplit(str(bucket), window.start_us // grain_us, (), window.start_us, window.end_us)
+        for window in windows_of(grain_us, from_us, until_us)
+        for bucket in range(buckets)
+    ]
+
+
+def _values(
+    spark: SparkSession, told: Mapping[str, str], counter: Counter, grain_us: int, splits: Sequence[HistorySplit]
+) -> DataFrame:
+    count = min(len(splits), max(1, spark.sparkContext.defaultParallelism) * TASKS_A_CORE)
+    shares = [splits[number::count] for number in range(count)]
+    return spark.range(0, count, 1, count).mapInArrow(_reads(told, counter.name, grain_us, shares), DDL)
+
+
+def _reads(told: Mapping[str, str], name: str, grain_us: int, shares: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
+    """Task n reads the windows and buckets of share n."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(told)
+        counter = here.run(here.headgate.counter(name))
+        reader = WindowReader(counter.handle.host, counter.handle.settings, counter.kind)
+        rows: list[dict[str, Any]] = []
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for split in shares[number]:
+                    window = window_at(split.from_us, grain_us)
+                    begin, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in (window.start_us, window.end_us))
+                    for some in here.iterate(reader.keys(int(split.lane), window)):
+                        rows += [_row(counter, key, begin, end, state) for key, state in some]
+                        if len(rows) >= ROWS_A_BATCH:
+                            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+                            rows = []
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+    return task
+
+
+def _row(counter: Counter, key: str, begin: datetime, end: datetime, state: Any) -> dict[str, Any]:
+    value = json.dumps(plain(counter.kind.value(state, {})), ensure_ascii=False)
+    dumped = counter.kind.dump(state)
+    return {
+        "counter": counter.name,
+        "key": key,
+        "window_start": begin,
+        "window_end": end,
+        "value": value,
+        "state": dumped,
+    }

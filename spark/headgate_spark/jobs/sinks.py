@@ -1,0 +1,220 @@
+"""Where a job writes: a queue, files, a table behind JDBC. What each promises when a job is killed and run anew:
+
+| sink | promise | by what |
+|---|---|---|
+| headgate (a queue) | exactly once | once keys of job, batch and message; a batch that was begun is ended |
+| parquet, json, csv, orc | exactly once | written aside, committed in the job's row, then moved into place |
+| jdbc | at least once | what a task wrote before it died is written again |
+
+A sink is given a batch with its number, under which it has to be told apart from all others of the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from headgate_spark.jobs.frames import SinkFailed, told_as
+from headgate_spark.jobs.request import FILES, SinkRequest
+from headgate_spark.jobs.tasks import PUT_DDL, Puts, puts_messages
+from headgate_spark.schemas import DDL_OF_JOBS
+
+ASIDE = "_headgate"
+"""Files that are not committed lie here; readers of a folder pass over names that begin so."""
+KEYS_A_CLAIM = 200
+SCOPE_US_MIN, SCOPE_US_MAX = 1_000, 3_600_000_000
+
+
+@dataclass(frozen=True)
+class BatchName:
+    """By what a sink tells a batch from all others, and an attempt at it from another."""
+
+    number: int
+    attempt: str
+    scope_us: int = SCOPE_US_MAX
+    """Messages whose first due moments lie in the same while of this length claim their once keys together."""
+
+
+def scope_us_of(messages: int, span_us: int, lanes: int) -> int:
+    """So that one conditional batch claims about as many keys as it can."""
+    wanted = span_us * KEYS_A_CLAIM * max(1, lanes) // max(1, messages)
+    return max(SCOPE_US_MIN, min(SCOPE_US_MAX, wanted))
+
+
+class Sink(Protocol):
+    """Where batches go."""
+
+    redoes: bool
+    """Whether a batch that was begun has to be ended: some of it may be there already, under its number."""
+
+    def check(self) -> None:
+        """Raise where it can not be written to at all."""
+        ...
+
+    def write(self, messages: DataFrame, batch: BatchName) -> int:
+        """Write a batch; how many messages."""
+        ...
+
+    def publish(self, number: int, attempt: str) -> None:
+        """The batch is committed: make it seen. Harmless twice."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what attempts left that were not committed. Asked for when none is that was not published."""
+        ...
+
+
+class QueueSink:
+    """Another queue, or the queues in which dead letters died."""
+
+    redoes = True
+
+    def __init__(self, spark: SparkSession, puts: Puts) -> None:
+        self._puts = puts
+        self._at_once = max(1, spark.sparkContext.defaultParallelism)
+
+    def check(self) -> None:
+        """The driver has opened the queue."""
+
+    def write(self, messages: DataFrame, batch: BatchName) -> int:
+        """By once keys, so attempts need no names."""
+        told = self._puts
+        rate = None if told.rate is None else told.rate / self._at_once
+        puts = replace(told, number=batch.number, scope_us=batch.scope_us, rate=rate)
+        with told_as(SinkFailed, target=told.target or "the queues they died in"):
+            rows = messages.mapInArrow(puts_messages(puts), PUT_DDL).collect()
+        return sum(row["messages"] for row in rows)
+
+    def publish(self, number: int, attempt: str) -> None:
+        """What is put is seen."""
+
+    def clear(self) -> None:
+        """Nothing lies aside."""
+
+
+class FileSink:
+    """Files of one folder. Each attempt writes into a folder of its own aside; a committed one is moved, file by
+    file, to names that tell job and batch, so that moving it twice is moving it once."""
+
+    redoes = False
+
+    def __init__(self, spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None) -> None:
+        self._spark = spark
+        self._request = request
+        self._job = job
+        self._partition_by = partition_by
+
+    def check(self) -> None:
+        """A file can be made there: a folder may be there and take none, and some file systems only answer no."""
+        with told_as(SinkFailed, path=self._request.path):
+            fs, probe = self._file(f"{ASIDE}/{self._job}/_probe")
+            fs.create(probe, True).close()
+            fs.delete(probe, False)
+
+    def write(self, messages: DataFrame, batch: BatchName) -> int:
+        """Aside."""
+        seen = Observation()
+        rows = messages.observe(seen, f.count(f.lit(1)).alias("messages"))
+        writer = shaped(rows, self._request.format, self._partition_by).write.format(self._request.format)
+        writer = writer.options(**self._request.options).mode("overwrite")
+        if self._partition_by is not None:
+            writer = writer.partitionBy(self._partition_by)
+        with told_as(SinkFailed, path=self._request.path):
+            writer.save(f"{self._request.path}/{self._aside(batch.attempt)}")
+        return int(seen.get["messages"])
+
+    def publish(self, number: int, attempt: str) -> None:
+        """Moves what is still aside."""
+        with told_as(SinkFailed, path=self._request.path):
+            fs, aside = self._file(self._aside(attempt))
+            if not fs.exists(aside):
+                return
+            files = fs.listFiles(aside, True)
+            root = fs.makeQualified(aside).toString()
+            while files.hasNext():
+                source = files.next().getPath()
+                name = source.getName()
+                if name.startswith(("_", ".")):
+                    continue
+                folder = source.getParent().toString()[len(root) :].strip("/")
+                where = f"{folder}/" if folder else ""
+                _, target = self._file(f"{where}{self._job}-{number:08d}-{name}")
+                fs.mkdirs(target.getParent())
+                if not fs.rename(source, target) and not fs.exists(target):
+                    raise SinkFailed("a committed file could not be moved into place", file=source.toString())
+            fs.delete(aside, True)
+
+    def clear(self) -> None:
+        """What attempts of this job left aside."""
+        with told_as(SinkFailed, path=self._request.path):
+            fs, aside = self._file(f"{ASIDE}/{self._job}")
+            if fs.exists(aside):
+                fs.delete(aside, True)
+
+    def _aside(self, attempt: str) -> str:
+        return f"{ASIDE}/{self._job}/{attempt}"
+
+    def _file(self, below: str) -> tuple[Any, Any]:
+        """Hadoop's file system of the sink, and a path in it."""
+        jvm: Any = self._spark._jvm
+        context: Any = self._spark.sparkContext._jsc
+        path = jvm.org.apache.hadoop.fs.Path(f"{self._request.path}/{below}")
+        return path.getFileSystem(context.hadoopConfiguration()), path
+
+
+class JdbcSink:
+    """A table behind JDBC. `path` is its URL, the option `dbtable` its name."""
+
+    redoes = False
+
+    def __init__(self, spark: SparkSession, request: SinkRequest) -> None:
+        self._spark = spark
+        self._request = request
+
+    def check(self) -> None:
+        """Writing nothing makes the table, or tells why not."""
+        self._write(self._spark.createDataFrame([], DDL_OF_JOBS))
+
+    def write(self, messages: DataFrame, batch: BatchName) -> int:
+        """Appends."""
+        del batch
+        seen = Observation()
+        self._write(messages.observe(seen, f.count(f.lit(1)).alias("messages")))
+        return int(seen.get["messages"])
+
+    def publish(self, number: int, attempt: str) -> None:
+        """What is written is seen."""
+
+    def clear(self) -> None:
+        """Nothing lies aside."""
+
+    def _write(self, messages: DataFrame) -> None:
+        with told_as(SinkFailed, url=self._request.path):
+            writer = shaped(messages, "jdbc", None).write.format("jdbc").option("url", self._request.path)
+            writer.options(**self._request.options).mode("append").save()
+
+
+def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFrame:
+    """The columns as a form can hold them: only parquet, json and orc know maps; csv and tables get them as JSON."""
+    if partition_by is not None:
+        moment = "due" if "due" in messages.columns else "window_start"
+        messages = messages.withColumn(partition_by, f.to_date(moment))
+    if form in ("csv", "jdbc"):
+        for name, kind in messages.dtypes:
+            if kind.startswith("map<string,binary>"):
+                messages = messages.withColumn(name, f.to_json(f.transform_values(name, lambda _, v: f.base64(v))))
+            elif kind.startswith("map<"):
+                messages = messages.withColumn(name, f.to_json(name))
+    if form == "csv" and "payload" in messages.columns:
+        messages = messages.withColumn("payload", f.col("payload").cast("string"))
+    return messages
+
+
+def sink_of(spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None = None) -> Sink:
+    """The sink for a form."""
+    if request.format in FILES:
+        return FileSink(spark, request, job, partition_by=partition_by)
+    return JdbcSink(spark, request)

@@ -1,0 +1,109 @@
+"""gc and repair by Spark: the passes of the CronJobs, shared out among tasks. A counter's pass is shared by buckets,
+so one with millions of keys is walked by all cores; repair by queues, since one process at a time repairs one.
+
+What a task does is what `headgate gc` and `headgate repair` do, and is noted where they note it; so a pass that was
+killed here is gone on with by the next CronJob, and the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from headgate.cli.collect import collect_counter
+from headgate.cli.passes import noted
+from headgate.cli.repair import repair_queue
+from headgate.client.counter import Counter
+from headgate.counters.collector import Collector, PassReport
+from headgate.errors import HeadgateError, Refused
+from headgate_spark.jobs.tasks import ArrowTask
+from headgate_spark.worker_connection import WorkerConnection, connection_here
+
+TASKS_A_CORE = 2
+COUNTED = ("keys", "shards", "expired", "collected", "skipped", "minutes", "buckets")
+SHARE_DDL = ", ".join(f"{name} bigint" for name in COUNTED) + ", unreachable boolean"
+SHARE_SCHEMA = pa.schema([*((name, pa.int64()) for name in COUNTED), ("unreachable", pa.bool_())])
+REPAIR_DDL = "queue string, told string, problems array<string>"
+REPAIR_SCHEMA = pa.schema([("queue", pa.string()), ("told", pa.string()), ("problems", pa.list_(pa.string()))])
+
+
+def shares_of_buckets(buckets: int, tasks: int) -> list[list[int]]:
+    """Every bucket once, in turn."""
+    return [list(range(number, buckets, tasks)) for number in range(min(buckets, tasks))]
+
+
+def collects(told: Mapping[str, str], counter: str, pass_us: int, shares: Sequence[Sequence[int]]) -> ArrowTask:
+    """Task n collects the buckets of share n."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(told)
+        opened = here.run(here.headgate.counter(counter))
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                report = asdict(here.run(_collector(here, opened).run_share(pass_us, shares[number])))
+                yield pa.RecordBatch.from_pylist([{name: report[name] for name in SHARE_SCHEMA.names}], SHARE_SCHEMA)
+
+    return task
+
+
+def repairs(told: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
+    """Task n repairs queue n."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        here = connection_here(told)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                name = queues[number]
+                try:
+                    says, problems = here.run(repair_queue(here.headgate, name))
+                except HeadgateError as error:
+                    says, problems = "failed", (str(error),)
+                row: dict[str, Any] = {"queue": name, "told": says, "problems": list(problems)}
+                yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
+
+    return task
+
+
+def collect(spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str) -> bool:
+    """One pass over a counter, noted; whether it was collected, or only has to wait."""
+    entry = here.run(here.headgate.counter(counter)).entry
+    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told))
+    return here.run(noted(here.headgate, entry, shared))
+
+
+def _collector(here: WorkerConnection, counter: Counter) -> Collector:
+    hints = here.headgate.ground.hints
+    if hints is None:
+        raise Refused("there is no Cassandra behind this connection whose hint windows could be read")
+    return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
+
+
+async def _shared_out(
+    spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: Counter
+) -> PassReport:
+    collector = _collector(here, counter)
+    pass_us = await collector.begin()
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    shares = shares_of_buckets(counter.handle.settings.buckets, cores * TASKS_A_CORE)
+    frame = spark.range(0, len(shares), 1, len(shares))
+    tasks = frame.mapInArrow(collects(told, counter.name, pass_us, shares), SHARE_DDL)
+    rows = await asyncio.to_thread(tasks.collect)
+    report = PassReport(pass_us=pass_us, unreachable=any(row["unreachable"] for row in rows))
+    for field in COUNTED:
+        setattr(report, field, sum(row[field] for row in rows))
+    report.full = await collector.end(pass_us)
+    return report
+
+
+def repair(spark: SparkSession, told: Mapping[str, str], queues: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """One pass over each of these queues; of each what it came to and what went wrong."""
+    if not queues:
+        return []
+    tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(told, queues), REPAIR_DDL)
+    return [(row["queue"], row["told"], list(row["problems"])) for row in tasks.collect()]

@@ -1,0 +1,94 @@
+"""What a batch of waiting messages is worked by: the user's handler, or a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from headgate.client.queue import Queue
+from headgate_spark.jobs.decide_batch import BatchPlan, Decided, all_done, decide_outcomes
+from headgate_spark.jobs.frames import Frames, HandlerFailed, told_as
+from headgate_spark.jobs.sinks import BatchName, Sink, scope_us_of
+from headgate_spark.lanes.contract import module_of
+
+
+def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
+    """How sinks tell this batch: all of it but the attempt follows from the plan."""
+    return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
+
+
+class Work(Protocol):
+    """What a batch is worked by."""
+
+    @property
+    def redoes(self) -> bool:
+        """Whether a batch that was begun has to be ended by the next run."""
+        ...
+
+    @property
+    def handles(self) -> bool:
+        """Whether it hands messages to a handler: then a batch that was begun rests until its loan is over."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what attempts left that were not committed."""
+        ...
+
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+        """Work it; what became of its messages."""
+        ...
+
+    def publish(self, number: int, attempt: str) -> None:
+        """It is committed."""
+        ...
+
+
+class HandlerWork:
+    """The user's function, from a DataFrame of messages to one of outcomes."""
+
+    redoes = False
+    handles = True
+
+    def __init__(self, frames: Frames, queue: Queue, handler: Callable[[DataFrame], DataFrame]) -> None:
+        self._frames = frames
+        self._queue = queue
+        self._handler = handler
+
+    def clear(self) -> None:
+        """It leaves nothing."""
+
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+        """Nothing is settled before all outcomes are known."""
+        del number, attempt
+        with told_as(HandlerFailed):
+            reported = self._frames.reported(self._handler(self._frames.picks(plan)))
+        return decide_outcomes(plan, module_of(self._queue).rows_by_id(plan), reported)
+
+    def publish(self, number: int, attempt: str) -> None:
+        """Nothing was kept back."""
+
+
+class SinkWork:
+    """A sink takes a batch whole."""
+
+    handles = False
+
+    def __init__(self, frames: Frames, sink: Sink) -> None:
+        self._frames = frames
+        self._sink = sink
+        self.redoes = sink.redoes
+
+    def clear(self) -> None:
+        """What was not committed."""
+        self._sink.clear()
+
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+        """All of it is done, or it raises."""
+        self._sink.write(self._frames.picks(plan), name_of(plan, number, attempt))
+        return all_done(plan)
+
+    def publish(self, number: int, attempt: str) -> None:
+        """Files are moved into place."""
+        self._sink.publish(number, attempt)

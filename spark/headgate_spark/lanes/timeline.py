@@ -1,0 +1,290 @@
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.borrowing`, and history by parts.
+
+A lane is named `generation/shard`. A job reads a lane from its position on, a range after the other; the range is
+looked at first, so that a loan is short, and then borrowed. What of it is the job's is told by `LentRange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from headgate.client.queue import Queue
+from headgate.engines.borrowing import Borrower, Lent, LentRange, LentRow, RangeTaken
+from headgate.engines.contract import Settled
+from headgate.engines.decide_lease import Tenure
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.rows import LaneRow
+from headgate.engines.settled import Facts, RowFacts
+from headgate.engines.source import Loan
+from headgate.engines.timeline.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.layout import Place, RowPlace
+from headgate.engines.timeline.part_list import parts_from
+from headgate.engines.timeline.passing_over import pass_over_settled
+from headgate.engines.timeline.reading import RowContent
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.timeline.source import TimelineSource, decode_loan
+from headgate.errors import HeadgateError
+from headgate.expiry import Promise
+from headgate.store.positions import first_at, moment_us_of, position_order
+from headgate_spark.decide_range import Wanted
+from headgate_spark.decide_splits import Stretch
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.timeline_rows import read_split
+from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
+from headgate_spark.lanes.contract import Budget, HistorySplit, Preview
+from headgate_spark.options import HISTORY
+
+SLICE_BYTES = 1024 * 1024
+OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
+"""Of a lane that is worked no more is borrowed at once: what is lent counts as read ahead there, and as holes."""
+
+
+def lending_of(queue: Queue, job: UUID) -> TimelineLending:
+    """The driver's side of a job on this queue."""
+    return TimelineLending(queue, job)
+
+
+class TimelineLending:
+    """The lanes of one queue, for the driver of a job."""
+
+    def __init__(self, queue: Queue, job: UUID) -> None:
+        self._queue = queue
+        self._job = job
+
+    async def lanes(self, *, from_us: int | None, until_us: int) -> Sequence[TimelineLane]:
+        """Of all generations those that were not left."""
+        first = 0 if from_us is None else position_order(first_at(from_us))
+        last = position_order(first_at(until_us)) - 1
+        found = []
+        for generation in self._queue.engine.settings.generations:
+            for shard in range(generation.shards):
+                lane = TimelineLane(self._queue, self._job, (generation.number, shard))
+                seen = await lane.lane.look()
+                if seen is not None and not seen.is_retired:
+                    lane.cursor = max(first - 1, lane.source().order_of(seen.last))
+                    lane.until = last
+                    found.append(lane)
+        return found
+
+    async def lane(self, name: str) -> TimelineLane:
+        """One of them."""
+        return TimelineLane(self._queue, self._job, _lane_name(name))
+
+    async def settle_anew(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
+        """Borrow what the picks span, and settle what of them is live."""
+        lane = await self.lane(plan.lane)
+        orders = [_order_of(plan.picks[index].key) for index in masks]
+        anew = await lane.borrow(Preview(min(orders), max(orders), 0), deadline_us)
+        live = {pick.key: pick.mask for pick in anew.picks}
+        left = {at: mask & live.get(plan.picks[at].key, 0) for at, mask in masks.items()}
+        how = await lane.settle(
+            RangePlan(plan.lane, anew.loan, anew.epoch, anew.deadline_us, plan.picks),
+            {at: mask for at, mask in left.items() if mask},
+        )
+        await lane.give_back(anew)
+        return how
+
+
+class TimelineLane:
+    """One lane, for the driver of a job."""
+
+    def __init__(self, queue: Queue, job: UUID, lane: LaneName) -> None:
+        self.name = f"{lane[0]}/{lane[1]}"
+        self.cursor = 0
+        """All up to here was looked at by this run."""
+        self.until = 0
+        self._queue = queue
+        self._job = job
+        self._at = lane
+        self.lane: Lane = lane_of(self._host, self._settings, lane)
+
+    @property
+    def _host(self) -> Host:
+        return self._queue.engine.host
+
+    @property
+    def _settings(self) -> TimelineSettings:
+        return self._queue.engine.settings
+
+    def source(self) -> TimelineSource:
+        """A source with a writer of its own: two that settle never share one."""
+        generation, shard = self._at
+        tenure = Tenure(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
+        sender = self._queue.engine.producer.sender
+        return TimelineSource(
+            self._host, self._settings, sender, None, generation=generation, shard=shard, tenure=tenure
+        )
+
+    async def preview(self, budget: Budget) -> Preview | None:
+        """The next range, about as large as the budget allows; less of a lane that somebody works."""
+        seen = await self.lane.look()
+        if seen is None or seen.is_retired or self.cursor >= self.until:
+            return None
+        if seen.lock is not None:
+            budget = _smaller(budget, OWNED)
+        source = self.source()
+        source.purge(seen.purged_before_us)
+        reached, messages = await self._reach(source, budget)
+        preview = Preview(self.cursor + 1, reached, messages)
+        self.cursor = reached if messages else self.until
+        return preview if messages else None
+
+    async def _reach(self, source: TimelineSource, budget: Budget) -> tuple[int, int]:
+        """How far the budget leads, to the row, and about how many messages lie there; what is passed over because
+        nothing of it is live costs none of it. What of a row was borrowed and settled before, the record tells."""
+        reached, messages, bytes_, rows = self.cursor, 0, 0, 0
+        facts: dict[Any, Facts] = {}
+        while reached < self.until:
+            piece = await source.read(reached, bytes_max=SLICE_BYTES)
+            for row in piece.rows:
+                if row.order > self.until:
+                    return self.until, messages
+                if row.where not in facts:
+                    facts[row.where] = await source.known(row.order, row.order)
+                live = _live(row, facts[row.where].get(row.key), self._host.now_us())
+                if not live:
+                    continue
+                messages, rows, bytes_ = messages + live, rows + 1, bytes_ + row.size_bytes
+                if messages >= budget.messages_max or bytes_ >= budget.bytes_max or rows >= budget.rows_max:
+                    return row.order, messages
+            reached = min(piece.reached, self.until)
+            if not piece.more:
+                break
+        return reached, messages
+
+    async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
+        """What earlier runs of this job left lent is given back first: their driver drives it no more."""
+        source = self.source()
+        await self._end_own_loan()
+        borrower = Borrower(self._host, self.lane, source)
+        lent = await borrower.borrow(Loan(self._job, preview.first, preview.last, deadline_us))
+        try:
+            picks, aliases = await self._picks(LentRange(self._host, self.lane, source, lent))
+        except HeadgateError:
+            await borrower.give_back(lent)
+            raise
+        span_us = moment_us_of(_due_of(picks[-1].key)) - moment_us_of(_due_of(picks[0].key)) if picks else 0
+        return RangePlan(self.name, lent.stored, lent.epoch, deadline_us, tuple(picks), aliases, span_us)
+
+    async def _picks(self, lent: LentRange) -> tuple[list[Pick], dict[bytes, tuple[int, int]]]:
+        picks: list[Pick] = []
+        aliases: dict[bytes, tuple[int, int]] = {}
+        async for each in lent.rows():
+            content: RowContent = each.row.content
+            if content.run is None:
+                continue
+            for index, id_ in enumerate(content.run.message_id or ()):
+                if id_ and each.mine >> index & 1:
+                    aliases[id_] = (len(picks), index)
+            picks.append(Pick(each.row.where, each.row.key, each.mine))
+        return picks, aliases
+
+    async def _end_own_loan(self) -> None:
+        seen = await self.lane.look()
+        if seen is not None and seen.lent is not None and decode_loan(seen.lent).job == self._job:
+            await self.lane.end_loan(seen.lent)
+
+    async def settle(self, plan: RangePlan, masks: Mapping[int, int]) -> Settled:
+        """Under a writer uuid of its own, within the deadline."""
+        lent = Lent(decode_loan(plan.loan), plan.loan, plan.epoch, frozenset())
+        rows = [_lent_row(plan.picks[at], mask) for at, mask in masks.items() if mask]
+        return await LentRange(self._host, self.lane, self.source(), lent).settle(rows) if rows else Settled.DONE
+
+    async def give_back(self, plan: RangePlan) -> None:
+        """The owner's again."""
+        await self.lane.end_loan(plan.loan)
+
+    async def pass_over(self) -> None:
+        """A short tenure, where nobody has one."""
+        await pass_over_settled(self._host, self._queue.engine.producer.sender, self._at)
+
+
+def _lent_row(pick: Pick, mask: int) -> LentRow:
+    return LentRow(LaneRow(pick.key, _order_of(pick.key), mask.bit_length(), 0, where=pick.where), mask)
+
+
+def _live(row: LaneRow, facts: RowFacts | None, now_us: int) -> int:
+    """How many messages of a row are neither settled, nor on their way elsewhere, nor hidden, as is on record."""
+    facts = facts or RowFacts()
+    gone = row.settled | facts.settled
+    hidden = (index for index, tried in facts.tried.items() if tried.hidden_until_us > now_us)
+    for index in (*row.moved, *facts.moved, *hidden):
+        gone |= 1 << index
+    return row.count - gone.bit_count()
+
+
+def _smaller(one: Budget, other: Budget) -> Budget:
+    return Budget(
+        min(one.messages_max, other.messages_max),
+        min(one.bytes_max, other.bytes_max),
+        min(one.rows_max, other.rows_max),
+    )
+
+
+def _lane_name(name: str) -> LaneName:
+    generation, _, shard = name.partition("/")
+    return int(generation), int(shard)
+
+
+def _row_place(lane: LaneName, key: bytes) -> RowPlace:
+    return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
+
+
+def _due_of(key: bytes) -> UUID:
+    return UUID(bytes=key[2:18])
+
+
+def _order_of(key: bytes) -> int:
+    return position_order(_due_of(key))
+
+
+def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
+    """An id begins with the place of the row that it was first put into."""
+    return {
+        Place(_row_place(_lane_name(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
+        for r, one in enumerate(plan.ranges)
+        for p, pick in enumerate(one.picks)
+    }
+
+
+def history_of(queue: Queue) -> TimelineHistory:
+    """What this queue keeps."""
+    return TimelineHistory(queue)
+
+
+class TimelineHistory:
+    """Messages by due moment, whatever became of them, each once, where it was first put: as the source does."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
+        """One for each lane and part that holds something: planning reads the index of the range's days alone."""
+        settings, host = self._queue.engine.settings, self._queue.engine.host
+        found = []
+        for generation in settings.generations:
+            async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
+                if part * settings.part_us >= until_us:
+                    break
+                begin, end = max(part * settings.part_us, from_us), min((part + 1) * settings.part_us, until_us)
+                if begin < end:
+                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
+                    found += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
+        return sorted(found, key=lambda split: (split.where, split.lane))
+
+    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
+        """All that was put there and not cancelled."""
+        after, up_to = (position_order(first_at(moment)) - 1 for moment in (split.from_us, split.until_us))
+        lane, engine = _lane_name(split.lane), self._queue.engine
+        stretches = [Stretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        request = Request(HISTORY, Wanted(), tuple(columns), 0)
+        now_us = self._queue.now_us()
+        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
+
+
+__all__ = ["RangeTaken", "history_of", "lending_of", "rows_by_id"]

@@ -1,0 +1,60 @@
+"""Reads and sets the mark of a query's batch, by LWT. What it means is decide_marks.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from headgate.errors import Conflict
+from headgate.store.catalogue_tables import BULK_MARKS
+from headgate.store.consistency import Consistency
+from headgate.store.statements import InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.store import Store
+from headgate.store.types import Value
+from headgate_spark.decide_marks import Mark, Step, next_step
+
+KEPT_S = 400 * 86_400
+TRIES = 50
+
+
+class MarkContended(Conflict):
+    """Too many tasks set the mark of one query at once."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of one queue or counter."""
+
+    store: Store
+    """Of the catalogue's keyspace."""
+    subject: UUID
+    now_us: Callable[[], int]
+    new_uuid: Callable[[], UUID]
+
+    async def begin(self, query: str, mine: Mark, *, remembered_us: int, skew_us: int) -> Mark:
+        """The mark of this batch, set by its first task; refused where the batch may not be written."""
+        for _ in range(TRIES):
+            seen = await self._read(query)
+            if next_step(seen, mine, remembered_us=remembered_us, skew_us=skew_us) is Step.WRITE and seen is not None:
+                return seen
+            await self._set(query, seen, mine)
+        raise MarkContended(query=query, batch=mine.batch)
+
+    async def _read(self, query: str) -> Mark | None:
+        key: dict[str, Value] = {"id": self.subject, "query": query}
+        columns = ("batch", "begun_us", "key_column")
+        rows = await self.store.read(Select(BULK_MARKS, key, columns, consistency=Consistency.SERIAL))
+        return Mark(rows[0].batch, rows[0].begun_us, rows[0].key_column) if rows else None
+
+    async def _set(self, query: str, seen: Mark | None, mine: Mark) -> None:
+        """Applied or not, a read tells."""
+        key: dict[str, Any] = {"id": self.subject, "query": query}
+        to: dict[str, Any] = {"batch": mine.batch, "begun_us": mine.begun_us, "key_column": mine.key_column}
+        attempt = self.new_uuid()
+        if seen is None:
+            await self.store.decide(InsertIfAbsent(BULK_MARKS, {**key, **to}, attempt=attempt, ttl_s=KEPT_S))
+            return
+        conditions = (is_("batch", seen.batch), is_("begun_us", seen.begun_us))
+        await self.store.decide(UpdateIf(BULK_MARKS, key, to, *conditions, attempt=attempt, ttl_s=KEPT_S))

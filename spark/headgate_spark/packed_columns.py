@@ -1,0 +1,309 @@
+"""From the cells of packed rows to Arrow columns, without a loop over messages (docs/formats.md, "The packed row").
+
+A row of many messages becomes arrays over the very bytes that were decompressed. A row of one message adds a value to
+lists, which become an array when the batch is full: an array for each of them would cost more than it saves.
+
+It knows neither tables nor what is live: whoever calls says which messages of a row are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.engines.packed import PackedRun, RowBroken, directory, open_row
+from headgate.engines.settled import bits_of, ranges_of
+
+BATCH_MESSAGES = 20_000
+BATCH_BYTES = 16 * 1024 * 1024
+CONSTANT, NUMBERS, BYTES = 1, 2, 3
+DUE, PUT, ATTEMPT, PAYLOAD, ATTRIBUTES, GROUP, ID, REPLACES = range(1, 9)
+MOMENT = pa.timestamp("us", tz="UTC")
+TYPES: Mapping[str, pa.DataType] = {
+    "id": pa.string(),
+    "payload": pa.binary(),
+    "attributes": pa.map_(pa.string(), pa.string()),
+    "binary_attributes": pa.map_(pa.string(), pa.binary()),
+    "group": pa.string(),
+    "due": MOMENT,
+    "put": MOMENT,
+    "at": MOMENT,
+    "attempt": pa.int32(),
+    "standing": pa.string(),
+    "hidden_until": MOMENT,
+    "position": pa.string(),
+    "generation": pa.int32(),
+    "shard": pa.int32(),
+}
+ATTRIBUTE_COLUMNS = {"attributes": 0, "binary_attributes": 1}
+_OF_MESSAGE = {"due": DUE, "put": PUT}
+
+
+class OpenRow:
+    """A row whose columns can be looked at; nothing of them is unpacked before."""
+
+    __slots__ = ("body", "columns", "count")
+
+    def __init__(self, cell: bytes) -> None:
+        self.count, self.body = open_row(cell)
+        self.columns = {column: (kind, start, length) for column, kind, start, length in directory(self.body)}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is neither a twin nor a copy: all its messages were first put here."""
+        return ID not in self.columns and REPLACES not in self.columns
+
+    def numbers(self, column: int) -> pa.Array:
+        """A column of numbers, or of moments; zeros where the row has none."""
+        found = self.columns.get(column)
+        if found is None:
+            return pa.array(np.zeros(self.count, np.int64))
+        kind, start, length = found
+        if kind == CONSTANT:
+            value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
+            return pa.array(np.full(self.count, value, np.int64))
+        if kind != NUMBERS or length != 8 * self.count:
+            raise RowBroken("a stored row has a column of another length", kind=kind, messages=self.count)
+        return pa.Array.from_buffers(pa.int64(), self.count, [None, self._buffer(start, length)])
+
+    def binaries(self, column: int) -> pa.Array:
+        """A column of byte strings; empty ones where the row has none."""
+        found = self.columns.get(column)
+        if found is None:
+            return pa.array([b""] * self.count, pa.binary())
+        kind, start, length = found
+        offsets = 4 * (self.count + 1)
+        if kind != BYTES or length < offsets:
+            raise RowBroken("a stored row has a column of another kind", kind=kind)
+        end = int.from_bytes(self.body[start + offsets - 4 : start + offsets], "little")
+        if end != length - offsets:
+            raise RowBroken("a stored row has offsets beyond its data", messages=self.count)
+        buffers = [None, self._buffer(start, offsets), self._buffer(start + offsets, length - offsets)]
+        return pa.Array.from_buffers(pa.binary(), self.count, buffers)
+
+    def _buffer(self, start: int, length: int) -> pa.Buffer:
+        return pa.py_buffer(self.body[start : start + length])
+
+    def put_us_min(self) -> int:
+        """The earliest moment of a first put in it."""
+        found = self.columns.get(PUT)
+        if found is not None and found[0] == CONSTANT:
+            return int.from_bytes(self.body[found[1] : found[1] + 8], "little", signed=True)
+        least: int = pc.min(self.numbers(PUT)).as_py()
+        return least
+
+
+@dataclass(slots=True)
+class About:
+    """What all messages of a row have in common, but for what `Exceptions` say. Not frozen, since one is made for
+    each row, and many rows are of one message."""
+
+    id_start: str
+    """The letters with which the ids of messages that were first put here begin."""
+    position: str
+    at_us: int
+    generation: int
+    shard: int
+    standing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptions:
+    """What single messages of a row have of their own, by index."""
+
+    ids: Mapping[int, str]
+    attempts: Mapping[int, int]
+    hidden_us: Mapping[int, int]
+    hidden_standing: str = ""
+    """How those stand that are hidden."""
+
+
+NONE = Exceptions({}, {}, {})
+Pairs = Sequence[tuple[str, Any]]
+
+
+@lru_cache(1024)
+def attributes_in(stored: bytes) -> tuple[Pairs, Pairs]:
+    """Texts, and byte strings: many messages have the same."""
+    if not stored:
+        return (), ()
+    told = json.loads(stored)
+    texts = [(name, value) for name, value in told.items() if isinstance(value, str)]
+    others = [(name, b64decode(value["binary"])) for name, value in told.items() if not isinstance(value, str)]
+    return texts, others
+
+
+_ALONE: Mapping[str, Callable[[PackedRun, About], Any]] = {
+    "payload": lambda run, _: run.payload[0],
+    "attributes": lambda run, _: attributes_in(run.attributes[0])[0] if run.attributes is not None else (),
+    "binary_attributes": lambda run, _: attributes_in(run.attributes[0])[1] if run.attributes is not None else (),
+    "group": lambda run, _: run.group[0].decode() or None if run.group is not None else None,
+    "due": lambda run, _: run.due_us[0],
+    "put": lambda run, _: run.put_us[0],
+    "at": lambda _, about: about.at_us,
+    "attempt": lambda run, _: run.attempt[0] if run.attempt is not None else 0,
+    "standing": lambda _, about: about.standing,
+    "hidden_until": lambda _, __: None,
+    "position": lambda _, about: about.position,
+    "generation": lambda _, about: about.generation,
+    "shard": lambda _, about: about.shard,
+}
+"""The values of a message that is alone in its row."""
+
+
+class BatchBuilder:
+    """Collects rows, and gives batches of about equal size with the wanted columns in the wanted order."""
+
+    def __init__(
+        self, columns: Sequence[str], id_suffixes: Sequence[str], *, batch_messages: int = BATCH_MESSAGES
+    ) -> None:
+        self.columns = tuple(columns)
+        self._schema = pa.schema([(name, TYPES[name]) for name in columns])
+        self._suffixes = pa.array(id_suffixes, pa.string())
+        self._batch_messages = batch_messages
+        self._pieces: list[pa.RecordBatch] = []
+        self._alone: dict[str, list[Any]] = {name: [] for name in columns}
+        first_suffix = id_suffixes[0]
+        values_of: dict[str, Callable[[PackedRun, About], Any]] = {
+            **_ALONE,
+            "id": lambda _, about: about.id_start + first_suffix,
+        }
+        self._appenders = [(values.append, values_of[name]) for name, values in self._alone.items()]
+        self._alone_count = 0
+        self._messages = 0
+        self._bytes = 0
+        self.messages = 0
+        """Of all batches."""
+
+    def add(self, row: OpenRow, about: About, wanted: int | None = None, but: Exceptions = NONE) -> None:
+        """The messages of a row whose bits are set; None: all."""
+        if self._alone_count:
+            self._close_alone()  # so that messages stay in the order of their rows
+        arrays = [self._column(name, row, about, but) for name in self.columns]
+        piece = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if wanted is not None and wanted != bits_of(0, row.count):
+            piece = piece.take(pa.array(_indexes(wanted), pa.int32()))
+        self._pieces.append(piece)
+        self._grow(piece.num_rows, len(row.body))
+
+    def add_columns(self, columns: Sequence[pa.Array], size_bytes: int) -> None:
+        """Messages whose columns are made already, in the wanted order."""
+        if self._alone_count:
+            self._close_alone()
+        piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self._pieces.append(piece)
+        self._grow(piece.num_rows, size_bytes)
+
+    def is_full(self) -> bool:
+        """Whether a batch should be taken now."""
+        return self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """What was collected, as one batch; nothing if that is nothing."""
+        if self._alone_count:
+            self._close_alone()
+        pieces, self._pieces = self._pieces, []
+        messages, self._messages, self._bytes = self._messages, 0, 0
+        if not messages:
+            return
+        if len(pieces) == 1:
+            yield pieces[0]
+        else:
+            columns = [pa.concat_arrays([piece.column(at) for piece in pieces]) for at in range(len(self.columns))]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _grow(self, messages: int, size_bytes: int) -> None:
+        self._messages += messages
+        self.messages += messages
+        self._bytes += size_bytes
+
+    # ---- rows of many messages
+
+    def _column(self, name: str, row: OpenRow, about: About, but: Exceptions) -> pa.Array:
+        count = row.count
+        if name == "payload":
+            return row.binaries(PAYLOAD)
+        if name == "group":
+            found = row.binaries(GROUP).view(pa.string())
+            return pc.if_else(pc.equal(pc.binary_length(found), 0), pa.scalar(None, pa.string()), found)
+        if name in ATTRIBUTE_COLUMNS:
+            return self._attributes(name, row)
+        if name in ("due", "put"):
+            return row.numbers(_OF_MESSAGE[name]).view(pa.timestamp("us")).cast(MOMENT)
+        if name == "attempt":
+            return _replaced(row.numbers(ATTEMPT).cast(pa.int32()), but.attempts)
+        if name == "id":
+            suffixes = self._suffixes
+            if count > len(suffixes):
+                raise RowBroken("a stored row holds more messages than one flush puts", messages=count)
+            ids = pc.binary_join_element_wise(pa.scalar(about.id_start), suffixes.slice(0, count), "")
+            return _replaced(ids, but.ids)
+        if name == "hidden_until":
+            return _replaced(pa.nulls(count, pa.int64()), but.hidden_us).view(pa.timestamp("us")).cast(MOMENT)
+        if name == "standing":
+            plain = pa.array([about.standing] * count)
+            return _replaced(plain, dict.fromkeys(but.hidden_us, but.hidden_standing)) if but.hidden_us else plain
+        value = {"at": about.at_us, "position": about.position, "generation": about.generation, "shard": about.shard}
+        return pa.repeat(pa.scalar(value[name], TYPES[name]), count)
+
+    def _attributes(self, name: str, row: OpenRow) -> pa.Array:
+        """As a map: most rows have none, or the same for all."""
+        if ATTRIBUTES not in row.columns:
+            return no_attributes(name, row.count)
+        told = [attributes_in(stored) for stored in row.binaries(ATTRIBUTES).to_pylist()]
+        return pa.array([each[ATTRIBUTE_COLUMNS[name]] for each in told], TYPES[name])
+
+    # ---- rows of one message
+
+    def add_alone(self, run: PackedRun, about: About, but: Exceptions = NONE) -> None:
+        """The one message of a row."""
+        for append, value_of in self._appenders:
+            append(value_of(run, about))
+        if but is not NONE:
+            self._overrule(but)
+        self._alone_count += 1
+        self._grow(1, len(run.payload[0]))
+
+    def _overrule(self, but: Exceptions) -> None:
+        """What the message that was added last has of its own."""
+        values = {"id": but.ids.get(0), "attempt": but.attempts.get(0), "hidden_until": but.hidden_us.get(0)}
+        values["standing"] = but.hidden_standing if but.hidden_us else None
+        for name, value in values.items():
+            if value is not None and name in self._alone:
+                self._alone[name][-1] = value
+
+    def _close_alone(self) -> None:
+        arrays = [pa.array(self._alone[name], TYPES[name]) for name in self.columns]
+        self._pieces.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        for values in self._alone.values():
+            values.clear()
+        self._alone_count = 0
+
+
+def no_attributes(name: str, count: int) -> pa.Array:
+    """The column of attributes of messages that have none."""
+    kind = TYPES[name]
+    nothing = pa.array(np.zeros(count + 1, np.int32))
+    return pa.MapArray.from_arrays(nothing, pa.array([], kind.key_type), pa.array([], kind.item_type))
+
+
+def _indexes(wanted: int) -> list[int]:
+    return [index for start, end in ranges_of(wanted) for index in range(start, end)]
+
+
+def _replaced(array: pa.Array, values: Mapping[int, Any]) -> pa.Array:
+    """The same with some values set, by index."""
+    if not values:
+        return array
+    plain = array.to_pylist()
+    for index, value in values.items():
+        plain[index] = value
+    return pa.array(plain, array.type)

@@ -1,0 +1,101 @@
+"""From Arrow batches to what is put or counted, a piece of bounded size at a time. Pure.
+
+A value that can not be put is told with its column, in one line; nothing of its piece is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.client.outgoing import Put
+from headgate.errors import SpecError
+from headgate_spark.decide_keys import Key, RowKeys
+
+
+class RowUnfit(SpecError):
+    """A row can not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update of a counter."""
+
+    key: str
+    verb: str
+    arguments: Sequence[Any]
+    name: Key | None
+
+
+def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
+    """Rows as mappings of column to value, so many at a time."""
+    piece: list[dict[str, Any]] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            piece.append(row)
+            if len(piece) >= size:
+                yield piece
+                piece = []
+    if piece:
+        yield piece
+
+
+class Keys:
+    """Names rows: by a column of the user's, or by what they hold; or not at all."""
+
+    def __init__(self, row_keys: RowKeys | None, key_column: str | None) -> None:
+        self._row_keys = row_keys
+        self._key_column = key_column
+
+    def key_of(self, row: Mapping[str, Any]) -> Key | None:
+        """None where rows are written without keys."""
+        if self._row_keys is None:
+            return None
+        if self._key_column is None:
+            return self._row_keys.key_of(tuple(row.values()))
+        key = row[self._key_column]
+        if not key:
+            raise RowUnfit("the column of keys is empty in a row", column=self._key_column)
+        return Key(key, None)
+
+
+def put_of(row: Mapping[str, Any], key: Key | None) -> Put:
+    """The message that a row means."""
+    payload = row["payload"]
+    if payload is None:
+        raise RowUnfit("a message needs a payload; this row's is null", column="payload")
+    return Put(
+        payload,
+        delay=row.get("delay"),
+        deliver_at=row.get("due"),
+        group=row.get("group"),
+        once=None if key is None else key.text,
+        once_scope=None if key is None else key.scope,
+        attributes=attributes_of(row),
+    )
+
+
+def attributes_of(row: Mapping[str, Any]) -> dict[str, str | bytes]:
+    """Of both columns that may hold some."""
+    return {**dict(row.get("attributes") or ()), **dict(row.get("binary_attributes") or ())}
+
+
+def update_of(row: Mapping[str, Any], key: Key | None) -> Update:
+    """The update of a counter that a row means."""
+    if not row["key"]:
+        raise RowUnfit("an update needs a key; this row's is empty", column="key")
+    return Update(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)
+
+
+def _arguments(given: str | None) -> Sequence[Any]:
+    found: Any = None
+    with suppress(ValueError):
+        found = [] if given is None else json.loads(given)
+    if found is None:
+        raise RowUnfit("arguments are JSON: a list, or one value", column="arguments", given=str(given)[:60])
+    return found if isinstance(found, list) else [found]

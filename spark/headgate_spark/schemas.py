@@ -1,0 +1,120 @@
+"""The columns of queues and counters as DataFrames: docs/spark.md shows what each means. Pure.
+
+A reader gives the columns of the schema it is asked for: all of them, or those that the user named by `.schema(...)`,
+in that order, so that what nobody wants is not even unpacked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from headgate.errors import SpecError
+
+QUEUE: Mapping[str, DataType] = {
+    "id": StringType(),
+    "payload": BinaryType(),
+    "attributes": MapType(StringType(), StringType()),
+    "binary_attributes": MapType(StringType(), BinaryType()),
+    "group": StringType(),
+    "due": TimestampType(),
+    "put": TimestampType(),
+    "at": TimestampType(),
+    "attempt": IntegerType(),
+    "standing": StringType(),
+    "hidden_until": TimestampType(),
+    "position": StringType(),
+    "generation": IntegerType(),
+    "shard": IntegerType(),
+}
+"""Of a message."""
+
+OF_JOBS = ("id", "payload", "attributes", "binary_attributes", "group", "attempt", "due", "put")
+"""What handlers and sinks of bulk jobs are given of a message, in this order."""
+DDL_OF_JOBS = ", ".join(f"`{name}` {QUEUE[name].simpleString()}" for name in OF_JOBS)
+
+COUNTER: Mapping[str, DataType] = {"key": StringType(), "value": StringType(), "state": BinaryType()}
+"""Of a key of a counter."""
+
+PUT: Mapping[str, tuple[DataType, ...]] = {
+    "payload": (BinaryType(), StringType()),
+    "attributes": (MapType(StringType(), StringType()),),
+    "binary_attributes": (MapType(StringType(), BinaryType()),),
+    "group": (StringType(),),
+    "due": (TimestampType(),),
+    "delay": (IntegerType(), LongType()),
+}
+"""What a message to be put may have, by which types; others than `payload` may be missing or null."""
+
+UPDATE: Mapping[str, tuple[DataType, ...]] = {
+    "key": (StringType(),),
+    "verb": (StringType(),),
+    "arguments": (StringType(),),
+}
+"""What an update of a counter has: `arguments` is a list in JSON; `verb` is `add` unless given."""
+
+
+class SchemaUnfit(SpecError):
+    """The columns are not those of the source or sink `headgate`."""
+
+
+def schema_of(columns: Mapping[str, DataType]) -> StructType:
+    """All columns of something."""
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def check_read(schema: StructType, columns: Mapping[str, DataType]) -> None:
+    """Refuse a schema of the user's with columns that are not there, or of another type."""
+    for field in schema.fields:
+        known = columns.get(field.name)
+        if known is None:
+            near = difflib.get_close_matches(field.name, list(columns), n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(columns)}"
+            raise SchemaUnfit("there is no such column to read", column=field.name, remedy=remedy)
+        if not _is_alike(field.dataType, known):
+            raise SchemaUnfit(
+                "a column is read as another type than it has",
+                column=field.name,
+                asked=field.dataType.simpleString(),
+                has=known.simpleString(),
+            )
+
+
+def check_write(
+    schema: StructType, columns: Mapping[str, tuple[DataType, ...]], *, needed: str, key_column: str | None
+) -> None:
+    """Refuse rows that can not be put; the column of keys may be any text that is not one of ours."""
+    found = {field.name: field.dataType for field in schema.fields}
+    if needed not in found:
+        raise SchemaUnfit(f"rows to be written need a column {needed}", columns=", ".join(found))
+    if key_column is not None and not isinstance(found.get(key_column), StringType):
+        seen = found[key_column].simpleString() if key_column in found else "not there"
+        raise SchemaUnfit("keyColumn names a column of texts", column=key_column, is_=seen)
+    for name, kind in found.items():
+        allowed = columns.get(name)
+        if allowed is None and name != key_column:
+            raise SchemaUnfit(
+                "there is no such column to write", column=name, remedy=f"select among {', '.join(columns)}"
+            )
+        if allowed is not None and not any(_is_alike(kind, one) for one in allowed):
+            shown = " or ".join(one.simpleString() for one in allowed)
+            raise SchemaUnfit(
+                "a column to be written has another type", column=name, is_=kind.simpleString(), wanted=shown
+            )
+
+
+def _is_alike(one: DataType, other: DataType) -> bool:
+    """But for what may be null: a map that is made of literals has no nulls, and is a map all the same."""
+    return one.simpleString() == other.simpleString()

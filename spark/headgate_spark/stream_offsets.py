@@ -1,0 +1,112 @@
+"""Offsets of a streaming read as JSON: the ranges of lanes that a batch borrowed, and which messages of them it has
+("Source: a stream" in docs/protocols/spark.md). Pure.
+
+An offset tells all that is needed to read its batch again and to settle it, whatever became of the reader.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.errors import SpecError
+from headgate_spark.jobs.decide_batch import Pick, RangePlan
+
+VERSION = 1
+
+
+class OffsetUnreadable(SpecError):
+    """The checkpoint's offset is none of this source, or of a later release."""
+
+
+@dataclass(frozen=True)
+class BatchOffset:
+    """One batch; two with the same number are the same."""
+
+    number: int
+    ranges: tuple[RangePlan, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many the batch has."""
+        return sum(pick.messages for each in self.ranges for pick in each.picks)
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        return {"version": VERSION, "number": self.number, "ranges": [_told(each) for each in self.ranges]}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> BatchOffset:
+        """What a checkpoint says."""
+        if told.get("version") != VERSION:
+            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or begin with another checkpoint")
+        return cls(told["number"], tuple(map(_range, told["ranges"])))
+
+
+def _told(one: RangePlan) -> dict[str, Any]:
+    rows = "\n".join(f"{pick.where} {pick.key.hex()} {pick.mask:x}" for pick in one.picks)
+    return {
+        "lane": one.lane,
+        "loan": one.loan.hex(),
+        "epoch": one.epoch,
+        "deadline": one.deadline_us,
+        "rows": base64.b64encode(zlib.compress(rows.encode())).decode(),
+    }
+
+
+def _range(told: dict[str, Any]) -> RangePlan:
+    rows = zlib.decompress(base64.b64decode(told["rows"])).decode().splitlines()
+    return RangePlan(
+        told["lane"], bytes.fromhex(told["loan"]), told["epoch"], told["deadline"], tuple(map(_pick, rows))
+    )
+
+
+def _pick(line: str) -> Pick:
+    where, key, mask = line.split(" ")
+    return Pick(int(where), bytes.fromhex(key), int(mask, 16))
+
+
+def json_text(offset: BatchOffset) -> str:
+    """As it is compared."""
+    return json.dumps(offset.to_json(), sort_keys=True)
+
+
+def trimmed(plan: RangePlan, messages_max: int) -> RangePlan:
+    """The first messages of a range, no more than so many: the others stay their owner's."""
+    picks: list[Pick] = []
+    left = messages_max
+    for pick in plan.picks:
+        if left <= 0:
+            break
+        kept = pick if pick.messages <= left else Pick(pick.where, pick.key, _lowest(pick.mask, left))
+        picks.append(kept)
+        left -= kept.messages
+    return replace(plan, picks=tuple(picks))
+
+
+def _lowest(mask: int, count: int) -> int:
+    """So many of its bits, the lowest first: within a group the order is that of the indexes."""
+    kept = 0
+    for _ in range(count):
+        lowest = mask & -mask
+        kept |= lowest
+        mask ^= lowest
+    return kept
+
+
+def pieces(picks: Sequence[Pick], messages_max: int) -> Iterable[tuple[Pick, ...]]:
+    """Rows of one range, for one task each."""
+    piece: list[Pick] = []
+    messages = 0
+    for pick in picks:
+        if piece and messages + pick.messages > messages_max:
+            yield tuple(piece)
+            piece, messages = [], 0
+        piece.append(pick)
+        messages += pick.messages
+    if piece:
+        yield tuple(piece)

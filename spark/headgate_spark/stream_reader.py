@@ -1,0 +1,221 @@
+"""A streaming read of a queue: a consumer that borrows ranges of lanes, and settles what Spark is done with.
+Why nothing is lost, and what may come twice: "Source: a stream" in docs/protocols/spark.md.
+
+A reader in the driver lives as long as its query; the readers in tasks read what an offset names and do nothing else.
+Spark asks for the next batch only when it has recorded the one before as done: so that one is settled then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from headgate.client.queue import Queue
+from headgate.engines.borrowing import LoanNotGranted, RangeTaken
+from headgate.engines.contract import Settled
+from headgate.errors import HeadgateError, Unavailable
+from headgate_spark.connection import process_of
+from headgate_spark.decide_range import Wanted
+from headgate_spark.decide_shares import raised_shares, shares_of_equal
+from headgate_spark.engines.contract import Request
+from headgate_spark.engines.registry import scan_of
+from headgate_spark.jobs.decide_batch import Pick, RangePlan
+from headgate_spark.lanes.contract import Budget, Lending, LentLane, module_of
+from headgate_spark.options import LIVE, StreamOptions
+from headgate_spark.stream_offsets import BatchOffset, pieces, trimmed
+
+log = logging.getLogger("headgate.spark")
+
+ROW_BYTES_MAX = 256 * 1024 * 1024
+RANGES_TRIED = 100
+"""So many ranges of a lane are looked at in which nothing is left to be handed out."""
+
+
+T = TypeVar("T")
+
+TRIES = 10
+PAUSE_S = 1.0
+
+
+class NotSettled(Unavailable):
+    """What a batch did is not known to be settled."""
+
+
+@dataclass
+class Picked(InputPartition):
+    """Rows of one lane, for one task."""
+
+    lane: str
+    picks: tuple[Pick, ...]
+
+
+class QueueStreamReader(DataSourceStreamReader):
+    """One queue, as a stream."""
+
+    def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._job = uuid4()
+        self._out: BatchOffset | None = None
+        """What this reader handed out last, and has not settled."""
+        self._latest: BatchOffset | None = None
+        self._settled = -1
+        self._turn = 0
+
+    # ---- what Spark calls in the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Before any batch."""
+        return BatchOffset(0).to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The next batch, borrowed; the same as before where there is nothing."""
+        found = process_of(self._options.subject).run(self._next())
+        return found.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The rows that an offset names, lane by lane. A batch that is run again after a restart was handed out by
+        another reader; it is this one's now, to be settled before more is borrowed, or it would come once more."""
+        offset = BatchOffset.from_json(end)
+        if offset.ranges and offset.number != self._settled:
+            self._out = offset
+        return [
+            Picked(each.lane, some)
+            for each in offset.ranges
+            for some in pieces(each.picks, self._options.messages_per_split)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Settle what a batch had, unless this reader has done it."""
+        offset = BatchOffset.from_json(end)
+        if offset.number != self._settled and offset.ranges:
+            process_of(self._options.subject).run(self._settle(offset))
+
+    def stop(self) -> None:
+        """Loans are kept: the query may be started again, and goes on with them until their deadline."""
+
+    # ---- what it calls in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Exactly these rows."""
+        assert isinstance(partition, Picked)  # noqa: S101 - Spark gives back what `partitions` made
+        process = process_of(self._options.subject)
+        queue = process.run(self._queue())
+        request = Request(LIVE, Wanted(), self._columns, self._options.messages_per_split)
+        return process.each(scan_of(queue).read_picked(queue, request, partition.lane, partition.picks))
+
+    # ---- within
+
+    async def _queue(self) -> Queue:
+        return await process_of(self._options.subject).headgate.queue(self._options.subject.queue or "")
+
+    async def _next(self) -> BatchOffset:
+        if self._out is not None:
+            await self._settle(self._out)
+            self._out = None
+        queue = await self._queue()
+        ranges = await patiently(lambda: self._borrow(queue))
+        if ranges or self._latest is None:
+            # the first of a reader is a new one in any case, so that Spark commits what was done before a restart
+            self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
+            self._out = self._latest if ranges else None
+        return self._latest
+
+    async def _borrow(self, queue: Queue) -> list[RangePlan]:
+        """A range of each lane that has something, until the bound is reached; another lane is first each time."""
+        now_us = queue.engine.host.now_us()
+        lending = module_of(queue).lending_of(queue, self._job)
+        lanes: Sequence[LentLane] = await lending.lanes(from_us=None, until_us=now_us)
+        first = self._turn % max(len(lanes), 1)
+        self._turn += 1
+        left = self._options.messages_per_trigger
+        ranges: list[RangePlan] = []
+        for lane, share in await _shared_out([*lanes[first:], *lanes[:first]], left):
+            plan = await self._borrow_of(lane, min(share, left), now_us + self._options.visibility_us)
+            if plan is not None:
+                ranges.append(plan)
+                left -= sum(pick.messages for pick in plan.picks)
+            if left <= 0:
+                break
+        return ranges
+
+    async def _borrow_of(self, lane: LentLane, messages_max: int, deadline_us: int) -> RangePlan | None:
+        """The next range of a lane in which something is left; None where nothing is, or somebody else has one."""
+        for _ in range(RANGES_TRIED):
+            preview = await lane.preview(_budget(messages_max))
+            if preview is None:
+                return None
+            try:
+                plan = await lane.borrow(preview, deadline_us)
+            except (RangeTaken, LoanNotGranted):
+                return None
+            if plan.picks:
+                return trimmed(plan, messages_max)
+            await lane.give_back(plan)
+        return None
+
+    async def _settle(self, offset: BatchOffset) -> None:
+        """Settle all that a batch had; what can not be settled any more is told, and comes again."""
+        queue = await self._queue()
+        lending = module_of(queue).lending_of(queue, self._job)
+        for plan in offset.ranges:
+            try:
+                await patiently(partial(self._settle_range, queue, lending, plan))
+            except HeadgateError as error:
+                log.warning("what a batch did on a lane is not known to be settled, and may come again: %s", error)
+        self._settled = offset.number
+
+    async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:
+        """Under the loan of the batch; where that is over, under another."""
+        lane = await lending.lane(plan.lane)
+        masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
+        how = await lane.settle(plan, masks)
+        if how is Settled.DONE:
+            await lane.give_back(plan)
+        else:
+            deadline_us = queue.engine.host.now_us() + self._options.visibility_us
+            how = await lending.settle_anew(plan, masks, deadline_us)
+        if how is not Settled.DONE:
+            raise NotSettled(lane=plan.lane, how=how.value)
+        await scan_of(queue).pass_over(queue, plan.lane)
+
+
+async def _shared_out(lanes: Sequence[LentLane], bound: int) -> list[tuple[LentLane, int]]:
+    """How many messages to take of each lane, by what waits there."""
+    shares = shares_of_equal(bound, len(lanes))
+    while True:
+        found = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
+        raised = raised_shares(shares, found, bound)
+        if raised is None:
+            return list(zip(lanes, shares, strict=True))
+        shares = raised
+
+
+async def _waiting(lane: LentLane, messages_max: int) -> int:
+    """How many messages could be borrowed next, up to about so many."""
+    cursor = lane.cursor
+    preview = await lane.preview(_budget(messages_max))
+    lane.cursor = cursor
+    return 0 if preview is None else preview.messages
+
+
+def _budget(messages_max: int) -> Budget:
+    return Budget(messages_max=messages_max, bytes_max=ROW_BYTES_MAX, rows_max=messages_max)
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Its result; tried again for a while where a server, or the clock of this process, was not to be had."""
+    for _ in range(TRIES):
+        try:
+            return await work()
+        except Unavailable:
+            await asyncio.sleep(PAUSE_S)
+    return await work()

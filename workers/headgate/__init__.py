@@ -1,0 +1,160 @@
+"""The data plane and the SDK: queues and counters on Cassandra.
+
+    async with headgate.connect() as p:
+        q = await p.queue("shop/emails")
+        await q.put({"to": "you"})
+        views = await p.counter("shop/page-views")
+        await views.add("home", 1)
+
+What is named here is imported when it is first used, so that `import headgate` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate import settle
+    from headgate.client.background import WaitsForItself
+    from headgate.client.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
+    from headgate.client.blocking_counter import SyncCounter
+    from headgate.client.connection import Headgate, NotConnected, connect
+    from headgate.client.counter import Counter, TypesDiffer
+    from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterNotReady, CounterUnknown
+    from headgate.client.directory import EngineNotCarried, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
+    from headgate.client.freshness import CatalogueUnreadable
+    from headgate.client.message import Message
+    from headgate.client.outgoing import Put
+    from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
+    from headgate.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, ConnectionOfAnotherProcess, Queue
+    from headgate.counters.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
+    from headgate.counters.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
+    from headgate.counters.reading import ReadTooSlow
+    from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
+    from headgate.counters.types.registry import TypeUnknown
+    from headgate.counters.types.sketches import SketchesMissing
+    from headgate.engines.contract import Settled, StaleReceipt
+    from headgate.engines.timeline.batched import BatchTooLate
+    from headgate.errors import Bug, Conflict, HeadgateError, Refused, SpecError, Surroundings, Unavailable
+    from headgate.runtime.context import Context
+    from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
+    from headgate.runtime.handlers import handler
+    from headgate.store.cassandra_batches import BatchUnfit
+    from headgate.store.clocks import ClockNotTrusted
+    from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
+
+_NAMES = {
+    "headgate.client.background": "WaitsForItself",
+    "headgate.client.blocking": "SyncMessage SyncHeadgate SyncQueue connect_sync",
+    "headgate.client.blocking_counter": "SyncCounter",
+    "headgate.client.connection": "NotConnected Headgate connect",
+    "headgate.client.counter": "Counter TypesDiffer",
+    "headgate.client.counters": "CounterDeleted CounterMadeAgain CounterNotReady CounterUnknown",
+    "headgate.client.directory": "EngineNotCarried QueueDeleted QueueMadeAgain QueueNotReady QueueUnknown",
+    "headgate.client.freshness": "CatalogueUnreadable",
+    "headgate.client.message": "Message",
+    "headgate.client.outgoing": "Put",
+    "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
+    "headgate.client.queue": "ConnectionClosed ConnectionOfAnotherLoop ConnectionOfAnotherProcess Queue",
+    "headgate.counters.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
+    "headgate.counters.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
+    "headgate.counters.reading": "ReadTooSlow",
+    "headgate.counters.types.contract": "QuestionInvalid StateFull StateUnreadable UpdateInvalid",
+    "headgate.counters.types.registry": "TypeUnknown",
+    "headgate.counters.types.sketches": "SketchesMissing",
+    "headgate.engines.contract": "Settled StaleReceipt",
+    "headgate.engines.timeline.batched": "BatchTooLate",
+    "headgate.errors": "Bug Conflict HeadgateError Refused SpecError Surroundings Unavailable",
+    "headgate.runtime.context": "Context",
+    "headgate.runtime.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
+    "headgate.runtime.handlers": "handler",
+    "headgate.store.cassandra_batches": "BatchUnfit",
+    "headgate.store.clocks": "ClockNotTrusted",
+    "headgate.store.store": "NotEnoughReplicas Overloaded Unknown",
+}
+"""What each module gives to this one."""
+
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [
+    "REJECT",
+    "Backoff",
+    "BatchTooLate",
+    "BatchUnfit",
+    "Bug",
+    "CatalogueUnreadable",
+    "ClockNotTrusted",
+    "Conflict",
+    "ConnectionClosed",
+    "ConnectionOfAnotherLoop",
+    "ConnectionOfAnotherProcess",
+    "Context",
+    "Counter",
+    "CounterDeleted",
+    "CounterMadeAgain",
+    "CounterNotReady",
+    "CounterUnknown",
+    "EngineNotCarried",
+    "Headgate",
+    "HeadgateError",
+    "KeyInvalid",
+    "Message",
+    "MutatorClosed",
+    "NotConnected",
+    "NotEnoughReplicas",
+    "NotSent",
+    "Overloaded",
+    "PayloadUnfit",
+    "PayloadUnreadable",
+    "Put",
+    "QuestionInvalid",
+    "Queue",
+    "QueueDeleted",
+    "QueueMadeAgain",
+    "QueueNotReady",
+    "QueueUnknown",
+    "ReadTooSlow",
+    "Refused",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Settled",
+    "SketchesMissing",
+    "SpecError",
+    "StaleReceipt",
+    "StateFull",
+    "StateTooLarge",
+    "StateUnreadable",
+    "Surroundings",
+    "SyncCounter",
+    "SyncHeadgate",
+    "SyncMessage",
+    "SyncQueue",
+    "TokenAhead",
+    "TokenInvalid",
+    "TokenTooOld",
+    "TooManyWait",
+    "TypeUnknown",
+    "TypesDiffer",
+    "Unavailable",
+    "Unknown",
+    "UpdateInvalid",
+    "WaitsForItself",
+    "connect",
+    "connect_sync",
+    "handler",
+    "settle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "settle":
+        return import_module("headgate.settle")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'headgate' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

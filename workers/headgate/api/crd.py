@@ -1,0 +1,206 @@
+"""CustomResourceDefinitions from the models: structural schemas, every default, bound and rule in them.
+
+What pydantic says is not yet structural: references are written out, `X or null` becomes X (absence is how a person
+says nothing), titles go, `additionalProperties: false` goes (the API server prunes and, asked strictly, refuses).
+A shape's pattern becomes a CEL rule with a sentence. Each description ends with the default and the bounds, since
+`kubectl explain` shows nothing else. Invariant: every list, map and string that a rule can read is bounded, else the
+API server's cost estimate refuses the CRD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.api.counters import Counter
+from headgate.api.model import GROUP, VERSION, Model
+from headgate.api.queues import Queue
+from headgate.api.rules import Rule, rules_of
+from headgate.api.shapes import KEY, DurationRange, Shape, SizeRange
+
+Schema = dict[str, Any]
+
+KINDS: Final[tuple[type[Model], ...]] = (Queue, Counter)
+PLURALS: Final = {"Queue": "queues", "Counter": "counters"}
+_SHORT_NAMES: Final = {"Queue": ["hgq"], "Counter": ["hgc"]}
+_DROPPED: Final = frozenset(
+    {"title", "pattern", "additionalProperties", "propertyNames", "const", "anyOf", "$ref", KEY}
+)
+
+_READY: Final = {
+    "name": "Ready",
+    "type": "string",
+    "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+    "description": "Whether it does what its spec says.",
+}
+_REASON: Final = {
+    "name": "Reason",
+    "type": "string",
+    "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
+    "description": "Why it is, or is not, Ready.",
+    "priority": 1,
+}
+_AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def _column(name: str, kind: str, path: str, description: str, *, wide: bool = False) -> Schema:
+    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return {**column, "priority": 1} if wide else column
+
+
+_COLUMNS: Final[dict[str, list[Schema]]] = {
+    "Queue": [
+        _column("Engine", "string", ".spec.engine", "How messages are kept."),
+        _column("Shards", "integer", ".spec.shards", "Into how many parts the queue is divided."),
+        _column("Backlog", "integer", ".status.backlog", "Messages that are due and not yet received."),
+        _column("Oldest", "string", ".status.oldestAge", "How long the oldest of them has waited."),
+        _column("Workers", "integer", ".status.consumers[0].ready", "Workers that are ready, of its first consumer."),
+        _READY,
+        _column("In-Flight", "integer", ".status.inFlight", "Messages received and not yet settled.", wide=True),
+        _column("Rate", "integer", ".status.rate", "Messages settled a second.", wide=True),
+        _REASON,
+        _AGE,
+    ],
+    "Counter": [
+        _column("Type", "string", ".spec.type", "What is kept of each key."),
+        _column("Keys", "integer", ".status.keys", "Keys, as the last collection counted them."),
+        _READY,
+        _column("Shards", "integer", ".status.shards", "Shards of all keys.", wide=True),
+        _column("Collected", "date", ".status.lastCollection", "When the collector last ran.", wide=True),
+        _REASON,
+        _AGE,
+    ],
+}
+
+
+def build_crd(model: type[Model]) -> Schema:
+    """The CustomResourceDefinition of a kind."""
+    kind = model.__name__
+    plural = PLURALS[kind]
+    subresources: Schema = {"status": {}}
+    if kind == "Queue":
+        subresources["scale"] = {
+            "specReplicasPath": ".spec.shards",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": _SHORT_NAMES[kind],
+                "categories": ["headgate"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": subresources,
+                    "additionalPrinterColumns": _COLUMNS[kind],
+                    "schema": {"openAPIV3Schema": build_structural_schema(model)},
+                }
+            ],
+        },
+    }
+
+
+def build_structural_schema(model: type[Model]) -> Schema:
+    """The structural schema of a kind, with its rules."""
+    made = model.model_json_schema(by_alias=True, mode="validation")
+    properties = made["properties"]
+    schema: Schema = {
+        "type": "object",
+        "description": made["description"],
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "headgate.io/v1beta1."},
+            "kind": {"type": "string", "description": f"{model.__name__}."},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # so that a rule may blame it
+            "spec": _structural(properties["spec"], made["$defs"]),
+            "status": _structural(properties["status"], made["$defs"]),
+        },
+    }
+    for rule in rules_of(model):
+        _node_at(schema, rule.scope).setdefault("x-kubernetes-validations", []).append(_validation(rule))
+    return schema
+
+
+def _node_at(schema: Schema, scope: str) -> Schema:
+    node = schema
+    for step in scope.split(".") if scope else ():
+        node = node["properties"][step.removesuffix("[]")]
+        node = node["items"] if step.endswith("[]") else node
+    return node
+
+
+def _validation(rule: Rule) -> Schema:
+    made = {"rule": rule.condition.cel(), "message": rule.says, "fieldPath": f".{rule.field}"}
+    return {**made, "reason": "FieldValueForbidden"} if rule.on_change else made
+
+
+def _structural(node: Schema, defs: Mapping[str, Schema], *, required: bool = True) -> Schema:
+    """One node written out: reference and null resolved, bounds kept, children in turn."""
+    nullable = "nullable" in node or any(branch.get("type") == "null" for branch in node.get("anyOf", ()))
+    branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
+    whole = {**(branches[0] if branches else {}), **node}
+    if "$ref" in whole:
+        whole = {**defs[whole["$ref"].rsplit("/", 1)[1]], **whole}
+    made = {key: value for key, value in whole.items() if key not in _DROPPED}
+    if made.get("default", ...) is None:
+        del made["default"]
+    if "default" in made:
+        made["default"] = _plain(made["default"])
+    elif not required and not nullable and made.get("type") == "object" and "properties" in made:
+        made["default"] = {}
+    if "const" in whole:
+        made["enum"] = [whole["const"]]
+    if "properties" in made:
+        needed = made.get("required", ())
+        made["properties"] = {
+            name: _structural(child, defs, required=name in needed) for name, child in made["properties"].items()
+        }
+    if "items" in made:
+        made["items"] = _structural(made["items"], defs)
+    if isinstance(whole.get("additionalProperties"), dict):
+        made["additionalProperties"] = _structural(whole["additionalProperties"], defs)
+    return _with_shape(made, whole)
+
+
+def _with_shape(made: Schema, whole: Schema) -> Schema:
+    shape = whole.get(KEY)
+    if isinstance(shape, Shape):
+        made["x-kubernetes-validations"] = [{"rule": shape.cel, "message": shape.says}]
+    elif "pattern" in whole:
+        made["pattern"] = whole["pattern"]
+    hints = _hints(made, shape)
+    if hints and "description" in made:
+        made["description"] = f"{made['description']} {hints}"
+    return made
+
+
+def _hints(made: Schema, shape: Shape | None) -> str:
+    """Default and bounds in words."""
+    default = made.get("default")
+    hints = [] if default in (None, {}) else [f"Default: {_written(default)}."]
+    if isinstance(shape, DurationRange | SizeRange):
+        hints.append(f"From {shape.least} to {shape.most}.")
+    elif {"minimum", "maximum"} <= made.keys():
+        hints.append(f"From {made['minimum']} to {made['maximum']}.")
+    return " ".join(hints)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | bool | dict | list) else str(value)
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,223 @@
+"""Resources from YAML files: several documents a file, each fault with its file, line, document and field.
+
+What kubectl does not read alike is not read at all: a key that is there twice is a fault, a moment such as
+2026-11-18T09:00:00Z stays the text that it is, `1:30` is no number of base 60. Documents of other groups (a Secret
+beside its Queue) are passed over and counted. This module knows YAML; what is right or wrong is parse.py's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from headgate.api.parse import Resource, check_resource, is_ours
+from headgate.api.rules import Fault
+from headgate.errors import SpecError, Surroundings
+
+_BYTES_MAX: Final = 16 * 1024 * 1024
+_NODES_MAX: Final = 1_000_000
+_DEPTH_MAX: Final = 100
+
+
+@dataclass(frozen=True)
+class Located:
+    """A fault and where it stands."""
+
+    file: str
+    line: int
+    document: str
+    fault: Fault
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (where, self.document, str(self.fault)) if part)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What files hold: resources in their order, faults, and how many documents were somebody else's."""
+
+    resources: tuple[Resource, ...] = ()
+    faults: tuple[Located, ...] = ()
+    passed_over: int = 0
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(
+            self.resources + other.resources, self.faults + other.faults, self.passed_over + other.passed_over
+        )
+
+
+class FilesInvalid(SpecError):
+    """The resources are not valid."""
+
+    def __init__(self, faults: Iterable[Located]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def load_files(paths: Iterable[Path]) -> tuple[Resource, ...]:
+    """The resources of these files, or FilesInvalid with a line for every fault in any of them."""
+    reading = read_files(paths)
+    if reading.faults:
+        raise FilesInvalid(reading.faults)
+    return reading.resources
+
+
+def read_files(paths: Iterable[Path]) -> Reading:
+    """What these files hold, right and wrong; a resource that is there twice is wrong."""
+    reading = Reading()
+    for path in paths:
+        reading += read_text(_read_file(path), str(path))
+    return reading + Reading(faults=tuple(_twice(reading.resources)))
+
+
+def read_text(text: str, file: str) -> Reading:
+    """What a text holds."""
+    reading = Reading()
+    try:
+        loader = _Loader(text)
+        number = 0
+        while loader.check_node():
+            number += 1
+            node = loader.get_node()
+            if node is not None:
+                reading += _read_document(loader, node, file, f"document {number}")
+    except RecursionError:
+        return reading + Reading(
+            faults=(Located(file, 0, "", Fault("not YAML", "is nested too deep for a resource")),)
+        )
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        says = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line = mark.line + 1 if mark else 0
+        return reading + Reading(faults=(Located(file, line, "", Fault("not YAML", says)),))
+    return reading
+
+
+def _read_file(path: Path) -> str:
+    try:
+        if path.stat().st_size > _BYTES_MAX:
+            raise SpecError("the file is too large for resources", file=path, bytes_max=_BYTES_MAX)
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SpecError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a directory; name the files in it") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: is not text in UTF-8") from None
+    except OSError as error:
+        raise Surroundings(f"{path}: can not be read", reason=error.strerror) from None
+
+
+def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:
+    _check_size(node, {}, 0)
+    document = loader.construct_document(node)
+    if document is None:
+        return Reading()
+    if not isinstance(document, Mapping):
+        fault = Fault("the document", "must be a resource: apiVersion, kind, metadata, spec")
+        return Reading(faults=(Located(file, node.start_mark.line + 1, label, fault),))
+    if not is_ours(document):
+        return Reading(passed_over=1)
+    label = f"{label}, {_named(document)}"
+    found = check_resource(document)
+    if isinstance(found, list):
+        located = (Located(file, _line_of(node, fault.path), label, fault) for fault in found)
+        return Reading(faults=tuple(sorted(located, key=lambda each: each.line)))
+    return Reading(resources=(found,))
+
+
+def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
+    """How many nodes a document has once its aliases are written out: a few lines can stand for more than fits."""
+    if id(node) in sizes:
+        return sizes[id(node)]
+    if depth > _DEPTH_MAX:
+        raise yaml.MarkedYAMLError(problem="is nested too deep for a resource", problem_mark=node.start_mark)
+    children: Iterable[yaml.Node] = ()
+    if isinstance(node, yaml.MappingNode):
+        children = (child for pair in node.value for child in pair)
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    size = 1 + sum(_check_size(child, sizes, depth + 1) for child in children)
+    if size > _NODES_MAX:
+        raise yaml.MarkedYAMLError(
+            problem="is too large once its aliases are written out", problem_mark=node.start_mark
+        )
+    sizes[id(node)] = size
+    return size
+
+
+def _named(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name", "without a name") if isinstance(metadata, Mapping) else "without a name"
+    return f"{document.get('kind')} {name}"
+
+
+def _line_of(node: yaml.Node, path: str) -> int:
+    """The line of the deepest part of a path that is there."""
+    line = node.start_mark.line + 1
+    for step in re.findall(r"[^.\[\]]+", path):
+        found = _child(node, step)
+        if found is None:
+            break
+        line, node = found
+    return line
+
+
+def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        return next(((key.start_mark.line + 1, value) for key, value in node.value if key.value == step), None)
+    if isinstance(node, yaml.SequenceNode) and step.isdigit() and int(step) < len(node.value):
+        item = node.value[int(step)]
+        return item.start_mark.line + 1, item
+    return None
+
+
+def _twice(resources: Iterable[Resource]) -> Iterator[Located]:
+    seen: set[tuple[str, str, str]] = set()
+    for resource in resources:
+        key = (resource.kind, resource.metadata.namespace, resource.metadata.name)
+        if key in seen:
+            kind, namespace, name = key
+            fault = Fault("metadata.name", f"{kind} {namespace}/{name} is there twice; remove one or rename it")
+            yield Located("in all files", 0, "", fault)
+        seen.add(key)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        return super().construct_document(node)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen and key.value != "<<":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f'"{key.value}" is there twice, first in line {seen[key.value]}', key.start_mark
+                )
+            seen[key.value] = line
+        return super().construct_mapping(node, deep=deep)
+
+
+_NUMBERS: Final = {
+    "tag:yaml.org,2002:int": r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+)$",
+    "tag:yaml.org,2002:float": (
+        r"^[-+]?([0-9][0-9_]*[.][0-9_]*([eE][-+]?[0-9]+)?|[.][0-9_]+|[0-9]+[eE][-+]?[0-9]+|[.](inf|nan))$"
+    ),
+}
+_LEFT_OUT: Final = {"tag:yaml.org,2002:timestamp", *_NUMBERS}
+_Loader.yaml_implicit_resolvers = {
+    first: kept
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    if (kept := [(tag, shape) for tag, shape in resolvers if tag not in _LEFT_OUT])
+}
+for _tag, _shape in _NUMBERS.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_shape), list("-+0123456789."))

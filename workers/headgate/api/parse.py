@@ -1,0 +1,209 @@
+"""A resource from plain JSON: valid, or every fault with the path of its field and what would be right.
+
+The same for all who read resources: the operator, the CLI, the catalogue's writer. What is refused here is what the
+API server refuses, by the same models and rules. Nulls are dropped first, as the API server drops them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from headgate.api.bounds import check_bounds
+from headgate.api.counters import Counter
+from headgate.api.defaults import model_of
+from headgate.api.model import API_VERSION, GROUP
+from headgate.api.queues import Queue
+from headgate.api.rules import Fault, check_rules, rules_of
+from headgate.errors import SpecError
+
+Resource = Queue | Counter
+KINDS: Final[dict[str, type[Queue] | type[Counter]]] = {"Queue": Queue, "Counter": Counter}
+
+_PASSED_ON: Final = frozenset({"metadata", "template", "driver", "executor"})
+"""Fields whose inside is somebody else's: a null in there may mean something."""
+
+
+FAULTS_MAX: Final = 50
+"""Each needs a search for what was meant, so that a document of unknown fields would take seconds."""
+
+
+class ResourceInvalid(SpecError):
+    """The resource is not valid."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(str(fault) for fault in faults))
+
+
+def parse_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource:
+    """The resource, or ResourceInvalid with all faults. `old` is what it was, for the rules on change."""
+    found = check_resource(document, old)
+    if isinstance(found, list):
+        raise ResourceInvalid(found)
+    return found
+
+
+def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource | list[Fault]:
+    """The resource, or what is wrong with it."""
+    faults = _check_kind(document)
+    if faults:
+        return faults
+    faults = check_bounds(document)
+    if faults:
+        return faults
+    return _check(document, old)
+
+
+def parse_stored(document: Mapping[str, Any]) -> Resource:
+    """The same of a document that was accepted before: a bound that came later takes no queue from its workers."""
+    found = _check_kind(document) or _check(document, None)
+    if isinstance(found, list):
+        raise ResourceInvalid(found)
+    return found
+
+
+def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resource | list[Fault]:
+    """Against models and rules."""
+    model = KINDS[document["kind"]]
+    plain = without_nulls(document)
+    faults = [*_check_model(model, plain), *_check_keys(plain)]
+    if not _shaped(plain):
+        return faults
+    faults += check_rules(rules_of(model), plain, None if old is None else without_nulls(old))
+    return faults or model.model_validate(plain, by_alias=True, by_name=False)
+
+
+def dump_resource(resource: Resource) -> dict[str, Any]:
+    """The resource as plain JSON, defaults written out; parse_resource reads the same resource from it."""
+    return resource.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def is_ours(document: Mapping[str, Any]) -> bool:
+    """Whether a document means to be one of our resources, however wrong it may be."""
+    return document.get("kind") in [*KINDS] or str(document.get("apiVersion")).startswith(f"{GROUP}/")
+
+
+def without_nulls(node: Any) -> Any:
+    """The document without fields that are null, but for what is passed on to others."""
+    if isinstance(node, Mapping):
+        return {
+            key: value if key in _PASSED_ON else without_nulls(value)
+            for key, value in node.items()
+            if value is not None
+        }
+    return [without_nulls(item) for item in node] if isinstance(node, list) else node
+
+
+def _check_kind(document: Mapping[str, Any]) -> list[Fault]:
+    faults = []
+    if document.get("kind") not in [*KINDS]:  # in a list, since what stands there need not be hashable
+        faults.append(Fault("kind", f"must be {' or '.join(KINDS)}{_meant(str(document.get('kind')), KINDS)}"))
+    if document.get("apiVersion") != API_VERSION:
+        faults.append(Fault("apiVersion", f"must be {API_VERSION}"))
+    return faults
+
+
+def _check_model(model: type[BaseModel], plain: Mapping[str, Any]) -> list[Fault]:
+    try:
+        model.model_validate(plain, by_alias=True, by_name=False)
+    except ValidationError as invalid:
+        errors = invalid.errors(include_url=False)
+        faults = [_fault(model, error) for error in errors[:FAULTS_MAX]]
+        left = len(errors) - len(faults)
+        return [*faults, Fault("spec", f"has {left} further faults; fix these first")] if left else faults
+    return []
+
+
+def _check_keys(plain: Mapping[str, Any]) -> list[Fault]:
+    """Items of one list with the same name: the API server merges these lists by name."""
+    spec = plain.get("spec")
+    faults = []
+    for field in ("consumers", "bulk"):
+        items = spec.get(field) if isinstance(spec, Mapping) else None
+        seen: set[str] = set()
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            name = item.get("name") if isinstance(item, Mapping) else None
+            if isinstance(name, str) and name in seen:
+                faults.append(Fault(f"spec.{field}[{index}].name", f"{name} is there twice; each needs its own name"))
+            seen.add(str(name))
+    return faults
+
+
+def _shaped(plain: Mapping[str, Any]) -> bool:
+    """Whether maps are maps and lists are lists, so that rules can be asked."""
+    spec = plain.get("spec")
+    if not isinstance(spec, Mapping) or not isinstance(plain.get("metadata"), Mapping):
+        return False
+    lists = [spec.get(name, []) for name in ("consumers", "bulk", "windows")]
+    return all(isinstance(items, list) for items in lists) and all(
+        isinstance(item, Mapping) for items in lists[:2] for item in items
+    )
+
+
+def _fault(model: type[BaseModel], error: ErrorDetails) -> Fault:
+    return Fault(path_of(error["loc"]), _says(model, error))
+
+
+def path_of(location: Sequence[str | int]) -> str:
+    """`spec.consumers[0].scaling.min`, as the API server writes it."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path
+
+
+_WORDS: Final[dict[str, str]] = {
+    "missing": "is required",
+    "int_type": "must be a whole number, without quotes",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false, without quotes",
+    "string_type": "must be a text; put it in quotes",
+    "model_type": "must hold fields of its own, one a line below it",
+    "dict_type": "must hold fields of its own, one a line below it",
+    "tuple_type": "must be a list",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must have at least {min_length} characters",
+    "too_long": "must have at most {max_length} items",
+    "string_pattern_mismatch": "must match {pattern}",
+    "literal_error": "must be {expected}",
+}
+
+
+def _says(model: type[BaseModel], error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = [field.alias or name for name, field in _fields_above(model, error["loc"])]
+        unknown = str(error["loc"][-1])
+        return f"is unknown{_meant(unknown, known) or '; possible here: ' + ', '.join(sorted(known))}"
+    if kind == "literal_error":
+        allowed = str(context["expected"]).replace("'", "")
+        return f"must be {allowed}{_meant(str(error['input']), allowed.replace(' or ', ', ').split(', '))}"
+    return _WORDS[kind].format(**context) if kind in _WORDS else error["msg"]
+
+
+def _meant(given: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """`; did you mean "..."?`, where something known is close to what was given, letter case aside."""
+    by_folded = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(given.casefold().replace("_", ""), by_folded, n=1, cutoff=0.6)
+    return f'; did you mean "{by_folded[close[0]]}"?' if close else ""
+
+
+def _fields_above(model: type[BaseModel], location: Sequence[str | int]) -> Iterator[tuple[str, Any]]:
+    """The fields of the model in which a location's last step was not found."""
+    found = model
+    for step in location[:-1]:
+        for name, field in found.model_fields.items():
+            if step == (field.alias or name):
+                found = model_of(field.annotation) or _lost(location)
+    yield from found.model_fields.items()
+
+
+def _lost(location: Sequence[str | int]) -> NoReturn:
+    raise LookupError(f"no model at {path_of(location)}")

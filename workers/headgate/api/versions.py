@@ -1,0 +1,92 @@
+"""Resources across versions: a document of the catalogue may be older or newer than the models that read it.
+
+Who reads takes what it knows and passes the rest over; who writes carries on what it does not know, so that an older
+release that changes one field does not drop what a newer one has added. Pure, on documents as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from headgate.api.defaults import model_of
+from headgate.api.parse import KINDS, Resource, parse_stored
+from headgate.errors import SpecError
+
+Document = Mapping[str, Any]
+
+
+def document_of(resource: Resource) -> dict[str, Any]:
+    """The resource as JSON, defaults written out, so that a later release with other defaults reads the same."""
+    written = resource.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"status", "metadata"})
+    written["metadata"] = {"name": resource.metadata.name, "namespace": resource.metadata.namespace}
+    return written
+
+
+def resource_of(document: Document) -> Resource:
+    """The resource of a document, without what this version does not know. SpecError if even that is not valid."""
+    return parse_stored(known_part(document))
+
+
+def known_part(document: Document) -> dict[str, Any]:
+    """The document without fields that this version's models do not have."""
+    model = KINDS.get(str(document.get("kind")))
+    if model is None:
+        raise SpecError("a resource of a kind that this version does not know", kind=document.get("kind"))
+    return _known(model, document)
+
+
+def carry_unknown(standing: Document, wanted: Document) -> dict[str, Any]:
+    """The wanted document, with fields of the standing one that this version's models do not have."""
+    model = KINDS.get(str(wanted.get("kind")))
+    return dict(wanted) if model is None else _carried(model, standing, wanted)
+
+
+@cache
+def _models(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
+    """The fields of a model as they are written, and the model behind each; None where anything may stand inside."""
+    return {field.alias or name: model_of(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _known(model: type[BaseModel], node: Mapping[str, Any]) -> dict[str, Any]:
+    models = _models(model)
+    return {key: _known_value(models[key], value) for key, value in node.items() if key in models}
+
+
+def _known_value(model: type[BaseModel] | None, value: Any) -> Any:
+    if model is not None and isinstance(value, Mapping):
+        return _known(model, value)
+    if model is not None and isinstance(value, list):
+        return [_known_value(model, item) for item in value]
+    return value
+
+
+def _carried(model: type[BaseModel], standing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    models = _models(model)
+    found = dict(wanted)
+    for key, value in standing.items():
+        if key not in models:
+            found.setdefault(key, value)
+            continue
+        inner, ours = models[key], wanted.get(key)
+        if inner is None:
+            continue
+        if isinstance(value, Mapping) and isinstance(ours, Mapping):
+            found[key] = _carried(inner, value, ours)
+        elif isinstance(value, list) and isinstance(ours, list):
+            found[key] = _carried_items(inner, value, ours)
+    return found
+
+
+def _carried_items(model: type[BaseModel], standing: list[Any], wanted: list[Any]) -> list[Any]:
+    """Items of a list are the same when they have the same name, as for the API server."""
+    by_name = {item["name"]: item for item in standing if isinstance(item, Mapping) and "name" in item}
+    return [
+        _carried(model, by_name[item["name"]], item)
+        if isinstance(item, Mapping) and item.get("name") in by_name
+        else item
+        for item in wanted
+    ]

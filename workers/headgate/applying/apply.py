@@ -1,0 +1,260 @@
+"""Bring resources to Cassandra: the catalogue's keyspace and tables, then for each its entry, tables, lanes, shards.
+
+It knows neither YAML nor the command line nor Kubernetes: `headgate apply`, `headgate dev` and the operator call it.
+Each step can be taken by several processes at once, and again after a crash: the entry decides which creation it is,
+tables follow from its id, then lanes, and only then the entry says that it is active. Which steps are left is
+decided by decide_steps.py, from what was found; this is the loop that looks, decides and performs.
+
+What is refused for one resource (another owner, a field that is fixed) is told and the others go on; what stands in
+the way of all (no right, no agreement, a clock out of bounds) is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from headgate.api.parse import Resource, ResourceInvalid
+from headgate.applying.decide_steps import (
+    TABLES_MAX,
+    Adopt,
+    CreateKeyspace,
+    CreateTable,
+    Decided,
+    Found,
+    MendDrift,
+    SchemaStep,
+    Step,
+    decide_steps,
+)
+from headgate.applying.perform_steps import StepPerformer
+from headgate.applying.wanted import Surroundings, Wanted, catalogue_keyspace, keyspace_of, wanted_of
+from headgate.engines.registry import CARRIED, engine_of, tables_of
+from headgate.errors import Bug, Conflict, Refused, SpecError
+from headgate.store.catalogue import Catalogue, Change
+from headgate.store.catalogue_entry import Entry, Name, State
+from headgate.store.catalogue_tables import CATALOGUE_TABLES
+from headgate.store.decide_generation import ChangeUnderWay
+from headgate.store.drift import Drift, unmended
+from headgate.store.schema import (
+    RightsMissing,
+    SchemaPlan,
+    SchemaPort,
+    SchemaReport,
+    SchemaRightsMissing,
+    ensure,
+    plan,
+    read_standing,
+)
+from headgate.store.store import Store
+from headgate.store.table import Table
+
+ROUNDS_MAX = 8
+"""After each round of steps it is looked at and decided about again; so many are more than it ever takes."""
+
+_ANY_CREATION = UUID(int=0)
+
+
+class NeverDone(Bug):
+    """Steps that were taken are asked for again."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one resource."""
+
+    name: Name
+    outcome: str
+    """created, updated, unchanged or refused."""
+    entry: Entry | None = None
+    notes: tuple[str, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    tables: tuple[str, ...] = ()
+    """Tables made just now."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether its author has to do something."""
+        return self.outcome == "refused"
+
+    @property
+    def unmended(self) -> tuple[Drift, ...]:
+        """What only a person can mend."""
+        return unmended(self.drifts)
+
+
+@dataclass
+class _Course:
+    """What was done for one resource so far."""
+
+    change: Change = Change.UNCHANGED
+    tables: list[str] = field(default_factory=list)
+    mended: list[Drift] = field(default_factory=list)
+    moved: bool = False
+
+    def add(self, step: Step, change: Change | None) -> None:
+        if isinstance(step, CreateKeyspace):
+            self.tables.append(step.keyspace.name)
+        elif isinstance(step, CreateTable):
+            self.tables.append(step.table.name)
+        elif isinstance(step, MendDrift):
+            self.mended.append(step.drift.mended())
+        elif isinstance(step, Adopt):
+            self.moved = True
+        if change is Change.CREATED or (change is Change.UPDATED and self.change is Change.UNCHANGED):
+            self.change = change
+
+    @property
+    def outcome(self) -> str:
+        """In one word."""
+        if self.change is Change.UNCHANGED and (self.tables or self.moved):
+            return Change.UPDATED.value
+        return self.change.value
+
+
+@dataclass
+class Applier:
+    """The connection, the catalogue and the surroundings of one run."""
+
+    schema: SchemaPort
+    catalogue: Catalogue
+    store_in: Callable[[str], Store]
+    """The store of a keyspace: lanes are made where the tables are."""
+    surroundings: Surroundings
+    carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
+    tables_max: int = TABLES_MAX
+    adopting: bool = False
+    """Whether what is another's, or was retained, is taken over."""
+
+    async def prepare(self) -> SchemaReport:
+        """The keyspace and the tables of the catalogue."""
+        return await ensure(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
+
+    async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
+        """One after the other; `prepare` has been called."""
+        return [await self.apply_one(resource) for resource in resources]
+
+    async def apply_one(self, resource: Resource) -> Applied:
+        """What is refused for this one is an answer, not an error."""
+        wanted = wanted_of(resource, self.surroundings)
+        try:
+            return await self._apply(wanted)
+        except SchemaRightsMissing:
+            raise
+        except (Refused, Conflict, SpecError) as refused:
+            return Applied(wanted.name, "refused", notes=_lines(refused))
+
+    async def _apply(self, wanted: Wanted) -> Applied:
+        """Look, decide, perform; until nothing is left to do."""
+        course = _Course()
+        for rounds_left in reversed(range(ROUNDS_MAX)):
+            found = await self.look(wanted)
+            decided = self._decide(wanted, found)
+            if not decided.steps:
+                return self._told(wanted, found, decided, course)
+            try:
+                await self._perform(decided.steps, found, course)
+            except Conflict:
+                if not rounds_left:
+                    raise
+        raise NeverDone(resource=wanted.name, steps=", ".join(type(step).__name__ for step in decided.steps))
+
+    async def look(self, wanted: Wanted) -> Found:
+        """What there is of it."""
+        known = await self.catalogue.find(wanted.name)
+        if known is None:
+            needs_room = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
+            return Found(tables_total=await self.schema.count_tables() if needs_room else 0)
+        tables = self._tables(wanted, known.entry.id) or ()
+        keyspace = keyspace_of(wanted, known.entry.place)
+        noted = await self.catalogue.tables_made(keyspace.name) if tables else frozenset()
+        standing = await read_standing(self.schema, keyspace, tables)
+        return Found(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
+
+    def _decide(self, wanted: Wanted, found: Found) -> Decided:
+        decided = decide_steps(
+            wanted,
+            found,
+            owner=self.catalogue.owner,
+            data_center=self.surroundings.data_center,
+            now_us=self.catalogue.now_us(),
+            adopting=self.adopting and found.entry is not None and _may_be_taken(found.entry),
+            tables_max=self.tables_max,
+            carried=self.carried,
+        )
+        if decided.stopped is not None and not isinstance(decided.stopped, ChangeUnderWay):
+            raise decided.stopped
+        return decided
+
+    async def _perform(self, steps: Sequence[Step], found: Found, course: _Course) -> None:
+        performer = StepPerformer(self.schema, self.catalogue, self.store_in, self.carried)
+        for step in steps:
+            try:
+                performed = await performer.perform(step)
+            except RightsMissing as refused:
+                cql = [each.cql for each in steps if isinstance(each, SchemaStep)]
+                raise SchemaRightsMissing(cql, str(refused.facts.get("said", ""))) from refused
+            course.add(step, performed.change)
+            if performed.entry is not None and found.entry is not None:
+                before, after = found.entry, performed.entry
+                course.moved |= (before.state, before.generations) != (after.state, after.generations)
+
+    def _told(self, wanted: Wanted, found: Found, decided: Decided, course: _Course) -> Applied:
+        notes: tuple[str, ...] = ()
+        if not decided.carried:
+            engine = engine_of(wanted.resource)
+            notes = (f"its tables join with a later release: this one does not carry {engine}",)
+        elif decided.stopped is not None:
+            notes = _lines(decided.stopped)
+        drifts = (*course.mended, *decided.by_hand)
+        return Applied(wanted.name, course.outcome, found.entry, notes, drifts, tuple(course.tables))
+
+    def _tables(self, wanted: Wanted, creation: UUID) -> tuple[Table, ...] | None:
+        return tables_of(wanted.resource, creation, carried=self.carried)
+
+    async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
+        """The CQL of what is missing, and comments where an entry has to be there first. Changes nothing."""
+        planned = await plan(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
+        catalogue_there = not planned.keyspaces and not planned.tables
+        lines = list(_commented("the catalogue", planned.statements))
+        seen = set(planned.statements)
+        for resource in resources:
+            wanted = wanted_of(resource, self.surroundings)
+            known = await self.catalogue.find(wanted.name) if catalogue_there else None
+            statements: Collection[str] = ()
+            if known is None and wanted.place.tables == "dedicated":
+                if tables_of(resource, _ANY_CREATION, carried=self.carried) is not None:
+                    lines.append(
+                        f"-- {wanted.label}: its tables are named by the id that `headgate apply` gives it;"
+                        " apply, then print again"
+                    )
+                keyspace = await plan(self.schema, keyspace_of(wanted, wanted.place), ())
+                statements = keyspace.statements
+            else:
+                statements = (await self._plan_tables(wanted, known.entry if known else None)).statements
+            fresh = [statement for statement in statements if statement not in seen]
+            seen.update(fresh)
+            lines += _commented(wanted.label, fresh)
+        return lines or ["-- nothing is missing"]
+
+    async def _plan_tables(self, wanted: Wanted, entry: Entry | None) -> SchemaPlan:
+        place = entry.place if entry else wanted.place
+        tables = tables_of(wanted.resource, entry.id if entry else _ANY_CREATION, carried=self.carried)
+        before = await self.catalogue.tables_made(place.keyspace) if entry else frozenset()
+        return await plan(self.schema, keyspace_of(wanted, place), tables or (), before)
+
+
+def _may_be_taken(entry: Entry) -> bool:
+    """What an operator manages is given up there first: else both would write it."""
+    return entry.state is State.RETAINED or not entry.owner.startswith("operator/")
+
+
+def _commented(label: str, statements: Collection[str]) -> list[str]:
+    return [f"-- {label}", *(f"{statement};" for statement in statements)] if statements else []
+
+
+def _lines(refused: Exception) -> tuple[str, ...]:
+    if isinstance(refused, ResourceInvalid):
+        return tuple(str(fault) for fault in refused.faults)
+    return tuple(str(refused).splitlines())

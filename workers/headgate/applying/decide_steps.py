@@ -1,0 +1,419 @@
+"""What is left to do in the store for one resource, as steps: the same for `headgate apply` and for the operator.
+
+Pure: it is told what is wanted and what was found, and names the first steps that are missing, in their order; who
+performs them (perform_steps.py) looks again afterwards, and asks again, until there are none. Each step says all of
+what it makes, and can be performed twice, by two at once, and after a crash: it is an LWT, or worded IF NOT EXISTS.
+
+Invariants: nothing is named that depends on the answer of an earlier step; lanes come before whoever could hear of
+them (before `Activate`, before `Announce`); a table that was noted is never made again; nothing of an entry of
+somebody else's is changed, but by `Adopt`, which names whom it was seen to belong to; rows and tables go only once
+the entry says `deleting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from headgate.api.parse import ResourceInvalid
+from headgate.api.versions import carry_unknown
+from headgate.applying.wanted import Wanted, allowed_change, keyspace_of
+from headgate.engines.registry import CARRIED, engine_of, engine_of_entry, makes_lanes, tables_of, tables_of_entry
+from headgate.errors import HeadgateError, Refused
+from headgate.expiry import SECOND_US, others_may_act_after
+from headgate.store.catalogue_entry import (
+    BeingDeleted,
+    Document,
+    ElsewhereAtHome,
+    Entry,
+    Name,
+    Place,
+    State,
+    encode_document,
+    owned_by_another,
+)
+from headgate.store.cql import create_keyspace_cql, create_table_cql, drop_table_cql
+from headgate.store.decide_generation import ChangeUnderWay, Generation, decide_next, is_over
+from headgate.store.drift import Drift, Standing, missing
+from headgate.store.table import Keyspace, Table
+
+TABLES_MAX = 300
+"""Of all users in a cluster: each costs every node memory, and past a few hundred the cluster suffers."""
+HEARD_AFTER_US = 20 * SECOND_US
+"""So long after it was marked as being deleted every process that can read the catalogue has stopped using it."""
+
+_ANY_CREATION = UUID(int=0)
+
+
+# ---- steps
+
+
+@dataclass(frozen=True)
+class CreateKeyspace:
+    """Make a keyspace; one that is there stays as it is."""
+
+    keyspace: Keyspace
+
+    @property
+    def cql(self) -> str:
+        """The statement."""
+        return create_keyspace_cql(self.keyspace)
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """Make a table under its id, which follows from its name."""
+
+    keyspace: str
+    table: Table
+
+    @property
+    def cql(self) -> str:
+        """The statement."""
+        return create_table_cql(self.keyspace, self.table)
+
+
+@dataclass(frozen=True)
+class NoteTables:
+    """Wait until every node serves these tables, then remember that they were made, so that none is made again."""
+
+    keyspace: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MendDrift:
+    """Add a column that is missing, set an option that is off."""
+
+    keyspace: str
+    drift: Drift
+
+    @property
+    def cql(self) -> str:
+        """The statement."""
+        return self.drift.cql or ""
+
+
+@dataclass(frozen=True)
+class DeclareEntry:
+    """Make the entry, or write this document into the one that stands, if it is this owner's."""
+
+    name: Name
+    owner: str
+    document: Document = field(hash=False)
+    place: Place
+    shards: int
+
+
+@dataclass(frozen=True)
+class MakeLanes:
+    """Make what a generation of shards needs before anybody uses it."""
+
+    engine: str
+    entry: Entry
+    generation: Generation
+
+
+@dataclass(frozen=True)
+class Activate:
+    """Say that all of it is there: from now on it takes puts."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Announce:
+    """Tell everybody of the next generation, if the one before it is still this."""
+
+    entry: Entry
+    number: int
+    shards: int
+    skew_us: int
+
+
+@dataclass(frozen=True)
+class MakeSure:
+    """Write from when on nobody writes to the generation before the announced one (rule R6)."""
+
+    entry: Entry
+    skew_us: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Let the announced generation be the current one, now that nobody writes to the one before."""
+
+    entry: Entry
+    skew_us: int
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Let this owner have an entry that belonged to another, if it still does, and write his document into it."""
+
+    entry: Entry
+    """As it was seen: its owner is the one that gives it up."""
+    owner: str
+    document: Document = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Retain:
+    """Its resource is gone, and all of it stays: puts and receives are refused from now on."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class MarkDeleting:
+    """Its tables and rows are about to go: puts and receives are refused from now on."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """Drop a table of a creation that is being deleted; the note that it was made stays."""
+
+    entry: Entry
+    keyspace: str
+    name: str
+
+    @property
+    def cql(self) -> str:
+        """The statement."""
+        return drop_table_cql(self.keyspace, self.name)
+
+
+@dataclass(frozen=True)
+class ForgetRows:
+    """Remove what a creation that is being deleted keeps in shared tables and what would not go by itself; messages
+    expire."""
+
+    engine: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Forget:
+    """The name is free; the id is never used again."""
+
+    entry: Entry
+
+
+SchemaStep = CreateKeyspace | CreateTable | MendDrift | DropTable
+"""Those that are one statement each."""
+EntryStep = DeclareEntry | Activate | Announce | MakeSure | Turn | Adopt | Retain | MarkDeleting | Forget
+"""Those that change the entry, by LWT."""
+Step = SchemaStep | EntryStep | NoteTables | MakeLanes | ForgetRows
+
+
+# ---- what is told
+
+
+@dataclass(frozen=True)
+class Found:
+    """What Cassandra has of one resource, as it was read."""
+
+    entry: Entry | None = None
+    """None where there is none, or only one that is gone."""
+    keyspace_there: bool = True
+    """Whether the keyspace of its tables is there."""
+    there: frozenset[str] = frozenset()
+    """The tables of that keyspace."""
+    noted: frozenset[str] = frozenset()
+    """The tables that were ever made in it."""
+    drifts: tuple[Drift, ...] = ()
+    """Of those of its tables that are there."""
+    tables_total: int = 0
+    """Of all users of the cluster."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The steps to take now; when there are none, why it is not as wanted, if it is not."""
+
+    steps: tuple[Step, ...] = ()
+    stopped: HeadgateError | None = None
+    """What its author or somebody else has to do first; or a change of shards that has to be over first."""
+    by_hand: tuple[Drift, ...] = ()
+    """Differences that only a person can mend: nothing goes on before."""
+    carried: bool = True
+    """Whether this release has its engine; of another only the entry is made."""
+    again_at_us: int | None = None
+    """When there will be something to do, if nothing else changes."""
+
+
+class TooManyTables(Refused):
+    """Dedicated tables would bring the cluster past the bound."""
+
+
+class StorageElsewhere(Refused):
+    """Its home data centre is not the one that this connection uses (rule R5)."""
+
+
+# ---- decisions
+
+
+def decide_steps(
+    wanted: Wanted,
+    found: Found,
+    *,
+    owner: str,
+    data_center: str,
+    now_us: int,
+    adopting: bool = False,
+    tables_max: int = TABLES_MAX,
+    carried: Mapping[str, str] = CARRIED,
+) -> Decided:
+    """What is to be done so that the store is as this resource wants it. `data_center` is the connection's."""
+    if wanted.place.data_center != data_center:
+        return Decided(stopped=_elsewhere(wanted, data_center))
+    entry = found.entry
+    if entry is None:
+        stopped = _no_room(wanted, found, tables_max, carried)
+        return Decided(stopped=stopped) if stopped else Decided((_declare(wanted, owner),))
+    try:
+        entry.require_home(data_center)
+        changed = encode_document(_document_to_write(wanted, entry)) != encode_document(entry.document)
+    except (ElsewhereAtHome, ResourceInvalid) as refused:
+        return Decided(stopped=refused)
+    if entry.state is State.DELETING:
+        return Decided(stopped=BeingDeleted(resource=entry.name))
+    if entry.owner != owner and not adopting:
+        return Decided(stopped=owned_by_another(entry, owner))
+    if entry.owner != owner or entry.state is State.RETAINED:
+        return Decided((Adopt(entry, owner, wanted.document),))
+    first = (_declare(wanted, owner),) if changed else ()
+    return _decide_rest(wanted, found, entry, first, now_us=now_us, carried=carried)
+
+
+def decide_removal(entry: Entry, found: Found, *, now_us: int, carried: Mapping[str, str] = CARRIED) -> Decided:
+    """What is to be done so that nothing is left of a creation but its used up id. Asked again until it is gone.
+
+    Whoever asks stops its workers once it is marked, and before he asks on.
+    """
+    if entry.state is not State.DELETING:
+        return Decided((MarkDeleting(entry),))
+    heard_us = entry.changed_us + HEARD_AFTER_US
+    if now_us < heard_us:
+        return Decided(again_at_us=heard_us)
+    tables = tables_of_entry(entry, carried=carried) or ()
+    if entry.place.tables == "shared":
+        steps: tuple[Step, ...] = (ForgetRows(engine_of_entry(entry), entry),) if tables else ()
+        return Decided((*steps, Forget(entry)))
+    keyspace = entry.place.keyspace
+    there = [table.name for table in tables if table.name in found.there]
+    unnoted = tuple(name for name in there if name not in found.noted)
+    noting = (NoteTables(keyspace, unnoted),) if unnoted else ()
+    return Decided((*noting, *(DropTable(entry, keyspace, name) for name in there), Forget(entry)))
+
+
+def _decide_rest(
+    wanted: Wanted,
+    found: Found,
+    entry: Entry,
+    first: tuple[Step, ...],
+    *,
+    now_us: int,
+    carried: Mapping[str, str],
+) -> Decided:
+    """Of an entry that is its owner's: tables, then lanes, then generations."""
+    tables = tables_of(wanted.resource, entry.id, carried=carried)
+    if tables is None:
+        return Decided(first, carried=False)
+    dropped = [table for table in tables if table.name not in found.there and table.name in found.noted]
+    by_hand = (
+        *(drift for drift in found.drifts if drift.standing is Standing.BY_HAND),
+        *(missing(table) for table in dropped),
+    )
+    steps = [*first, *_table_steps(keyspace_of(wanted, entry.place), tables, found)]
+    if by_hand:
+        return Decided(tuple(steps), by_hand=by_hand)
+    lanes = makes_lanes(engine_of(wanted.resource), carried=carried)
+    if entry.state is State.MAKING:
+        if lanes:
+            steps += _lanes_of_all(wanted, entry)
+        steps.append(Activate(entry))
+    if not wanted.makes_generations:
+        return Decided(tuple(steps))
+    try:
+        steps += _generation_steps(wanted, entry, lanes=lanes, now_us=now_us)
+    except ChangeUnderWay as under_way:
+        return Decided(tuple(steps), stopped=under_way, again_at_us=_over_us(wanted, entry))
+    return Decided(tuple(steps), again_at_us=_over_us(wanted, entry))
+
+
+def _table_steps(keyspace: Keyspace, tables: tuple[Table, ...], found: Found) -> Iterator[Step]:
+    create = [table for table in tables if table.name not in found.there and table.name not in found.noted]
+    if create and not found.keyspace_there:
+        yield CreateKeyspace(keyspace)
+    for table in create:
+        yield CreateTable(keyspace.name, table)
+    for drift in found.drifts:
+        if drift.standing is Standing.MENDABLE:
+            yield MendDrift(keyspace.name, drift)
+    unnoted = tuple(table.name for table in tables if table.name not in found.noted)
+    if unnoted:
+        yield NoteTables(keyspace.name, unnoted)
+
+
+def _lanes_of_all(wanted: Wanted, entry: Entry) -> Iterator[Step]:
+    for window in entry.generations.windows():
+        yield MakeLanes(engine_of(wanted.resource), entry, Generation(window.number, window.shards, window.from_us))
+
+
+def _generation_steps(wanted: Wanted, entry: Entry, *, lanes: bool, now_us: int) -> Iterator[Step]:
+    """One change at a time: what is announced is made sure of, and turned to once it is over."""
+    known = entry.generations
+    if known.next is not None and known.sure_us is None:
+        yield MakeSure(entry, wanted.skew_us)
+        return
+    if is_over(known, now_us=now_us, skew_us=wanted.skew_us):
+        yield Turn(entry, wanted.skew_us)
+        return
+    announced = decide_next(known, wanted.shards, now_us=now_us, skew_us=wanted.skew_us)
+    if announced is None:
+        return
+    if lanes:
+        yield MakeLanes(engine_of(wanted.resource), entry, Generation(announced.number, announced.shards))
+    yield Announce(entry, announced.number, announced.shards, wanted.skew_us)
+    yield MakeSure(entry, wanted.skew_us)
+
+
+def _over_us(wanted: Wanted, entry: Entry) -> int | None:
+    """When the change that is under way is over, as far as it is known."""
+    sure_us = entry.generations.sure_us
+    return None if sure_us is None else others_may_act_after(sure_us, wanted.skew_us)
+
+
+def _declare(wanted: Wanted, owner: str) -> DeclareEntry:
+    return DeclareEntry(wanted.name, owner, wanted.document, wanted.place, wanted.shards)
+
+
+def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
+    """With what a newer version wrote beside it. One that stands already was checked when it was written."""
+    carried = carry_unknown(entry.document, wanted.document)
+    if encode_document(carried) == encode_document(entry.document):
+        return entry.document
+    return allowed_change(entry.document, wanted.document)
+
+
+def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
+    home = wanted.place.data_center
+    remedy = f"set DATA_CENTER={home} and name contact points there"
+    return StorageElsewhere(home=home, here=data_center, remedy=remedy)
+
+
+def _no_room(wanted: Wanted, found: Found, tables_max: int, carried: Mapping[str, str]) -> TooManyTables | None:
+    """Before the entry is made, so that nothing of it is left."""
+    needed = tables_of(wanted.resource, _ANY_CREATION, carried=carried)
+    if wanted.place.tables != "dedicated" or not needed or found.tables_total + len(needed) <= tables_max:
+        return None
+    return TooManyTables(
+        tables=found.tables_total,
+        needed=len(needed),
+        most=tables_max,
+        remedy="set `storage.tables: shared`, which adds none",
+    )

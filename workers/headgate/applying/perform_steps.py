@@ -1,0 +1,123 @@
+"""Performs the steps of decide_steps.py: each by one call of the schema, the catalogue or the engine's module.
+
+It decides nothing. A step that comes too late (the entry has moved on, its name is another creation's) raises a
+Conflict and has changed nothing: whoever performs looks again. Nothing is dropped or forgotten of an entry that a
+serial read does not show as being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headgate.applying.decide_steps import (
+    Activate,
+    Adopt,
+    Announce,
+    CreateKeyspace,
+    CreateTable,
+    DeclareEntry,
+    DropTable,
+    Forget,
+    ForgetRows,
+    MakeLanes,
+    MakeSure,
+    MarkDeleting,
+    MendDrift,
+    NoteTables,
+    Retain,
+    Step,
+    Turn,
+)
+from headgate.applying.wanted import allowed_change
+from headgate.engines.registry import CARRIED, Making, forget_rows, make_generation
+from headgate.errors import Bug
+from headgate.store.catalogue import Catalogue, Change
+from headgate.store.catalogue_entry import Entry, State
+from headgate.store.schema import SchemaPort
+from headgate.store.store import Store
+
+
+@dataclass(frozen=True)
+class Performed:
+    """What a step told."""
+
+    entry: Entry | None = None
+    """As it stands after a step that changed it."""
+    change: Change | None = None
+    """What became of a declaration."""
+
+
+@dataclass
+class StepPerformer:
+    """Everything that steps need of one connection."""
+
+    schema: SchemaPort
+    catalogue: Catalogue
+    """Of whatever owner: steps name the one for whom they are taken."""
+    store_in: Callable[[str], Store]
+    """The store of a keyspace: rows are made where the tables are."""
+    carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
+
+    async def perform(self, step: Step) -> Performed:
+        """Take one step. RightsMissing, Conflict, Refused and Unavailable pass through."""
+        match step:
+            case CreateKeyspace():
+                await self._make_keyspace(step)
+            case CreateTable() | MendDrift():
+                await self.schema.change(step.cql)
+            case NoteTables():
+                await self.schema.agree(step.keyspace, step.names)
+                await self.catalogue.note_tables(step.keyspace, step.names)
+            case MakeLanes():
+                making = self._making(step.entry)
+                await make_generation(step.engine, step.entry, step.generation, making, carried=self.carried)
+            case DropTable():
+                await self._require_deleting(step.entry)
+                await self.schema.change(step.cql)
+            case ForgetRows():
+                await self._require_deleting(step.entry)
+                await forget_rows(step.engine, step.entry, self._making(step.entry), carried=self.carried)
+            case DeclareEntry():
+                declared = await self.catalogue.for_owner(step.owner).declare(
+                    step.name, step.document, place=step.place, shards=step.shards, check=allowed_change
+                )
+                return Performed(declared.entry, declared.change)
+            case Adopt():
+                adopting = self.catalogue.for_owner(step.owner)
+                return Performed(await adopting.adopt(step.entry, step.document, check=allowed_change))
+            case Activate() | Retain() | MarkDeleting() | Forget():
+                return Performed(await self._move(step))
+            case Announce() | MakeSure() | Turn():
+                return Performed(await self._bring_on(step))
+            case _:
+                raise Bug("a step that nobody knows", step=type(step).__name__)
+        return Performed()
+
+    async def _make_keyspace(self, step: CreateKeyspace) -> None:
+        """One that is there is not asked for: Cassandra refuses that to a role whose rights end at its keyspace."""
+        if await self.schema.read_keyspace(step.keyspace.name) is None:
+            await self.schema.change(step.cql)
+
+    async def _move(self, step: Activate | Retain | MarkDeleting | Forget) -> Entry:
+        states = {
+            Activate: State.ACTIVE,
+            Retain: State.RETAINED,
+            MarkDeleting: State.DELETING,
+            Forget: State.GONE,
+        }
+        return await self.catalogue.for_owner(step.entry.owner).set_state(step.entry, states[type(step)])
+
+    async def _bring_on(self, step: Announce | MakeSure | Turn) -> Entry:
+        catalogue = self.catalogue.for_owner(step.entry.owner)
+        if isinstance(step, Announce):
+            return await catalogue.announce(step.entry, step.number, step.shards, skew_us=step.skew_us)
+        if isinstance(step, MakeSure):
+            return await catalogue.make_sure(step.entry, skew_us=step.skew_us)
+        return await catalogue.turn(step.entry, skew_us=step.skew_us)
+
+    async def _require_deleting(self, entry: Entry) -> None:
+        await self.catalogue.require_state(entry, State.DELETING)
+
+    def _making(self, entry: Entry) -> Making:
+        return Making(self.store_in(entry.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)

@@ -1,0 +1,86 @@
+"""What a resource needs of Cassandra: a place, an entry, a keyspace. Pure: from the resource and the surroundings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.api.parse import Resource, ResourceInvalid, check_resource
+from headgate.api.versions import Document, carry_unknown, document_of, known_part
+from headgate.engines.registry import GENERATIONAL, engine_of, shards_of
+from headgate.store.catalogue_entry import Name, Place
+from headgate.store.schema import default_replication
+from headgate.store.table import Keyspace
+
+MS_US = 1000
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is chosen for a resource that does not choose for itself."""
+
+    keyspace: str
+    """The connection's: it holds the catalogue, and the tables of whoever names no other."""
+    data_center: str
+    nodes: int
+    """Of the data centre."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A resource, and what follows from it."""
+
+    resource: Resource
+    name: Name
+    document: dict[str, Any]
+    place: Place
+    shards: int
+    skew_us: int
+    replication: int
+
+    @property
+    def makes_generations(self) -> bool:
+        """Whether another number of shards is a matter of rule R6."""
+        return engine_of(self.resource) in GENERATIONAL
+
+    @property
+    def label(self) -> str:
+        """As it is shown."""
+        return str(self.name)
+
+
+def wanted_of(resource: Resource, surroundings: Surroundings) -> Wanted:
+    """Its storage as it says, else as the connection does."""
+    storage = resource.spec.storage
+    name = Name(resource.kind, resource.metadata.namespace, resource.metadata.name)
+    place = Place(
+        storage.data_center or surroundings.data_center, storage.keyspace or surroundings.keyspace, storage.tables
+    )
+    return Wanted(
+        resource=resource,
+        name=name,
+        document=document_of(resource),
+        place=place,
+        shards=shards_of(resource),
+        skew_us=resource.spec.max_clock_skew.ms * MS_US,
+        replication=storage.replication or default_replication(surroundings.nodes),
+    )
+
+
+def catalogue_keyspace(surroundings: Surroundings) -> Keyspace:
+    """The keyspace of the catalogue, if it has to be made."""
+    replication = default_replication(surroundings.nodes)
+    return Keyspace(surroundings.keyspace, ((surroundings.data_center, replication),))
+
+
+def keyspace_of(wanted: Wanted, place: Place) -> Keyspace:
+    """The keyspace of a resource's tables, if it has to be made."""
+    return Keyspace(place.keyspace, ((place.data_center, wanted.replication),))
+
+
+def allowed_change(standing: Document, wanted: Document) -> Document:
+    """The document to write over the one that stands: the same rules as the API server's, one line for each fault."""
+    found = check_resource(known_part(wanted), known_part(standing))
+    if isinstance(found, list):
+        raise ResourceInvalid(found)
+    return carry_unknown(standing, wanted)

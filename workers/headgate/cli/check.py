@@ -1,0 +1,113 @@
+"""`headgate check`: whether messages come through a queue, to its workers, and into a counter, each once.
+
+It puts messages that ask for one to be added to a key of the counter, and waits until that key has their number. The
+queue's worker has `count` as its handler: the update bears a token, so that a message that comes twice counts once.
+`helm test` runs it, through a queue and a counter of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import click
+from pydantic import BaseModel
+
+from headgate.cli.connection import connection_options, environment_with
+from headgate.cli.queues import SPAN
+from headgate.client.blocking import SyncHeadgate, connect_sync
+from headgate.client.connection import Headgate, connect
+from headgate.errors import Refused, SpecError, Surroundings, Unavailable
+
+AGAIN_S: Final = 0.5
+There = TypeVar("There")
+
+
+class NotThrough(Unavailable):
+    """Messages did not come through."""
+
+
+class CountedTwice(Refused):
+    """More was counted than was put."""
+
+
+class Told(BaseModel):
+    """One message of a check."""
+
+    counter: str
+    key: str
+    token: str
+
+
+# ---- the handler, in a worker
+
+_lock = threading.Lock()
+_connections: list[SyncHeadgate] = []
+
+
+def count(told: Told) -> None:
+    """The handler: count this message, once."""
+    with _lock:
+        if not _connections:
+            _connections.append(connect_sync().open())
+    _connections[0].counter(told.counter).add(told.key, 1, token=told.token)
+
+
+# ---- the command
+
+
+@click.command("check")
+@click.option("--queue", required=True, help="The queue, namespace/name; its handler is headgate.cli.check:count.")
+@click.option("--counter", required=True, help="The counter, namespace/name, of type sum.")
+@click.option("--messages", type=click.IntRange(1, 10_000), default=10, show_default=True, help="So many are put.")
+@click.option("--timeout", "within", type=SPAN, default="120s", show_default=True, help="How long it may take.")
+@connection_options
+def command(**options: Any) -> None:
+    """Put messages through a queue to its workers, and see that each is counted once."""
+    within_s = options["within"].total_seconds()
+    began_s = time.monotonic()
+    asyncio.run(_check(options, began_s + within_s))
+    took_s = time.monotonic() - began_s
+    click.echo(f"{options['messages']} messages came through {options['queue']}, each counted once: {took_s:.1f} s")
+
+
+async def _check(options: dict[str, Any], until_s: float) -> None:
+    connection = connect(environment_with(options))
+    await _until_there(connection.open, until_s)  # the keyspace may be made only now
+    try:
+        await _through(connection, options, until_s)
+    finally:
+        await connection.close()
+
+
+async def _through(connection: Headgate, options: dict[str, Any], until_s: float) -> None:
+    queue = await _until_there(lambda: connection.queue(options["queue"]), until_s)
+    counter = await _until_there(lambda: connection.counter(options["counter"]), until_s)
+    key, messages = uuid.uuid4().hex, int(options["messages"])
+    told = [Told(counter=options["counter"], key=key, token=counter.token()) for _ in range(messages)]
+    await queue.put_many([each.model_dump() for each in told])
+    click.echo(f"{messages} messages are put into {options['queue']}")
+    while (found := await counter.value(key)) < messages:
+        if time.monotonic() > until_s:
+            resource = f"queue/{queue.name.rpartition('/')[2]}"
+            raise NotThrough(put=messages, counted=found, remedy=f"see why: kubectl headgate why {resource}")
+        await asyncio.sleep(AGAIN_S)
+    if found > messages:
+        raise CountedTwice(put=messages, counted=found)
+
+
+async def _until_there(ask: Callable[[], Awaitable[There]], until_s: float) -> There:
+    """What it gives, once it is there."""
+    while True:
+        try:
+            return await ask()
+        except (SpecError, Surroundings, Unavailable, Refused) as missing:
+            if time.monotonic() > until_s:
+                raise NotThrough(
+                    said=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
+                ) from None
+        await asyncio.sleep(AGAIN_S)

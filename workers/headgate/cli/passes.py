@@ -1,0 +1,117 @@
+"""What `headgate repair` and `headgate gc` have in common: a pass is asked for one resource, or for all of a
+namespace with a schedule, many are made side by side, and what each came to is noted where the operator reads it.
+
+Of several CronJobs with one schedule each has a group of its own: the operator tells it in the environment, by the
+Secret and by the image that resources name. Who names none belongs to the Secret `headgate-connection`, and to the
+default image. Unset variables leave none out, so in doubt a pass is made twice, which is harmless.
+
+    HEADGATE_CONNECTION       the Secret of this group
+    HEADGATE_IMAGE            the image of this group
+    HEADGATE_DEFAULT_IMAGE    the image of who names none
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from random import sample
+from typing import Any
+from uuid import UUID
+
+import click
+
+from headgate.api.cron import SAYS, accepts
+from headgate.client.connection import Headgate
+from headgate.engines.summary.standing import Failure, Result, write_standing
+from headgate.errors import HeadgateError, SpecError
+from headgate.store.catalogue_entry import Entry
+
+AT_ONCE = 4
+DEFAULT_CONNECTION = "headgate-connection"
+"""The Secret that the operator copies for resources that name none."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Which resources a CronJob looks after, beside their schedule; None: whatever they name."""
+
+    connection: str | None = None
+    image: str | None = None
+    default_image: str | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Group:
+        """As the environment tells it; what is empty is not told."""
+        names = ("HEADGATE_CONNECTION", "HEADGATE_IMAGE", "HEADGATE_DEFAULT_IMAGE")
+        return cls(*(environment.get(name) or None for name in names))
+
+    def has(self, entry: Entry, block: str) -> bool:
+        """Whether this resource is of the group; `block` is where it may name an image."""
+        connection = _block(entry, "storage").get("connectionSecret") or DEFAULT_CONNECTION
+        image = _block(entry, block).get("image") or self.default_image
+        return self.connection in (None, connection) and (self.image is None or image in (None, self.image))
+
+
+def check_whom(command: str, kind: str, name: str | None, namespace: str | None, schedule: str | None) -> None:
+    """Refuse what does not say clearly whom it means; `kind` is queue or counter."""
+    if (name is None) == (namespace is None):
+        raise SpecError(f"{command} needs to know what", remedy=f"give either --{kind}, or --namespace")
+    if schedule is not None and namespace is None:
+        raise SpecError(f"--schedule picks {kind}s of a namespace", remedy="give --namespace too")
+    if schedule is not None and not accepts(in_words(schedule)):
+        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+
+
+def schedule_of(entry: Entry, block: str, default: str) -> str:
+    """The schedule that a block of a resource has, or the one it has unless set."""
+    return in_words(str(_block(entry, block).get("schedule", default)))
+
+
+def _block(entry: Entry, name: str) -> Mapping[str, Any]:
+    told = entry.spec.get(name)
+    return told if isinstance(told, Mapping) else {}
+
+
+def in_words(schedule: str) -> str:
+    """However many blanks stand between its fields."""
+    return " ".join(schedule.split())
+
+
+async def noted(connection: Headgate, entry: Entry | None, work: Callable[[], Awaitable[bool]]) -> bool:
+    """Make a pass; that it failed is noted, as far as it is known of what."""
+    try:
+        return await work()
+    except HeadgateError as error:
+        if entry is not None:
+            await note(connection, entry.id, Failure(connection.now_us(), str(error)))
+        raise
+
+
+async def note(connection: Headgate, id_: UUID, result: Result) -> None:
+    """Tell what a pass came to. That this can not be told is no failure of the pass: the next one tells it."""
+    ground = connection.ground
+    try:
+        await write_standing(ground.store_in(ground.keyspace), id_, result)
+    except HeadgateError as error:
+        click.echo(f"the result of a pass could not be noted: {error}", err=True)
+
+
+async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> bool:
+    """Some at a time, in an order of chance, so that none is always the one for which no time is left. Even a bug
+    that one of them meets is told only when all have ended."""
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str) -> bool:
+        async with at_once:
+            try:
+                return await make(name)
+            except HeadgateError as error:
+                click.echo(f"{name}: {error}", err=True)
+                return False
+
+    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return all(ended)

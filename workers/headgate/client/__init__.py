@@ -1,0 +1,23 @@
+"""The SDK: `headgate.connect()`, or `headgate.connect_sync()` where there is no event loop."""
+
+from headgate.client.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
+from headgate.client.blocking_counter import SyncCounter
+from headgate.client.connection import Headgate, connect
+from headgate.client.counter import Counter
+from headgate.client.message import Message
+from headgate.client.outgoing import Put
+from headgate.client.queue import Queue
+
+__all__ = [
+    "Counter",
+    "Headgate",
+    "Message",
+    "Put",
+    "Queue",
+    "SyncCounter",
+    "SyncHeadgate",
+    "SyncMessage",
+    "SyncQueue",
+    "connect",
+    "connect_sync",
+]

@@ -1,0 +1,135 @@
+"""One event loop on a thread of its own, for callers without one. Any thread may call; each waits for its own work.
+
+A process that ends without closing is noticed: what is open is closed then, so that lanes go back at once. A child of
+a fork has none of these threads, and is told so instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from headgate.client.queue import require_process
+from headgate.errors import Bug, Refused
+
+T = TypeVar("T")
+
+ENDING_WITHIN_S = 20.0
+
+
+class WaitsForItself(Refused):
+    """A call from the connection's own thread would wait for itself for ever."""
+
+
+class BackgroundLoop:
+    """A loop, the thread that runs it, and what closes what was opened on it."""
+
+    def __init__(self, name: str) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result. Whoever is interrupted meanwhile takes his work back."""
+        future = self.begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same for who waits for it later."""
+        try:
+            require_process(self._pid)
+            if threading.current_thread() is self._thread:
+                raise WaitsForItself
+            if self._loop.is_closed():
+                raise Bug("work for a loop that has ended")
+        except BaseException:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if os.getpid() != self._pid or self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ENDING_WITHIN_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._end_tasks())
+        finally:
+            self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """What was cancelled gets its turn to end, as at the end of `asyncio.run`."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+
+class Closer(Protocol):
+    """What has to be closed."""
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        ...
+
+
+class _Ending:
+    """Closes what is still open when the main thread has ended.
+
+    A thread that is no daemon is waited for by the interpreter before anything is taken down; a function of `atexit`
+    would come when executors and, since Python 3.12, threads can not be begun any more.
+    """
+
+    def __init__(self) -> None:
+        self.open: set[Closer] = set()
+        self._lock = threading.Lock()
+        self._watching = False
+
+    def keep(self, closer: Closer) -> None:
+        """Call its `close` at the end, unless it was let go of by then."""
+        with self._lock:
+            self.open.add(closer)
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._watch, name="headgate: end").start()
+
+    def _watch(self) -> None:
+        threading.main_thread().join()
+        for closer in tuple(self.open):
+            closer.close()
+
+
+_ending = _Ending()
+
+
+def close_at_end(closer: Closer) -> None:
+    """Call `closer.close()` when the main thread has ended."""
+    _ending.keep(closer)
+
+
+def was_closed(closer: Closer) -> None:
+    """It need not be closed at the end."""
+    _ending.open.discard(closer)
+
+
+def _begin_anew() -> None:
+    global _ending  # noqa: PLW0603 - a child has none of its parent's threads
+    _ending = _Ending()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

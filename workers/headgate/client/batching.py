@@ -1,0 +1,61 @@
+"""A message in a batch of the application's own. The prose is docs/protocols/timeline.md, "A message in the
+application's own batch".
+
+    put = await q.put_statements(batch, {"order": 7})
+    put.check()
+    session.execute(batch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from headgate.client.moments import moment_of
+from headgate.engines.timeline.batched import Batched, BatchedPuts
+from headgate.store.statements import Insert
+
+WITHIN_S = 2.0
+
+
+class Batches(Protocol):
+    """What is known of batches where the application sends them."""
+
+    async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
+        """Ask the server what there is to know for this batch; refuse what would be written by half."""
+        ...
+
+    def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
+        """Add these, if the batch can take them."""
+        ...
+
+    def check(self, batch: Any) -> None:
+        """Refuse what the server would refuse."""
+        ...
+
+
+class PutStatements:
+    """A message that was added to a batch. It is put when the batch is acknowledged."""
+
+    def __init__(
+        self, batch: Any, batched: Batched, *, puts: BatchedPuts, batches: Batches, usable: Callable[[], None]
+    ) -> None:
+        self.id = batched.message_id
+        """Of the message, should the batch be acknowledged."""
+        self.until: datetime = moment_of(batched.promise.silent_after_us)
+        """Acknowledged before this moment, the message comes when it is due; later, by repair, some minutes late."""
+        self._batch = batch
+        self._batched = batched
+        self._puts = puts
+        self._batches = batches
+        self._usable = usable
+
+    def check(self) -> None:
+        """Right before the batch is sent: raises, in one line, why it had better not be. Asks nobody."""
+        self._usable()
+        self._batches.check(self._batch)
+        self._puts.check(self._batched)
+
+    def __repr__(self) -> str:
+        return f"PutStatements({self.id}, until {self.until.isoformat()})"

@@ -1,0 +1,300 @@
+"""The SDK without async: the same calls, each of which waits. For threads, scripts, and frameworks that know no loop.
+
+    with headgate.connect_sync() as p:
+        q = p.queue("shop/emails")
+        q.put({"to": "you"})
+
+It decides nothing: every call is one of `Headgate` or `Queue`, run on a loop in the background. Any thread may call,
+and what several put at once shares a write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from headgate.client.background import BackgroundLoop, close_at_end, was_closed
+from headgate.client.batching import WITHIN_S, PutStatements
+from headgate.client.blocking_counter import SyncCounter
+from headgate.client.connection import NAMESPACE, SKEW_S, Headgate, NotConnected, connect
+from headgate.client.message import Message, Received, reason_of
+from headgate.client.moments import Span
+from headgate.client.outgoing import Put
+from headgate.client.overview import QueueOverview
+from headgate.client.payloads import Payload
+from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
+
+
+class SyncHeadgate:
+    """A connection whose calls wait. `connect_sync()` makes it."""
+
+    def __init__(self, connection: Headgate) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._background: BackgroundLoop | None = None
+        self._closed = False
+
+    def open(self) -> SyncHeadgate:
+        """Connect. `with` does it."""
+        with self._lock:
+            if self._closed:
+                raise ConnectionClosed
+            if self._background is None:
+                background = BackgroundLoop("headgate")
+                try:
+                    background.run(self.connection.open())
+                except BaseException:
+                    background.stop()
+                    raise
+                self._background = background
+                close_at_end(self)
+        return self
+
+    def close(self) -> None:
+        """Write what waits, give lanes back, disconnect. `with` does it, and so does the end of the process."""
+        with self._lock:
+            background, self._closed = self._background, True
+            if background is None:
+                return
+            self._background = None
+        try:
+            background.run(self.connection.close())
+        finally:
+            background.stop()
+            was_closed(self)
+
+    def __enter__(self) -> SyncHeadgate:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def queue(self, name: str) -> SyncQueue:
+        """The queue of that name (`namespace/name`)."""
+        background = self._running()
+        return SyncQueue(background.run(self.connection.queue(name)), self)
+
+    def queues(self, namespace: str | None = None) -> list[str]:
+        """As `Headgate.queues`."""
+        return self._running().run(self.connection.queues(namespace))
+
+    def counter(self, name: str, *, memory_bytes: int | None = None) -> SyncCounter:
+        """As `Headgate.counter`."""
+        background = self._running()
+        return SyncCounter(background.run(self.connection.counter(name, memory_bytes=memory_bytes)), self._running)
+
+    def counters(self, namespace: str | None = None) -> list[str]:
+        """The names of all counters, or of those in one namespace."""
+        return self._running().run(self.connection.counters(namespace))
+
+    def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """As `Headgate.overview`."""
+        return self._running().run(self.connection.overview(namespace))
+
+    def _running(self) -> BackgroundLoop:
+        background = self._background
+        if background is None:
+            raise ConnectionClosed if self._closed else NotConnected
+        return background
+
+
+class SyncQueue:
+    """One queue, whose calls wait."""
+
+    def __init__(self, queue: Queue, connection: SyncHeadgate) -> None:
+        self.queue = queue
+        self._connection = connection
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.queue.name
+
+    def put(
+        self,
+        payload: Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        once: str | None = None,
+        once_scope: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> str:
+        """As `Queue.put`."""
+        return self._background.run(
+            self.queue.put(
+                payload,
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                once=once,
+                once_scope=once_scope,
+                attributes=attributes,
+            )
+        )
+
+    def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
+        """As `Queue.put_many`."""
+        return self._background.run(self.queue.put_many(messages))
+
+    def put_statements(
+        self,
+        batch: Any,
+        message: Put | Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        attributes: Attributes | None = None,
+        within: Span = WITHIN_S,
+        tables: Iterable[str] = (),
+    ) -> SyncPutStatements:
+        """As `Queue.put_statements`."""
+        put = self._background.run(
+            self.queue.put_statements(
+                batch,
+                message,
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                attributes=attributes,
+                within=within,
+                tables=tables,
+            )
+        )
+        return SyncPutStatements(put, self._connection)
+
+    def receive(
+        self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
+    ) -> list[SyncMessage]:
+        """As `Queue.receive`."""
+        found = self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
+        return [SyncMessage(each, self._connection) for each in found]
+
+    def __iter__(self) -> Iterator[SyncMessage]:
+        """Messages one by one, for ever."""
+        while True:
+            yield from self.receive(1, wait=ITERATION_WAIT_S)
+
+    def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """As `Queue.settle`."""
+        return self._background.run(self.queue.settle(settles))
+
+    def ack(self, messages: Iterable[SyncMessage]) -> list[Settled]:
+        """These are done; how each ended, in order."""
+        return self._background.run(self.queue.ack([each.message for each in messages]))
+
+    def cancel(self, message_id: str) -> bool:
+        """As `Queue.cancel`."""
+        return self._background.run(self.queue.cancel(message_id))
+
+    def reschedule(
+        self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
+    ) -> tuple[bool, str | None]:
+        """As `Queue.reschedule`."""
+        return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
+
+    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """As `Queue.peek`."""
+        return self._background.run(self.queue.peek(limit, since=since))
+
+    def stats(self) -> Stats:
+        """As `Queue.stats`."""
+        return self._background.run(self.queue.stats())
+
+    def where(self, message_id: str) -> Whereabouts:
+        """As `Queue.where`."""
+        return self._background.run(self.queue.where(message_id))
+
+    def repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """As `Queue.repair`."""
+        return self._background.run(self.queue.repair(within=within))
+
+    def purge(self, *, before: datetime | None = None) -> datetime:
+        """As `Queue.purge`."""
+        return self._background.run(self.queue.purge(before=before))
+
+    @property
+    def _background(self) -> BackgroundLoop:
+        return self._connection._running()
+
+    def __repr__(self) -> str:
+        return f"SyncQueue({self.name})"
+
+
+class SyncPutStatements:
+    """A message that was added to a batch, whose check waits."""
+
+    def __init__(self, put: PutStatements, connection: SyncHeadgate) -> None:
+        self.id = put.id
+        self.until = put.until
+        self._put = put
+        self._connection = connection
+
+    def check(self) -> None:
+        """As `PutStatements.check`."""
+
+        async def check() -> None:
+            self._put.check()
+
+        self._connection._running().run(check())
+
+
+class SyncMessage(Received):
+    """One delivery of one message, whose settling waits. As a context it is acknowledged at the end:
+
+    with message:
+        send(message.json())
+    """
+
+    __slots__ = ("_connection", "message")
+
+    def __init__(self, message: Message, connection: SyncHeadgate) -> None:
+        super().__init__(message.delivery)
+        self.message = message
+        self._connection = connection
+
+    def ack(self) -> None:
+        """It is done."""
+        self._connection._running().run(self.message.ack())
+
+    def nack(self, delay: Span = 0, *, reason: str = "") -> None:
+        """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+        self._connection._running().run(self.message.nack(delay, reason=reason))
+
+    def reject(self, reason: str = "") -> None:
+        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        self._connection._running().run(self.message.reject(reason))
+
+    def extend(self, visibility: Span) -> None:
+        """It takes longer: keep it hidden this long from now."""
+        self._connection._running().run(self.message.extend(visibility))
+
+    def __enter__(self) -> SyncMessage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.ack()
+        else:
+            self.nack(reason=reason_of(error))
+
+
+def connect_sync(
+    environment: Mapping[str, str] | None = None,
+    *,
+    namespace: str = NAMESPACE,
+    name: str | None = None,
+    max_clock_skew: Span = SKEW_S,
+) -> SyncHeadgate:
+    """As `connect`, with calls that wait."""
+    return SyncHeadgate(connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew))

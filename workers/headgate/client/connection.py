@@ -1,0 +1,269 @@
+"""The connection of a process: its ground, its queues and counters, and what keeps them fresh.
+
+    async with headgate.connect() as p:
+        q = await p.queue("shop/emails")
+        await q.put({"to": "you"})
+        views = await p.counter("shop/page-views")
+        await views.add("home", 1)
+
+Each is opened once a process, and belongs to the event loop and the process that opened it. Closing writes what
+waits and gives the lanes back, so that others take them at once; a process that ends without it costs its lanes the
+length of a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from headgate.client.batching import Batches
+from headgate.client.counter import Counter
+from headgate.client.counters import Counters
+from headgate.client.directory import Directory, Found
+from headgate.client.freshness import Freshness
+from headgate.client.generations import CatalogueGenerations
+from headgate.client.ground import Bound, Ground, open_ground, process_name
+from headgate.client.home import Home
+from headgate.client.moments import Span, span_us
+from headgate.client.overview import Overview, QueueOverview
+from headgate.client.queue import (
+    PATIENCE_S,
+    ConnectionClosed,
+    ConnectionOfAnotherLoop,
+    Queue,
+    require_process,
+)
+from headgate.engines.sharing import Sharing
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.errors import Refused
+from headgate.store.cassandra_settings import read_settings
+from headgate.store.catalogue_entry import Entry, Name
+from headgate.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("headgate.client")
+
+NAMESPACE = "default"
+SKEW_S = 0.5
+
+
+class NotConnected(Refused):
+    """The connection was not opened: use it as `async with headgate.connect() as p`."""
+
+
+@dataclass(frozen=True)
+class _Open:
+    """What there is while a connection is open."""
+
+    ground: Ground
+    directory: Directory
+    freshness: Freshness
+    overview: Overview
+    counters: Counters
+    home: Home
+    keeper: SupervisedLoop
+    """Keeps what is known of the catalogue fresh: without it, puts end within a minute."""
+
+
+class Headgate:
+    """A connection to Headgate. `connect()` makes it."""
+
+    def __init__(self, open_ground: Callable[[], Awaitable[Ground]], *, namespace: str = NAMESPACE) -> None:
+        self._open_ground = open_ground
+        self._namespace = namespace
+        self._pid = os.getpid()
+        self._now: _Open | None = None
+        self._queues: dict[Name, Queue] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    # ---- its life
+
+    async def open(self) -> Headgate:
+        """Connect. `async with` does it."""
+        require_process(self._pid)
+        async with self._opening:
+            if self._closed:
+                raise ConnectionClosed
+            if self._now is None:
+                self._now = self._begin(await self._open_ground())
+        return self
+
+    def _begin(self, ground: Ground) -> _Open:
+        directory = Directory(ground.catalogue(), data_center=ground.data_center, namespace=self._namespace)
+        freshness = Freshness(ground, directory, self._queues.values())
+        loop = asyncio.get_running_loop()
+        keeper = SupervisedLoop("catalogue", freshness.run, log=log)
+        keeper.start()
+        overview = Overview(ground.store_in(ground.keyspace), directory.ids)
+        counters = Counters(ground, namespace=self._namespace, require_usable=self.require_usable)
+        return _Open(ground, directory, freshness, overview, counters, Home(loop), keeper)
+
+    async def close(self) -> None:
+        """Write what waits, give lanes back, disconnect. `async with` does it."""
+        if self._closed or self._now is None:
+            self._closed = True
+            return
+        require_process(self._pid)
+        self._closed = True
+        await self._now.keeper.stop()
+        await self._now.freshness.stop()
+        try:
+            await asyncio.gather(self._now.counters.close(), *(each.close() for each in self._queues.values()))
+        finally:
+            await self._now.ground.close()
+
+    async def __aenter__(self) -> Headgate:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def ground(self) -> Ground:
+        """Stores, clock and catalogue of this process: for the worker runtime and for tools."""
+        return self._known().ground
+
+    def dead_loops(self) -> list[str]:
+        """Why background work that all queues need is done no more, if so: only a new process helps."""
+        now = self._known()
+        reasons = (now.keeper.why_dead(), now.ground.clock.why_dead())
+        return [reason for reason in reasons if reason is not None]
+
+    def require_usable(self) -> None:
+        """Refuse in another process, on another loop, before it was opened and after its end."""
+        if self._now is not None and not self._closed and self._now.home.is_here():
+            return
+        if os.getpid() != self._pid:
+            require_process(self._pid)
+        if self._closed:
+            raise ConnectionClosed
+        if asyncio.get_running_loop() is not self._known().home.loop:
+            raise ConnectionOfAnotherLoop
+
+    def now_us(self) -> int:
+        """The time, good for telling moments; promises are made by `ground.clock.require`."""
+        return self._known().ground.clock.now_us()
+
+    @property
+    def batches(self) -> Batches | None:
+        """What is known of batches of the application's own."""
+        return self._known().ground.batches
+
+    # ---- queues
+
+    async def queue(self, name: str) -> Queue:
+        """The queue of that name (`namespace/name`); the same object each time, until it was deleted."""
+        self.require_usable()
+        known = self._known()
+        wanted = known.directory.name_of(name)
+        async with self._opening:
+            standing = self._queues.get(wanted)
+            if standing is not None and standing.ended is None:
+                return standing
+            await known.ground.clock.until_trusted(PATIENCE_S)  # it may not be yet, a moment after the start
+            found = await known.directory.find(wanted)
+            dead = await known.freshness.find_dead_letters(found)
+            self.require_usable()
+            if standing is not None:
+                await standing.close()
+            self._queues[wanted] = opened = self._opened(found, dead)
+            return opened
+
+    async def queues(self, namespace: str | None = None) -> list[str]:
+        """The names of all queues, or of those in one namespace; without what was deleted."""
+        self.require_usable()
+        return await self._known().directory.names(namespace)
+
+    # ---- counters
+
+    async def counter(self, name: str, *, memory_bytes: int | None = None) -> Counter:
+        """The counter of that name (`namespace/name`); the same object each time, until it was deleted.
+
+        `memory_bytes` is what its states may take in this process, 64 MiB unless said: beyond that, keys that were
+        not updated for long are let go, and read back when they are."""
+        self.require_usable()
+        return await self._known().counters.open(name, memory_bytes=memory_bytes)
+
+    async def counters(self, namespace: str | None = None) -> list[str]:
+        """The names of all counters, or of those in one namespace."""
+        self.require_usable()
+        return await self._known().counters.names(namespace)
+
+    async def counter_entries(self, namespace: str | None = None) -> list[Entry]:
+        """The same, as the catalogue has them: those too that this process can not open."""
+        self.require_usable()
+        return await self._known().counters.entries(namespace)
+
+    # ---- all queues
+
+    async def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """How all queues stand, or those of one namespace: from the summary, in a few small reads. `Queue.stats()` is
+        exact, and costs more."""
+        self.require_usable()
+        known = self._known()
+        return await known.overview.read(namespace, now_us=self.now_us())
+
+    async def refresh(self) -> None:
+        """Read the catalogue for all that is open now, which happens by itself every quarter of a minute: what was
+        applied before is in force here when this returns. Raises the first failure.
+        """
+        self.require_usable()
+        known = self._known()
+        failures = [*await known.freshness.refresh_all(), *await known.counters.refresh_all()]
+        if failures:
+            raise failures[0]
+
+    def _opened(self, found: Found, dead: Found | None) -> Queue:
+        ground = self._known().ground
+        bound = Bound(found.settings.skew_us)
+        ground.clock.serve(bound.max_skew_us)
+        engine = TimelineQueue(
+            ground.host_of(found.entry.place.keyspace, bound),
+            found.settings,
+            read_us=found.read_us,
+            dead_letters=None if dead is None else dead.settings,
+            dead_letter_host=None if dead is None else ground.host_of(dead.entry.place.keyspace, bound),
+            sharing=Sharing(ground.host_of(ground.keyspace, bound), found.settings.queue),
+            summary=ground.host_of(ground.keyspace, bound),
+        )
+        return Queue(found, engine, self, bound)
+
+    def generations_of(self, queue: Queue) -> CatalogueGenerations:
+        """What repair does to the catalogue."""
+        catalogue = self._known().ground.catalogue()
+        return CatalogueGenerations(catalogue, queue.entry, lambda: queue.found.settings.skew_us)
+
+    async def freshen(self, queue: Queue, within_s: float) -> None:
+        """Return when the clock and what is known of the queue are fit; else raise the reason why not."""
+        await self._known().freshness.freshen(queue, within_s)
+
+    def _known(self) -> _Open:
+        if self._now is None:
+            raise NotConnected
+        return self._now
+
+
+def connect(
+    environment: Mapping[str, str] | None = None,
+    *,
+    namespace: str = NAMESPACE,
+    name: str | None = None,
+    max_clock_skew: Span = SKEW_S,
+) -> Headgate:
+    """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
+
+    `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
+    """
+    settings = read_settings(os.environ if environment is None else environment)
+    max_skew_us = span_us(max_clock_skew, "max_clock_skew")
+
+    async def ground() -> Ground:
+        return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
+
+    return Headgate(ground, namespace=namespace)

@@ -1,0 +1,359 @@
+"""A counter as an application uses it: comfortable calls over one handle.
+
+    views = await p.counter("shop/page-views")
+    await views.add("home", 1)
+    await views.value("home")
+
+What an update takes and a value is, is the type's matter (headgate/counters/types/). What can not be done at this
+moment because the time may not be relied on was not sent: it is tried again for `PATIENCE_S`, so that a process which
+was paused goes on by itself. It knows neither Cassandra nor how the catalogue is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from headgate.client.ground import Bound, Ground
+from headgate.client.moments import SECOND_US, Span, moment_us, span_us
+from headgate.counters.collector import Collector, PassReport
+from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
+from headgate.counters.decide_life import next_stamp_us
+from headgate.counters.decide_passes import Standing
+from headgate.counters.decide_tokens import Token
+from headgate.counters.settings import CounterSettings
+from headgate.counters.types.contract import CounterType, Json
+from headgate.errors import HeadgateError, Refused, SpecError, Unavailable
+from headgate.store.catalogue_entry import Entry
+from headgate.store.clocks import ClockNotTrusted
+
+T = TypeVar("T")
+
+log = logging.getLogger("headgate.client")
+
+PATIENCE_S = 10.0
+CLOSE_WITHIN_S = 15.0
+REPEAT_S = 0.2
+
+
+class TypesDiffer(SpecError):
+    """Values of different types can not be combined."""
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A value, and how old it may be: what was acknowledged longer ago is in it."""
+
+    value: Any
+    age_s: float
+
+
+class CounterState:
+    """What a key held at one moment: to be told, combined with that of other keys or counters, and kept as bytes."""
+
+    __slots__ = ("kind", "state")
+
+    def __init__(self, kind: CounterType[Any, Any], state: Any) -> None:
+        self.kind = kind
+        self.state = state
+
+    def value(self, **question: Any) -> Any:
+        """As `Counter.value`."""
+        return self.kind.value(self.state, question)
+
+    def dump(self) -> bytes:
+        """As it is stored; docs/formats.md."""
+        return self.kind.dump(self.state)
+
+    def __or__(self, other: CounterState) -> CounterState:
+        """Both together: of sums their sum, of audiences who is in either."""
+        self._require_same(other)
+        return CounterState(self.kind, self.kind.merge(self.state, other.state))
+
+    def __and__(self, other: CounterState) -> CounterState:
+        """Of audiences: who is in both."""
+        return CounterState(self.kind, self._of_two("both", other)(self.state, other.state))
+
+    def __sub__(self, other: CounterState) -> CounterState:
+        """Of audiences: who is in this one but not in the other."""
+        return CounterState(self.kind, self._of_two("without", other)(self.state, other.state))
+
+    def _of_two(self, name: str, other: CounterState) -> Callable[[Any, Any], Any]:
+        self._require_same(other)
+        found = getattr(self.kind, name, None)
+        if found is None:
+            raise TypesDiffer(
+                "values of this type can be merged, and nothing else",
+                type=self.kind.name,
+                remedy="use a counter of type audience",
+            )
+        return found  # type: ignore[no-any-return]  # a type of a user's own may have it as well
+
+    def _require_same(self, other: CounterState) -> None:
+        if self.kind.name != other.kind.name:
+            raise TypesDiffer(one=self.kind.name, other=other.kind.name)
+
+    def __repr__(self) -> str:
+        return f"CounterState({self.kind.name}: {self.kind.value(self.state, {})!r})"
+
+
+class Counter:
+    """One counter, in one process. `await connection.counter("shop/page-views")` gives it."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        handle: CounterHandle,
+        ground: Ground,
+        bound: Bound,
+        connection_is_usable: Callable[[], None],
+    ) -> None:
+        self.entry = entry
+        """What the catalogue said of it last."""
+        self.handle = handle
+        self.ended: HeadgateError | None = None
+        """Why it can not be used any more: it was deleted, or closed."""
+        self._clock = ground.clock
+        self._hints = ground.hints
+        self._bound = bound
+        self._connection_is_usable = connection_is_usable
+        self._stamp_us = 0
+        self._ending: asyncio.Task[None] | None = None
+
+    # ---- its life
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return self.handle.settings.name
+
+    @property
+    def kind(self) -> CounterType[Any, Any]:
+        """Its type."""
+        return self.handle.kind
+
+    def settings_changed(self, entry: Entry, settings: CounterSettings) -> None:
+        """What a later read of the catalogue told."""
+        self.entry = entry
+        self._bound.max_skew_us = settings.skew_us
+        self.handle.settings_changed(settings)
+
+    def end(self, why: HeadgateError) -> None:
+        """It is gone: whoever uses it from now on is told why."""
+        if self.ended is None:
+            self.ended = why
+            log.warning("%s", why)
+            self._ending = asyncio.get_running_loop().create_task(self._close())
+
+    async def flush(self) -> None:
+        """Return when all that was added before is written, or known not to be."""
+        await self.handle.flush()
+
+    async def close(self) -> None:
+        """Write what waits. The connection does it when it is closed."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._close())
+        await self._ending
+
+    async def _close(self) -> None:
+        try:
+            await self.handle.close(CLOSE_WITHIN_S)
+        except HeadgateError as error:
+            log.warning("%s was not closed cleanly: %r", self.name, error)
+        if self.ended is None:
+            self.ended = Refused("the counter was closed", counter=self.name)
+
+    # ---- updates
+
+    async def add(self, key: str, *arguments: Json, token: str | None = None) -> None:
+        """Add to a key what its type takes; counted on a quorum of the home data centre when it returns.
+
+        `Unknown` means that it may have been counted. With a token (`token()`) it is repeated for a while, which
+        counts once; and so may you, with the same token, from whatever process, within `tokenWindow`.
+        """
+        if token is not None:
+            return await self.update("add", key, *arguments, token=token)
+        self._connection_is_usable()
+        if self.ended is not None:
+            raise self.ended
+        if not isinstance(key, str):
+            raise _no_key(key)
+        handle = self.handle
+        kind = handle.kind
+        try:  # the way of most updates, with as few steps as can be
+            at_us = self._next_stamp_us() if kind.is_dated else 0
+            await handle.mutator.add(key, kind.parse("add", arguments, at_us))
+        except ClockNotTrusted:
+            await self._try_again(lambda: self._send("add", key, arguments, None))
+
+    async def remove(self, key: str, *elements: Json, token: str | None = None) -> None:
+        """Of a set: remove elements."""
+        await self.update("remove", key, *elements, token=token)
+
+    async def set(self, key: str, value: Json, *, token: str | None = None) -> None:
+        """Of a register: write a value over what is there."""
+        await self.update("set", key, value, token=token)
+
+    async def update(self, verb: str, key: str, *arguments: Json, token: str | None = None) -> None:
+        """Any update, by the verb that the type knows."""
+        self._require_usable()
+        try:
+            await self._send(verb, key, arguments, token)
+        except ClockNotTrusted:
+            await self._try_again(lambda: self._send(verb, key, arguments, token))
+        except Unavailable:
+            if token is None:
+                raise
+            await self._repeat(lambda: self._send(verb, key, arguments, token))
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """With a token: until it is known to be counted, for a while."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + PATIENCE_S
+        while True:
+            await self.handle.host.store.pause(REPEAT_S)
+            self._require_usable()
+            try:
+                return await work()
+            except Unavailable:
+                if loop.time() >= deadline_s:
+                    raise
+
+    def token(self, name: str | None = None) -> str:
+        """A token for an update that was never sent before. Keep it, and pass it on with the update: the same token
+        counts once. With a name of your own, keep the whole token all the same: it also holds the time."""
+        return str(self.handle.new_token(name))
+
+    def _send(self, verb: str, key: str, arguments: Sequence[Json], token: str | None) -> Awaitable[None]:
+        handle, kind = self.handle, self.handle.kind
+        if not isinstance(key, str):
+            raise _no_key(key)
+        if token is None:
+            at_us = self._next_stamp_us() if kind.is_dated else 0
+            return handle.mutator.add(key, kind.parse(verb, arguments, at_us))
+        named = Token.parse(token)
+        return handle.add(key, kind.parse(verb, arguments, named.moment_us), named)
+
+    def _next_stamp_us(self) -> int:
+        self._stamp_us = next_stamp_us(self.handle.host.now_us(), self._stamp_us)
+        return self._stamp_us
+
+    # ---- values
+
+    async def value(
+        self, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
+    ) -> Any:
+        """The value of a key: all that was acknowledged before the call is in it. A key that nobody has added to has
+        the value of nothing.
+
+        With `since` or `until`: what was counted in that time, by whole windows of the counter's finest grain (the
+        first one that `since` lies in up to the last one before `until`). `question` is the type's: ranks=(0.5, 0.99)
+        for quantiles, limit=20 for topk.
+        """
+        return (await self.state(key, since=since, until=until)).value(**question)
+
+    async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> Cached:
+        """The value as this process read it at most so long ago, a second unless said and at most, with its age."""
+        staleness_s = span_us(staleness, "staleness") / SECOND_US
+        if staleness_s > STALENESS_S_MAX:
+            raise SpecError(f"staleness is at most {STALENESS_S_MAX} s", given=staleness)
+        found = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
+        return Cached(self.kind.value(found.state, question), found.age_s)
+
+    async def values(self, keys: Iterable[str], **question: Any) -> dict[str, Any]:
+        """The values of many keys."""
+        wanted = [_checked(key) for key in keys]
+        states = await self._tried(lambda: self.handle.read_many(wanted))
+        return {key: self.kind.value(state, question) for key, state in states.items()}
+
+    async def state(self, key: str, *, since: datetime | None = None, until: datetime | None = None) -> CounterState:
+        """What the key holds, to be combined with others: audiences by `&`, `|` and `-`, all types by `|`."""
+        if since is None and until is None:
+            return CounterState(self.kind, await self._tried(lambda: self.handle.read(_checked(key))))
+        from_us, to_us = self._stretch(since, until)
+        found = await self._tried(lambda: self.handle.read_between(_checked(key), from_us, to_us))
+        return CounterState(self.kind, found)
+
+    def _stretch(self, since: datetime | None, until: datetime | None) -> tuple[int, int]:
+        """Whole windows of the finest grain around it."""
+        settings = self.handle.settings
+        if not settings.grains_us:
+            raise SpecError(
+                "this counter has no windows",
+                counter=self.name,
+                remedy="ask for the value without since and until, or make a counter with spec.windows",
+            )
+        grain_us = min(settings.grains_us)
+        now_us = self.handle.host.now_us()
+        from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
+        to_us = now_us if until is None else moment_us(until, "until")
+        if from_us >= to_us:
+            raise SpecError("since is before until", since=since, until=until)
+        return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
+
+    async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
+        """Every key and what it holds, a page of them in memory at a time; not one moment's picture."""
+        self._require_usable()
+        async for key, state in self.handle.scan():
+            yield key, CounterState(self.kind, state)
+
+    # ---- the whole counter
+
+    async def collect(self) -> PassReport:
+        """One pass of the collector over all keys, or the rest of the one that is under way. Harmless twice and side
+        by side; where not all replicas answer, what they would have told of is skipped, and counted."""
+        return await self._tried(self._collector().run)
+
+    async def standing(self) -> Standing:
+        """How far the collector has come, whichever process it ran in."""
+        return await self._tried(self._collector().read_standing)
+
+    def _collector(self) -> Collector:
+        if self._hints is None:
+            raise Refused("there is no Cassandra behind this connection whose hint windows could be read")
+        return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
+
+    # ---- within
+
+    def _require_usable(self) -> None:
+        """Refuse in another process, on another loop, and after the end."""
+        self._connection_is_usable()
+        if self.ended is not None:
+            raise self.ended
+
+    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
+        self._require_usable()
+        try:
+            return await work()
+        except ClockNotTrusted:
+            return await self._try_again(work)
+
+    async def _try_again(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Nothing of it was sent, or it would have ended otherwise: once the time is known it is done as if new."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + PATIENCE_S
+        while True:
+            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.max_skew_us)
+            self._require_usable()
+            try:
+                return await work()
+            except ClockNotTrusted:
+                if loop.time() >= deadline_s:
+                    raise
+
+    def __repr__(self) -> str:
+        return f"Counter({self.name})"
+
+
+def _checked(key: str) -> str:
+    if not isinstance(key, str):
+        raise _no_key(key)
+    return key
+
+
+def _no_key(key: object) -> SpecError:
+    return SpecError("a key is a text", given=repr(key)[:60])

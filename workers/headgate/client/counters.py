@@ -1,0 +1,193 @@
+"""The counters of one connection: found by name in the catalogue, opened once a process, and kept fresh.
+
+What a counter is made of never changes; how long its mutators live, how far clocks may differ and whether it is there
+at all may. That is read anew every `REFRESH_EVERY_S`. Unlike a queue, a counter goes on while the catalogue is away:
+nothing that an update or a read relies on can change under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from headgate.client.counter import Counter
+from headgate.client.directory import ADOPT
+from headgate.client.ground import Bound, Ground
+from headgate.counters.counter import CounterHandle
+from headgate.counters.settings import CounterSettings, settings_of
+from headgate.counters.types.registry import type_of
+from headgate.errors import Conflict, HeadgateError, Refused, SpecError, Unavailable
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Entry, Known, Name, State
+from headgate.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("headgate.client")
+
+KIND = "Counter"
+REFRESH_EVERY_S = 15.0
+RETRY_EVERY_S = 1.0
+PATIENCE_S = 10.0
+
+
+class CounterUnknown(SpecError):
+    """There is no such counter."""
+
+
+class CounterNotReady(Unavailable):
+    """Its tables are not all there yet."""
+
+
+class CounterDeleted(Refused):
+    """The counter was deleted."""
+
+
+class CounterRetained(CounterDeleted):
+    """The counter was kept when its resource was deleted, and takes nothing."""
+
+
+class CounterMadeAgain(Conflict):
+    """The counter was deleted, and another was made under its name."""
+
+
+class Counters:
+    """All that one connection has open."""
+
+    def __init__(self, ground: Ground, *, namespace: str, require_usable: Callable[[], None]) -> None:
+        self._ground = ground
+        self._require_usable = require_usable
+        self._catalogue: Catalogue = ground.catalogue()
+        self._namespace = namespace
+        self._open: dict[Name, Counter] = {}
+        self._opening = asyncio.Lock()
+        self._said: dict[str, str] = {}
+        self._keeper = SupervisedLoop("counters", self._keep, log=log)
+
+    # ---- finding
+
+    def name_of(self, text: str) -> Name:
+        """`namespace/name`, or a name in the connection's namespace."""
+        parts = text.split("/")
+        if len(parts) > 2 or not all(parts):
+            raise SpecError(
+                "a counter is named by its namespace and name", remedy="write shop/page-views", given=text
+            )
+        return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
+
+    async def names(self, namespace: str | None = None) -> list[str]:
+        """Every counter, or those of one namespace, as `namespace/name`."""
+        return [_shown(entry.name) for entry in await self.entries(namespace)]
+
+    async def entries(self, namespace: str | None = None) -> list[Entry]:
+        """The same, as the catalogue has them; those too that can not be opened."""
+        namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
+        return [known.entry for each in namespaces for known in await self._catalogue.list(each, KIND)]
+
+    async def _find(self, name: Name) -> Known:
+        known = await self._catalogue.find(name)
+        if known is None:
+            raise await self._unknown(name)
+        return known
+
+    def _usable(self, known: Known) -> CounterSettings:
+        entry = known.entry
+        if entry.state is State.DELETING:
+            raise CounterDeleted("the counter is being deleted", counter=_shown(entry.name))
+        if entry.state is State.RETAINED:
+            raise CounterRetained(counter=_shown(entry.name), remedy=ADOPT)
+        if entry.state is State.MAKING:
+            raise CounterNotReady(counter=_shown(entry.name), remedy="apply it again, or wait for the operator")
+        return settings_of(entry, data_center=self._ground.data_center)
+
+    async def _unknown(self, name: Name) -> CounterUnknown:
+        here, everywhere = await self.names(name.namespace), await self.names()
+        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in here], n=1)
+        close = [f"{name.namespace}/{each}" for each in near] or [
+            each for each in everywhere if each.rpartition("/")[2] == name.name
+        ]
+        if close:
+            return CounterUnknown(counter=_shown(name), remedy=f"did you mean {close[0]}?")
+        told = ", ".join((here or everywhere)[:5])
+        return CounterUnknown(
+            counter=_shown(name), remedy=f"there is {told}" if told else "make one: headgate apply FILE"
+        )
+
+    # ---- opening
+
+    async def open(self, text: str, *, memory_bytes: int | None = None) -> Counter:
+        """The counter of that name; the same object each time, until it was deleted."""
+        name = self.name_of(text)
+        async with self._opening:
+            standing = self._open.get(name)
+            if standing is not None and standing.ended is None:
+                return standing
+            await self._ground.clock.until_trusted(PATIENCE_S)
+            known = await self._find(name)
+            settings = self._usable(known)
+            if memory_bytes is not None:
+                settings = replace(settings, memory_bytes_max=memory_bytes)
+            if standing is not None:
+                await standing.close()
+            self._open[name] = opened = self._opened(known.entry, settings)
+            self._keeper.start()
+            return opened
+
+    def _opened(self, entry: Entry, settings: CounterSettings) -> Counter:
+        bound = Bound(settings.skew_us)
+        kind = type_of(settings.kind)
+        self._ground.clock.serve(bound.max_skew_us)
+        host = self._ground.host_of(entry.place.keyspace, bound)
+        handle = CounterHandle(host, settings, hints=self._ground.hints, kind=kind)
+        return Counter(entry, handle, self._ground, bound, self._require_usable)
+
+    # ---- keeping fresh
+
+    async def _keep(self) -> None:
+        pause_s = REFRESH_EVERY_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = RETRY_EVERY_S if await self.refresh_all() else REFRESH_EVERY_S
+
+    async def refresh_all(self) -> list[HeadgateError]:
+        """Read the catalogue for all that are open; what failed."""
+        failed = [await self._refresh(counter) for counter in list(self._open.values())]
+        return [failure for failure in failed if failure is not None]
+
+    async def _refresh(self, counter: Counter) -> HeadgateError | None:
+        if counter.ended is not None:
+            return None
+        try:
+            known = await self._catalogue.find(counter.entry.name)
+            if known is None:
+                counter.end(CounterDeleted(counter=counter.name))
+                return None
+            if known.entry.id != counter.entry.id:
+                counter.end(CounterMadeAgain(counter=counter.name, remedy="open it anew to use the new one"))
+                return None
+            settings = self._usable(known)
+        except CounterDeleted as gone:
+            counter.end(gone)
+            return None
+        except HeadgateError as error:
+            if self._said.get(counter.name) != str(error):
+                self._said[counter.name] = str(error)
+                log.warning("%s: the catalogue can not be read: %s", counter.name, error)
+            return error
+        self._said.pop(counter.name, None)
+        memory_bytes = counter.handle.settings.memory_bytes_max
+        counter.settings_changed(known.entry, replace(settings, memory_bytes_max=memory_bytes))
+        self._ground.clock.serve(settings.skew_us)
+        return None
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Write what waits in all of them."""
+        await self._keeper.stop()
+        await asyncio.gather(*(counter.close() for counter in self._open.values()))
+
+
+def _shown(name: Name) -> str:
+    return f"{name.namespace}/{name.name}"

@@ -1,0 +1,138 @@
+"""Queues as the catalogue tells of them: found by name, with what was meant where there is none, and how old it is.
+
+It opens no queue and keeps nothing; every answer is a read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from uuid import UUID
+
+from headgate.engines.timeline.from_catalogue import settings_of
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.errors import Conflict, Refused, SpecError, Unavailable
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Entry, Known, Name, State
+
+KIND = "Queue"
+CARRIED = ("timeline",)
+ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
+
+
+class QueueUnknown(SpecError):
+    """There is no such queue."""
+
+
+class QueueNotReady(Unavailable):
+    """Its tables are not all there yet."""
+
+
+class QueueDeleted(Refused):
+    """The queue was deleted."""
+
+
+class QueueRetained(QueueDeleted):
+    """The queue was kept when its resource was deleted, and takes nothing."""
+
+
+class QueueMadeAgain(Conflict):
+    """The queue was deleted, and another was made under its name."""
+
+
+class EngineNotCarried(Refused):
+    """This release has no such engine."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A queue, as a read of the catalogue told."""
+
+    entry: Entry
+    settings: TimelineSettings
+    read_us: int
+    """When the read began: that is how old it is (rule R6)."""
+
+
+class Directory:
+    """Looks queues up, for one process."""
+
+    def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
+        self._catalogue = catalogue
+        self._data_center = data_center
+        self._namespace = namespace
+
+    def name_of(self, text: str) -> Name:
+        """`namespace/name`, or a name in the connection's namespace."""
+        parts = text.split("/")
+        if len(parts) > 2 or not all(parts):
+            raise SpecError("a queue is named by its namespace and name", remedy="write shop/emails", given=text)
+        return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
+
+    async def find(self, name: Name) -> Found:
+        """The queue, ready to be used; else the reason why it is not, and what to do."""
+        known = await self._catalogue.find(name)
+        if known is None:
+            raise await self._unknown(name)
+        return self._usable(known)
+
+    async def find_again(self, entry: Entry) -> Found:
+        """The very creation that was found before, as it is now."""
+        known = await self._catalogue.find(entry.name)
+        if known is None:
+            raise QueueDeleted(queue=_shown(entry.name))
+        if known.entry.id != entry.id:
+            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open it anew to use the new one")
+        return self._usable(known)
+
+    async def names(self, namespace: str | None = None) -> list[str]:
+        """Every queue but those that were deleted, or those of one namespace, as `namespace/name`."""
+        namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
+        return [
+            _shown(known.entry.name)
+            for each in namespaces
+            for known in await self._catalogue.list(each, KIND)
+            if known.entry.state not in (State.DELETING, State.RETAINED)
+        ]
+
+    async def ids(self) -> dict[UUID, str]:
+        """Every queue by its id, as `namespace/name`."""
+        namespaces = sorted(await self._catalogue.namespaces())
+        return {
+            known.entry.id: _shown(known.entry.name)
+            for each in namespaces
+            for known in await self._catalogue.list(each, KIND)
+        }
+
+    def _usable(self, known: Known) -> Found:
+        entry = known.entry
+        if entry.state is State.DELETING:
+            raise QueueDeleted("the queue is being deleted", queue=_shown(entry.name))
+        if entry.state is State.RETAINED:
+            raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
+        engine = str(entry.spec.get("engine"))
+        if engine not in CARRIED:
+            raise EngineNotCarried(queue=_shown(entry.name), engine=engine, carried=", ".join(CARRIED))
+        if entry.state is State.MAKING:
+            raise QueueNotReady(queue=_shown(entry.name), remedy="apply it again, or wait for the operator")
+        return Found(entry, settings_of(entry, data_center=self._data_center), known.read_started_us)
+
+    async def _unknown(self, name: Name) -> QueueUnknown:
+        """With the queues that could have been meant: those of the namespace first, then of all others."""
+        here = await self.names(name.namespace)
+        everywhere = await self.names()
+        wanted = _shown(name)
+        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in here], n=1)
+        close = [f"{name.namespace}/{each}" for each in near] or [
+            each for each in everywhere if each.rpartition("/")[2] == name.name
+        ]
+        elsewhere = [each for each in everywhere if each not in here]
+        close = close or difflib.get_close_matches(wanted, elsewhere, n=1)
+        if close:
+            return QueueUnknown(queue=wanted, remedy=f"did you mean {close[0]}?")
+        told = ", ".join((here or everywhere)[:5])
+        return QueueUnknown(queue=wanted, remedy=f"there is {told}" if told else "make one: headgate apply FILE")
+
+
+def _shown(name: Name) -> str:
+    return f"{name.namespace}/{name.name}"

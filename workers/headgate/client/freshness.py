@@ -1,0 +1,147 @@
+"""Keeps what a process knows of its queues fresh: every `REFRESH_EVERY_S`, at once when a queue asks, and every
+`RETRY_EVERY_S` while the catalogue can not be read.
+
+What was read is good for `notice` from the start of its read (rule R6); else a queue puts nothing. It
+opens and closes nothing. A queue that is gone from the catalogue is told so, and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+
+from headgate.client.directory import Directory, Found, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
+from headgate.client.ground import Ground
+from headgate.client.moments import SECOND_US
+from headgate.client.queue import Queue
+from headgate.errors import HeadgateError, SpecError, Unavailable
+from headgate.store.catalogue_entry import Name
+from headgate.store.decide_generation import knowledge
+
+log = logging.getLogger("headgate.client")
+
+REFRESH_EVERY_S = 15.0
+RETRY_EVERY_S = 1.0
+
+
+class CatalogueUnreadable(Unavailable):
+    """The catalogue could not be read for so long that it is not known where to put."""
+
+
+class Freshness:
+    """What one connection knows of its queues."""
+
+    def __init__(self, ground: Ground, directory: Directory, queues: Collection[Queue]) -> None:
+        self._ground = ground
+        self._directory = directory
+        self._queues = queues
+        self._reading: dict[Queue, asyncio.Task[HeadgateError | None]] = {}
+        self._said: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Read for all that are open, for ever."""
+        while True:
+            failures = await self.refresh_all()
+            await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
+
+    async def refresh_all(self) -> list[HeadgateError]:
+        """Read once for all that are open; what failed."""
+        ended = await asyncio.gather(*(self.refresh(queue) for queue in list(self._queues)))
+        return [failure for failure in ended if failure is not None]
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        reading = list(self._reading.values())
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+    async def freshen(self, queue: Queue, within_s: float) -> None:
+        """Return when the clock may be relied on and the queue's knowledge is fresh; raise the reason why not."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + within_s
+        await self._ground.clock.until_trusted(within_s, queue.found.settings.skew_us)
+        while not self._is_fresh(queue):
+            left_s = max(deadline_s - loop.time(), 0.0)
+            with contextlib.suppress(TimeoutError):  # the read itself goes on
+                await asyncio.wait_for(self.refresh(queue), left_s)
+            if queue.ended is not None or self._is_fresh(queue):
+                return
+            if loop.time() + RETRY_EVERY_S >= deadline_s:
+                raise self._unreadable(queue)
+            await asyncio.sleep(RETRY_EVERY_S)
+
+    async def refresh(self, queue: Queue) -> HeadgateError | None:
+        """Read once for this queue; who comes while it is being read waits for the same read. The failure, if any."""
+        task = self._reading.get(queue)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._refresh(queue))
+            self._reading[queue] = task
+            task.add_done_callback(lambda _: self._reading.pop(queue, None))
+        return await asyncio.shield(task)
+
+    async def find_dead_letters(self, found: Found) -> Found | None:
+        """The queue that takes what fails too often; where there is none, what fails stays and comes again."""
+        name = found.settings.dead_letter
+        if name is None:
+            return None
+        wanted = Name(found.entry.name.kind, found.entry.name.namespace, name)
+        try:
+            dead = await self._directory.find(wanted)
+        except (QueueUnknown, QueueDeleted, QueueNotReady) as error:
+            self._say(f"dead letters of {found.settings.name}", f"{error}: what fails too often stays in the queue")
+            return None
+        self._said.pop(f"dead letters of {found.settings.name}", None)
+        return dead
+
+    async def _refresh(self, queue: Queue) -> HeadgateError | None:
+        if queue.ended is not None:
+            return None
+        try:
+            found = await self._directory.find_again(queue.entry)
+        except (QueueDeleted, QueueMadeAgain) as gone:
+            queue.end(gone)
+            return None
+        except HeadgateError as error:
+            self._say(queue.name, f"the catalogue can not be read: {error}")
+            return error
+        if self._said.pop(queue.name, None) is not None:
+            log.info("%s: the catalogue can be read again", queue.name)
+        queue.bound.max_skew_us = found.settings.skew_us
+        self._ground.clock.serve(queue.bound.max_skew_us)
+        queue.found = found
+        queue.engine.settings_changed(found.settings, read_us=found.read_us)
+        return await self._refresh_dead_letters(queue, found)
+
+    async def _refresh_dead_letters(self, queue: Queue, found: Found) -> HeadgateError | None:
+        """Apart from the queue's own: a queue of dead letters that can not be read stops no put."""
+        try:
+            dead = await self.find_dead_letters(found)
+        except (Unavailable, SpecError) as error:
+            self._say(f"dead letters of {queue.name}", f"their queue can not be read: {error}")
+            return error
+        if dead is None:
+            queue.engine.dead_letters_changed(None, read_us=found.read_us)
+        else:
+            host = self._ground.host_of(dead.entry.place.keyspace, queue.bound)
+            queue.engine.dead_letters_changed(dead.settings, read_us=dead.read_us, host=host)
+        return None
+
+    def _is_fresh(self, queue: Queue) -> bool:
+        now_us = self._ground.clock.now_us()
+        return knowledge(queue.found.read_us).still_holds(max(now_us, queue.found.read_us))
+
+    def _unreadable(self, queue: Queue) -> CatalogueUnreadable:
+        return CatalogueUnreadable(
+            queue=queue.name,
+            read_s_ago=(self._ground.clock.now_us() - queue.found.read_us) // SECOND_US,
+            last=self._said.get(queue.name, "no answer in time"),
+        )
+
+    def _say(self, about: str, what: str) -> None:
+        """Once, not every second."""
+        if self._said.get(about) != what:
+            self._said[about] = what
+            log.warning("%s: %s", about, what)

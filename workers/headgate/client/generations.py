@@ -1,0 +1,28 @@
+"""Repair's way to the catalogue: generations are brought on, and forgotten, by whoever repairs a queue.
+
+Anybody may (docs/protocols/repair.md): it follows from what stands there, and each step is an LWT on what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.store.catalogue import Catalogue
+from headgate.store.catalogue_entry import Entry
+
+
+class CatalogueGenerations:
+    """The generations of one queue. `GenerationKeeper` of the engine timeline."""
+
+    def __init__(self, catalogue: Catalogue, entry: Entry, skew_us: Callable[[], int]) -> None:
+        self._catalogue = catalogue
+        self._entry = entry
+        self._skew_us = skew_us
+
+    async def make_sure(self) -> None:
+        """Write `sure` where it is owed, and let the next generation be the current one where that is due."""
+        await self._catalogue.turn(self._entry, skew_us=self._skew_us())
+
+    async def retire(self, number: int) -> None:
+        """Forget a generation that holds nothing and was looked at for the last time."""
+        await self._catalogue.retire(self._entry, number)

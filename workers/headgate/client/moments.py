@@ -1,0 +1,46 @@
+"""Lengths of time and moments as applications say them, in the microseconds that engines count in. Pure."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from headgate.errors import SpecError
+
+SECOND_US = 1_000_000
+SPAN_S_MAX = 100 * 366 * 86_400
+
+Span = timedelta | float
+"""A length of time: a timedelta, or seconds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def span_us(span: Span, what: str) -> int:
+    """Microseconds; a length of time is not negative."""
+    if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
+        raise SpecError(f"{what} is a timedelta, or a number of seconds", given=repr(span))
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not (math.isfinite(seconds) and 0 <= seconds <= SPAN_S_MAX):
+        raise SpecError(f"{what} is a length of time, from nothing to a hundred years", given=span)
+    if isinstance(span, timedelta):
+        return span // timedelta(microseconds=1)
+    return round(seconds * SECOND_US)
+
+
+def moment_us(moment: datetime, what: str) -> int:
+    """Microseconds since 1970. A moment without a time zone could mean any of many."""
+    if not isinstance(moment, datetime):
+        raise SpecError(f"{what} is a datetime with a time zone", given=repr(moment))
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise SpecError(
+            f"{what} has no time zone",
+            given=moment.isoformat(),
+            remedy="say which: datetime.now(UTC), or .astimezone()",
+        )
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(us: int) -> datetime:
+    """Microseconds since 1970 as a moment."""
+    return _EPOCH + timedelta(microseconds=us)

@@ -1,0 +1,67 @@
+"""How all queues stand, from the summary: 16 small reads, whatever their number. docs/protocols/summary.md.
+
+The table knows queues by their ids; names come from the catalogue, which is read again when they are old, or when the
+table names a queue that they do not. A queue that was deleted is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from headgate.engines.summary.reading import QueueFigures, read_summary
+from headgate.store.store import Store
+
+NAMES_KEPT_US = 15_000_000
+UNKNOWN_KEPT_US = 2_000_000
+"""An id without a name is looked for again only after this: it may be that of a queue that was deleted."""
+
+
+@dataclass(frozen=True)
+class QueueOverview:
+    """How one queue stands, a second or two ago."""
+
+    name: str
+    figures: QueueFigures
+    at_us: int
+    """The moment of this look."""
+
+    @property
+    def is_worked(self) -> bool:
+        """Whether somebody holds lanes of it."""
+        return self.figures.workers > 0
+
+    @property
+    def oldest_age_us(self) -> int | None:
+        """For how long the oldest message that is not settled has been due; None where there is none."""
+        oldest_us = self.figures.oldest_us
+        return None if oldest_us is None else max(0, self.at_us - oldest_us)
+
+
+class Overview:
+    """The looks of one connection."""
+
+    def __init__(self, store: Store, names: Callable[[], Awaitable[dict[UUID, str]]]) -> None:
+        self._store = store
+        self._read_names = names
+        self._names: dict[UUID, str] = {}
+        self._named_us: int | None = None
+
+    async def read(self, namespace: str | None, *, now_us: int) -> list[QueueOverview]:
+        """One look; also queues of which the summary tells nothing. By name."""
+        found = await read_summary(self._store, now_us=now_us)
+        if self._names_are_old(now_us, found.keys() <= self._names.keys()):
+            self._names = await self._read_names()
+            self._named_us = now_us
+        shown = [
+            QueueOverview(name, found.get(queue, QueueFigures()), now_us)
+            for queue, name in self._names.items()
+            if namespace is None or name.startswith(f"{namespace}/")
+        ]
+        return sorted(shown, key=lambda each: each.name)
+
+    def _names_are_old(self, now_us: int, all_known: bool) -> bool:
+        if self._named_us is None:
+            return True
+        return now_us - self._named_us >= (NAMES_KEPT_US if all_known else UNKNOWN_KEPT_US)

@@ -1,0 +1,192 @@
+"""One counter in one process: what the SDK, the gateway and tools call.
+
+    counter = CounterHandle(host, settings, hints=...)
+    await counter.add("home", update)                              counted, durably
+    await counter.add("home", update, token=counter.new_token())   counted once, however often it is sent
+    await counter.read("home")                                     what was acknowledged before is in it
+
+Updates and states are those of the counter's type (`types/contract.py`): whoever calls parses and tells values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.counters.collector import Collector
+from headgate.counters.decide_hints import HintWindows
+from headgate.counters.decide_shards import KeyRows
+from headgate.counters.decide_tokens import Token
+from headgate.counters.mutator import Mutator
+from headgate.counters.reading import Reader
+from headgate.counters.settings import CounterSettings
+from headgate.counters.tokens import TokenWriter
+from headgate.counters.types.contract import CounterType
+from headgate.counters.types.registry import type_of
+from headgate.engines.host import Host
+from headgate.errors import HeadgateError
+
+STALENESS_S_MAX = 1.0
+SECOND_US = 1_000_000
+CACHED_MAX = 10_000
+READS_AT_ONCE = 32
+COLLECTIONS_WAITING_MAX = 1_000
+COLLECT_AGAIN_US = 10 * SECOND_US
+"""After one that could not be made: what stands in its way is asked for by requests of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A state, and how old it may be: the read that told it began so long ago."""
+
+    state: Any
+    age_s: float
+
+
+class CounterHandle:
+    """One counter. It belongs to the event loop that runs when it is made."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: CounterSettings,
+        *,
+        hints: HintWindows | None = None,
+        kind: CounterType[Any, Any] | None = None,
+    ) -> None:
+        """Without `hints` nothing is collected after a read: passes do it."""
+        self.host = host
+        self.settings = settings
+        self.kind = kind or type_of(settings.kind)
+        self.mutator = Mutator(host, settings, self.kind)
+        self.tokens = TokenWriter(host, settings, self.kind)
+        self.reader = Reader(host, settings, self.kind)
+        self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
+        self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
+        self._to_collect: dict[str, None] = {}
+        self._collecting: asyncio.Task[None] | None = None
+        self._collect_from_us = 0
+
+    def settings_changed(self, settings: CounterSettings) -> None:
+        """What a later read of the catalogue told; what is fixed is fixed."""
+        self.settings = settings
+        for part in (self.mutator, self.tokens, self.reader, self._collector):
+            if part is not None:
+                part.settings_changed(settings)
+
+    # ---- updates
+
+    def add(self, key: str, update: Any, token: Token | str | None = None) -> asyncio.Future[None]:
+        """Count an update. Done when it is durable; else Unavailable (not counted), Unknown (may be counted: repeat
+        it only with a token) or Refused."""
+        if token is None:
+            return self.mutator.add(key, update)
+        return self.tokens.add(key, update, token if isinstance(token, Token) else Token.parse(token))
+
+    def new_token(self, name: str | None = None) -> Token:
+        """For an update that was never sent before; `str` of it is what is kept and passed on."""
+        return self.tokens.new_token(name)
+
+    # ---- values
+
+    async def read(self, key: str) -> Any:
+        """The state of a key: all that was acknowledged before this began is in it."""
+        found = await self.reader.read(key)
+        self._may_collect(key, found.rows)
+        return found.state
+
+    async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> Cached:
+        """The same, but it may be as old as that, a second at most (or as one read takes, where that is more). Reads
+        that are asked for meanwhile share one."""
+        began_us = self.host.now_us()  # a pause of the machine counts as well, so no other clock will do
+        oldest_us = began_us - round(min(staleness_s, STALENESS_S_MAX) * SECOND_US)
+        for _ in range(2):
+            read_us, reading = self._shared_read(key, oldest_us)
+            state = await asyncio.shield(reading)
+            now_us = self.host.now_us()
+            if read_us >= began_us or now_us - read_us <= STALENESS_S_MAX * SECOND_US:
+                break
+            oldest_us = began_us  # it was under way when this began, and took too long
+        return Cached(state, (now_us - read_us) / SECOND_US)
+
+    def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:
+        """A read that began at that moment or later; another begins if there is none."""
+        known = self._cached.get(key)
+        if known is None or known[0] < oldest_us or _failed(known[1]):
+            known = self._cached[key] = (self.host.now_us(), asyncio.ensure_future(self.read(key)))
+            self._cached.move_to_end(key)
+            if len(self._cached) > CACHED_MAX:
+                self._cached.popitem(last=False)
+        return known
+
+    async def read_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The states of some keys."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, Any] = {}
+        for first in range(0, len(wanted), READS_AT_ONCE):
+            some = wanted[first : first + READS_AT_ONCE]
+            states = await asyncio.gather(*(self.read(key) for key in some))
+            found.update(zip(some, states, strict=True))
+        return found
+
+    async def scan(self) -> AsyncIterator[tuple[str, Any]]:
+        """All keys and their states, bucket after bucket, a page of them in memory at a time."""
+        for bucket in range(self.settings.buckets):
+            async for page in self.reader.pages(bucket):
+                for key, found in page.items():
+                    yield key, found.state
+
+    async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
+        """What was counted in [from, to): at whole windows of the finest grain."""
+        return await self.reader.read_between(key, from_us, to_us)
+
+    # ---- collecting after reads
+
+    def _may_collect(self, key: str, rows: KeyRows) -> None:
+        """After a read that met more than one final shard; one key after the other, and no more than a bound wait."""
+        if self._collector is None or len(rows.shards) < 2:
+            return
+        try:
+            now_us = self.host.now_us()
+        except HeadgateError:
+            return
+        past = now_us - self.settings.gc_after_us
+        if now_us < self._collect_from_us or sum(shard.end_us <= past for shard in rows.shards) < 2:
+            return
+        if len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
+            return
+        self._to_collect[key] = None
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._collect_some(now_us))
+
+    async def _collect_some(self, began_us: int) -> None:
+        while self._to_collect and self._collector is not None:
+            key = next(iter(self._to_collect))
+            try:
+                await self._collector.collect(key)
+            except HeadgateError:
+                self._to_collect.clear()  # it waits: a read that comes some time later, or a pass, tries again
+                self._collect_from_us = began_us + COLLECT_AGAIN_US
+                return
+            finally:
+                self._to_collect.pop(key, None)
+
+    # ---- the end
+
+    async def flush(self) -> None:
+        """Return when nothing of this process waits or is under way."""
+        await asyncio.gather(self.mutator.flush(), self.tokens.flush())
+
+    async def close(self, within_s: float = 10.0) -> None:
+        """Write what waits; what is not known by then is given up, and its callers were told."""
+        if self._collecting is not None:
+            self._collecting.cancel()
+            await asyncio.gather(self._collecting, return_exceptions=True)
+        await asyncio.gather(self.mutator.close(within_s), self.tokens.close(within_s))
+
+
+def _failed(read: asyncio.Future[Any]) -> bool:
+    return read.done() and (read.cancelled() or read.exception() is not None)

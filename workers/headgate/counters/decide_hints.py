@@ -1,0 +1,38 @@
+"""For how long the nodes keep hints: what the collector has to know before it takes a shard for final. Pure; who asks
+the nodes is the store's matter (`store/cassandra_hints.py`, or the simulation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from headgate.errors import Refused, Unavailable
+
+
+class HintWindows(Protocol):
+    """What is asked of the nodes."""
+
+    async def read(self) -> Mapping[str, int]:
+        """By node, in us; Unavailable if one of them does not tell."""
+        ...
+
+
+class GcAfterTooShort(Refused):
+    """gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+
+
+class HintWindowsNotTold(Unavailable):
+    """Not every node tells its hint window, so nothing can be taken for final."""
+
+
+def check_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
+    """Refuse to take shards for final while a hint of them may still be on its way."""
+    for node, window_us in sorted(windows_us.items()):
+        if after_us <= window_us + skew_us:
+            raise GcAfterTooShort(
+                node=node,
+                hint_window_s=window_us / 1e6,
+                gc_after_s=after_us / 1e6,
+                remedy="raise spec.gc.after, or lower max_hint_window on that node",
+            )

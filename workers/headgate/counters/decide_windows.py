@@ -1,0 +1,77 @@
+"""Windows: the grains of a counter's time series, and which of them make up a stretch of time. Pure.
+
+A window is (grain, start), both in us; it begins at a multiple of its grain since 1970, in UTC. Its mutators end
+`refuseWithin` after it, and are never collected: the partition expires as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headgate.errors import SpecError
+
+SECOND_US = 1_000_000
+WINDOWS_MAX = 20_000
+"""How many windows one read may merge."""
+
+
+class StretchInvalid(SpecError):
+    """No such stretch of time can be told from the windows of this counter."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """One window of one grain."""
+
+    start_us: int
+    grain_us: int
+
+    @property
+    def end_us(self) -> int:
+        """It holds what was counted before this moment."""
+        return self.start_us + self.grain_us
+
+
+def window_at(moment_us: int, grain_us: int) -> Window:
+    """The window of that grain that holds a moment."""
+    return Window(moment_us - moment_us % grain_us, grain_us)
+
+
+def ttl_s(window: Window, retention_us: int, now_us: int) -> int:
+    """For how long what is written now has to stay; not above zero where it would be gone already."""
+    return -(-(window.end_us + retention_us - now_us) // SECOND_US)
+
+
+def windows_between(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[Window]:
+    """The fewest whole windows that make up [from, to): coarse ones where they fit, finer ones at the ends."""
+    if not grains_us:
+        raise StretchInvalid("this counter has no windows", remedy="make one with spec.windows")
+    finest = min(grains_us)
+    if from_us >= to_us or from_us % finest or to_us % finest:
+        raise StretchInvalid(
+            "a stretch begins and ends at whole windows of the finest grain", grain_s=finest / SECOND_US
+        )
+    found: list[Window] = []
+    _cover(from_us, to_us, sorted(grains_us, reverse=True), found)
+    return sorted(found)
+
+
+def _cover(from_us: int, to_us: int, grains_us: Sequence[int], found: list[Window]) -> None:
+    if from_us >= to_us:
+        return
+    grain, finer = grains_us[0], grains_us[1:]
+    first, last = -(-from_us // grain) * grain, to_us // grain * grain
+    if first >= last or not _divides(finer, first, last):
+        _cover(from_us, to_us, finer, found)
+        return
+    if len(found) + (last - first) // grain > WINDOWS_MAX:
+        raise StretchInvalid("too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter stretch")
+    found.extend(Window(start, grain) for start in range(first, last, grain))
+    _cover(from_us, first, finer, found)
+    _cover(last, to_us, finer, found)
+
+
+def _divides(finer: Sequence[int], first: int, last: int) -> bool:
+    """Whether the ends that are left can be told by the finer grains at all."""
+    return not finer or all(end % min(finer) == 0 for end in (first, last))

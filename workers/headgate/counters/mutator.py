@@ -1,0 +1,526 @@
+"""The updates of one process to one counter: applied to states in memory, and written whole, a bucket at a time. The
+prose is "Mutators" in docs/protocols/counters.md; what is decided is in decide_life.py.
+
+An update costs its caller one future and no task: it waits in the room of its bucket until the write that is under
+way there has landed, and then leaves with all others that came meanwhile, as one batch on one partition.
+
+    mutator.add(key, update) -> future        done once the update is durable, or with the reason why that is not
+    known
+
+It does not know what a state means, who calls, or how values are read.
+
+Invariants: of a bucket one write is under way at a time; timestamps grow strictly; an update is applied when its
+write is made, not before, so that one which was never sent can be told from one that may have been; what was sent is
+sent again, the same bytes and timestamp, until it is known to have landed or this mutator has to be silent; it is
+acknowledged only while the mutator may speak (R2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headgate.counters.decide_life import Life, next_stamp_us
+from headgate.counters.decide_shards import bucket_of, mutator_id
+from headgate.counters.decide_windows import Window, ttl_s, window_at
+from headgate.counters.memory import TOTAL, Memory, Place, Slot, SlotKey
+from headgate.counters.settings import CounterSettings
+from headgate.counters.types.contract import CounterType
+from headgate.engines.host import Host
+from headgate.errors import Bug, HeadgateError, Refused, SpecError, Unavailable
+from headgate.store.shapes import InsertShape, insert_shape
+from headgate.store.statements import RowsOf, Select
+from headgate.store.store import Unknown
+from headgate.store.types import Value
+
+KEY_BYTES_MAX = 1_024
+STATE_BYTES_MAX = 8 * 1024 * 1024
+FLUSH_UPDATES_MAX = 20_000
+FLUSH_ROWS_MAX = 1_000
+FLUSH_BYTES_MAX = 4 * 1024 * 1024
+WAITING_MAX = 500_000
+READS_AT_ONCE = 16
+ROOMS_KNOWN_MAX = 20_000
+WRITE_WITHIN_S = 10.0
+"""After so long without an answer, callers hear that it is not known; the write itself goes on."""
+AGAIN_S = 1.0
+CLOCK_WITHIN_S = 10.0
+CLOCK_PAUSE_S = 0.05
+WINDOWS_FORGOTTEN_EVERY_US = 60_000_000
+
+Waiting = tuple[str, Any, "asyncio.Future[None]"]
+"""Key, update, and who waits for it."""
+
+
+class KeyInvalid(SpecError):
+    """A key has 1 to 1024 bytes."""
+
+
+class TooManyWait(Unavailable):
+    """More updates wait than this process holds; this one was not sent."""
+
+
+class NotSent(Unavailable):
+    """An earlier write of the same bucket is not known yet; this update was not sent."""
+
+
+class StateTooLarge(Refused):
+    """The state of this key has grown beyond what one write takes; this update was not sent."""
+
+
+class MutatorClosed(Refused):
+    """This counter was closed; the update was not sent."""
+
+
+class UpdateUnknown(Unknown):
+    """The update may have been counted, or may still be: its write was not answered in time."""
+
+
+class _Living:
+    """A mutator from birth to death: its id, its end, its states."""
+
+    def __init__(self, life: Life, low: int, memory: Memory) -> None:
+        self.life = life
+        self.low = low
+        self.id = mutator_id(life.end_us, low)
+        self.memory = memory
+
+    def id_in(self, place: Place) -> bytes:
+        """In a window it ends with that, so that nothing of it is ever taken for younger than it is."""
+        return self.id if place == TOTAL else mutator_id(sum(place) + self.life.refuse_within_us, self.low)
+
+
+class _Room:
+    """Where the updates of one bucket wait."""
+
+    __slots__ = ("bucket", "busy", "waiting")
+
+    def __init__(self, bucket: int) -> None:
+        self.bucket = bucket
+        self.busy = False
+        self.waiting: list[Waiting] = []
+
+
+class _Flight:
+    """What leaves together: whoever waits for it, and the states that it writes."""
+
+    __slots__ = ("callers", "living", "slots", "writes")
+
+    def __init__(self, living: _Living, callers: list[asyncio.Future[None]], slots: list[Slot]) -> None:
+        self.living = living
+        self.callers = callers
+        self.slots = slots
+        self.writes: list[RowsOf] = []
+
+
+class Mutator:
+    """The updating side of one counter in one process. It belongs to the event loop that runs when it is made."""
+
+    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+        self.host = host
+        self.settings = settings
+        self.kind = kind
+        self.waiting = 0
+        """Updates that no write has taken yet."""
+        self.unknown_writes = 0
+        """Writes of which it is not known whether they landed, and which are sent again."""
+        self.born = 0
+        self._loop = asyncio.get_running_loop()
+        self._rooms = [_Room(bucket) for bucket in range(settings.buckets)]
+        self._room_of: dict[str, _Room] = {}
+        self._shape = _shape_of(settings)
+        self._living: _Living | None = None
+        self._stamp_us = 0
+        self._windows_forgotten_us = 0
+        self._closed = False
+        self._flights: set[asyncio.Task[None]] = set()
+
+    def settings_changed(self, settings: CounterSettings) -> None:
+        """What a later read of the catalogue told; what is fixed is fixed. A mutator that lives keeps its terms."""
+        self.settings = settings
+
+    @property
+    def culled(self) -> int:
+        """How many states the mutator that lives has let go."""
+        return self._living.memory.culled if self._living is not None else 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its states take, as far as it is counted."""
+        return self._living.memory.bytes if self._living is not None else 0
+
+    # ---- the way of an update
+
+    def add(self, key: str, update: Any) -> asyncio.Future[None]:
+        """Count an update. The future is done when it is durable."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        room = self._room_of.get(key) or self._room_for(key)
+        room.waiting.append((key, update, future))
+        self.waiting += 1
+        if not room.busy:
+            room.busy = True
+            self._loop.call_soon(self._begin, room)
+        elif self.waiting > WAITING_MAX:
+            self._turn_away(room, TooManyWait(waiting=self.waiting))
+        return future
+
+    def _room_for(self, key: str) -> _Room:
+        """Its bucket's; kept for keys that come again, since a look costs less than a sum over the key."""
+        room = self._rooms[bucket_of(key, self.settings.buckets)]
+        if len(self._room_of) >= ROOMS_KNOWN_MAX:
+            self._room_of.clear()
+        self._room_of[key] = room
+        return room
+
+    def _turn_away(self, room: _Room, error: HeadgateError) -> None:
+        """The one that came last."""
+        room.waiting.pop()[2].set_exception(error)
+        self.waiting -= 1
+
+    def _begin(self, room: _Room) -> None:
+        task = self._loop.create_task(self._fly(room))
+        self._flights.add(task)
+        task.add_done_callback(self._flights.discard)
+
+    async def _fly(self, room: _Room) -> None:
+        """One write after the other, while there is anything to write."""
+        taken: list[Waiting] = []
+        try:
+            while room.waiting:
+                taken = _take(room)
+                self.waiting -= len(taken)
+                flight = await self._prepare(room, taken)
+                if flight is not None:
+                    await self._land(room, flight)
+        except BaseException as error:
+            broken = UpdateUnknown("a write was broken off", error=repr(error))
+            _tell([future for _, _, future in taken], broken)
+            self._fail_waiting(room, Bug("a write could not be made", error=repr(error)))
+            raise
+        finally:
+            room.busy = False
+
+    async def _prepare(self, room: _Room, taken: list[Waiting]) -> _Flight | None:
+        """Apply what can be applied now, and make the writes."""
+        held: list[Slot] = []
+        memory: Memory | None = None
+        try:
+            if self._closed:
+                raise MutatorClosed
+            now_us = await trusted_now_us(self.host)
+            living = self._live(now_us)
+            memory = living.memory
+            places = self._places(now_us)
+            missing = self._missing(memory, taken, places)
+            if missing:
+                # What is here may not go while the rest is read back, nor what was read back while more is.
+                held = memory.hold_all({each[0] for each in taken}, places)
+                taken = await self._bring_back(living, room, missing, taken, held)
+                now_us = await trusted_now_us(self.host)
+                if not living.life.accepts(now_us):  # it died meanwhile: nothing of this was applied
+                    room.waiting[:0] = taken
+                    self.waiting += len(taken)
+                    return None
+            flight = self._apply(living, taken, places)
+            if flight.slots:
+                self._write(room, flight, taken, now_us)
+            return flight if flight.writes else None
+        except HeadgateError as error:
+            _tell([future for _, _, future in taken], error)
+            return None
+        finally:
+            if memory is not None:
+                for slot in held:
+                    memory.unpin(slot)
+
+    @staticmethod
+    def _missing(memory: Memory, taken: Iterable[Waiting], places: Sequence[Place]) -> set[SlotKey]:
+        """States that this mutator has let go, as far as it can tell, and needs now."""
+        if not memory.culled:
+            return set()
+        return {
+            (key, place)
+            for key in {each[0] for each in taken}
+            for place in places
+            if memory.find(key, place) is None and memory.may_have_gone(key, place)
+        }
+
+    def _live(self, now_us: int) -> _Living:
+        """The mutator that takes updates now; another is born when it does not any more."""
+        living = self._living
+        if living is None or not living.life.accepts(now_us):
+            life = Life.begin(now_us, self.settings.life)
+            low = self.host.uuid().int & 0xFFFF_FFFF_FFFF_FFFF or 1
+            living = self._living = _Living(life, low, Memory(self.settings.memory_bytes_max))
+            self.born += 1
+        return living
+
+    def _places(self, now_us: int) -> tuple[Place, ...]:
+        """Where an update of now counts."""
+        if not self.settings.grains_us:
+            return _TOTAL_ALONE
+        if now_us - self._windows_forgotten_us > WINDOWS_FORGOTTEN_EVERY_US and self._living is not None:
+            self._windows_forgotten_us = now_us
+            self._living.memory.forget_windows(now_us)
+        starts = ((grain, window_at(now_us, grain).start_us) for grain in self.settings.grains_us)
+        return (TOTAL, *starts)
+
+    # ---- states that went
+
+    async def _bring_back(
+        self, living: _Living, room: _Room, missing: set[SlotKey], taken: list[Waiting], held: list[Slot]
+    ) -> list[Waiting]:
+        """Read one's own shards back; who waits for one that can not be read is told, and was not sent."""
+        failed: dict[str, HeadgateError] = {}
+        wanted = sorted(missing)
+        for first in range(0, len(wanted), READS_AT_ONCE):
+            some = wanted[first : first + READS_AT_ONCE]
+            found = await asyncio.gather(
+                *(self._read_own(living, room.bucket, key, place) for key, place in some), return_exceptions=True
+            )
+            for (key, place), state in zip(some, found, strict=True):
+                if isinstance(state, HeadgateError):
+                    failed[key] = NotSent("its state could not be read back; it was not sent", last=state.message)
+                elif isinstance(state, BaseException):
+                    raise state
+                else:
+                    slot = living.memory.put(key, place, state)
+                    living.memory.hold(slot)
+                    held.append(slot)
+        for key, _, future in taken:
+            if key in failed:
+                _tell([future], failed[key])
+        return [each for each in taken if each[0] not in failed]
+
+    async def _read_own(self, living: _Living, bucket: int, key: str, place: Place) -> Any:
+        """Exact: all its writes were acknowledged before it went, and nobody else writes that row."""
+        tables = self.settings.tables
+        partition: dict[str, Any] = {"counter": self.settings.counter, "bucket": bucket}
+        if place != TOTAL:
+            partition = {"counter": self.settings.counter, "grain": place[0], "start": place[1], "bucket": bucket}
+        whole = {**partition, "key": key, "mutator": living.id_in(place)}
+        table = tables.shards if place == TOTAL else tables.windows
+        rows = await self.host.store.read(Select(table, whole, ["state"]))
+        return self.kind.load(rows[0].state) if rows and rows[0].state is not None else self.kind.zero()
+
+    # ---- applying
+
+    def _apply(self, living: _Living, taken: Iterable[Waiting], places: Sequence[Place]) -> _Flight:
+        apply = self.kind.apply
+        slots_of: dict[str, list[Slot]] = {}
+        changed: dict[Slot, None] = {}
+        callers: list[asyncio.Future[None]] = []
+        for key, update, future in taken:
+            if future.done():  # who waited for it went away, and nothing of it was sent
+                continue
+            part = False
+            try:
+                slots = slots_of.get(key)
+                if slots is None:
+                    slots = slots_of[key] = [self._slot_of(living, key, place) for place in places]
+                for slot in slots:
+                    slot.state = apply(slot.state, update)
+                    changed[slot] = None
+                    part = True
+            except Exception as error:  # a type of a user's own may raise what it likes
+                future.set_exception(UpdateUnknown("it was counted in part", said=error) if part else error)
+                continue
+            callers.append(future)
+        return _Flight(living, callers, list(changed))
+
+    def _slot_of(self, living: _Living, key: str, place: Place) -> Slot:
+        slot = living.memory.find(key, place)
+        if slot is not None:
+            return slot
+        if not key or len(key.encode()) > KEY_BYTES_MAX:
+            raise KeyInvalid(given=key[:60])
+        return living.memory.put(key, place, self.kind.zero())
+
+    def _write(self, room: _Room, flight: _Flight, taken: Sequence[Waiting], now_us: int) -> None:
+        """The batches: one for each partition, all with one timestamp that no write of this mutator had."""
+        self._stamp_us = stamp_us = next_stamp_us(now_us, self._stamp_us)
+        living = flight.living
+        if stamp_us >= living.life.silent_after_us:
+            raise Bug("a mutator's timestamps have overtaken its end", stamp_us=stamp_us)
+        dumped = [(slot, self.kind.dump(slot.state)) for slot in flight.slots]
+        too_large = {slot.key for slot, state in dumped if len(state) > STATE_BYTES_MAX}
+        if too_large:
+            dumped = self._leave_out(flight, dumped, taken, too_large)
+        rows: dict[Place, list[tuple[str, bytes, bytes]]] = {}
+        for slot, state in dumped:
+            living.memory.pin(slot, len(state))
+            rows.setdefault(slot.place, []).append((slot.key, living.id_in(slot.place), state))
+        for place, tails in rows.items():
+            flight.writes += self._batches(room.bucket, place, tails, stamp_us, now_us)
+
+    @staticmethod
+    def _leave_out(
+        flight: _Flight, dumped: list[tuple[Slot, bytes]], taken: Sequence[Waiting], too_large: set[str]
+    ) -> list[tuple[Slot, bytes]]:
+        """What is too large is let go as it is: the key goes on with the state that was written last."""
+        refused = {future for key, _, future in taken if key in too_large}
+        for future in refused:
+            _tell([future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread it over several keys"))
+        flight.callers = [future for future in flight.callers if future not in refused]
+        for slot, _ in dumped:
+            if slot.key in too_large:
+                flight.living.memory.drop(slot)
+        kept = [each for each in dumped if each[0].key not in too_large]
+        flight.slots = [slot for slot, _ in kept]
+        return kept
+
+    def _batches(
+        self, bucket: int, place: Place, tails: list[tuple[str, bytes, bytes]], stamp_us: int, now_us: int
+    ) -> list[RowsOf]:
+        counter = self.settings.counter
+        shape, ttl = self._shape, None
+        lead: tuple[Value, ...] = (counter, bucket)
+        if place != TOTAL:
+            shape, lead = _window_shape_of(self.settings), (counter, place[0], place[1], bucket)
+            ttl = min(
+                ttl_s(Window(place[1], place[0]), self.settings.retention_us, now_us),
+                self.host.last_expiry_s - now_us // 1_000_000,
+            )
+        stamp = (stamp_us, ttl)
+        return [RowsOf(shape, lead, some, [stamp] * len(some)) for some in _shared_out(tails)]
+
+    # ---- landing
+
+    async def _land(self, room: _Room, flight: _Flight) -> None:
+        """Until all of it is known, or the mutator has to be silent."""
+        writes = flight.writes
+        if len(writes) == 1:
+            landed = await self._send(room, flight, writes[0])
+        else:
+            landed = all(await asyncio.gather(*(self._send(room, flight, each) for each in writes)))
+        if not landed:
+            return  # its states are dead with it
+        memory = flight.living.memory
+        for slot in flight.slots:
+            memory.unpin(slot)
+        memory.cull()
+        try:
+            speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
+        except Unavailable as error:
+            _tell(flight.callers, UpdateUnknown("answered at a moment that can not be told", last=error.message))
+            return
+        if not speaks:
+            _tell(flight.callers, UpdateUnknown("its mutator's life was over before it was answered"))
+            return
+        for future in flight.callers:
+            if not future.done():
+                future.set_result(None)
+
+    async def _send(self, room: _Room, flight: _Flight, write: RowsOf) -> bool:
+        """The same bytes and timestamp, until they are known to have landed. Whether they have."""
+        store = self.host.store
+        again = False
+        try:
+            while True:
+                try:
+                    await store.write(write, within_s=WRITE_WITHIN_S)
+                    return True
+                except Unavailable as error:
+                    unknown = UpdateUnknown(last=error.message)
+                    _tell(flight.callers, unknown)
+                    self._fail_waiting(room, NotSent(last=error.message))
+                if not again:
+                    again = True
+                    self.unknown_writes += 1
+                if not await self._may_send_again(flight.living.life):
+                    return False
+        finally:
+            self.unknown_writes -= again
+
+    async def _may_send_again(self, life: Life) -> bool:
+        """While the clock can not be relied on nothing is sent; once this mutator is silent nothing is, for good."""
+        while True:
+            await self.host.store.pause(AGAIN_S)
+            try:
+                return life.acknowledges(self.host.now_us())
+            except Unavailable:
+                continue
+
+    def _fail_waiting(self, room: _Room, error: HeadgateError) -> None:
+        waiting, room.waiting = room.waiting, []
+        self.waiting -= len(waiting)
+        _tell([future for _, _, future in waiting], error)
+
+    # ---- the end
+
+    async def flush(self) -> None:
+        """Return when nothing waits and nothing is under way."""
+        while self._flights or self.waiting:
+            if self._flights:
+                await asyncio.wait(self._flights, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(0)
+
+    async def close(self, within_s: float = WRITE_WITHIN_S) -> None:
+        """Write what waits; what is not known by then is given up, and its callers were told."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.flush()
+        except TimeoutError:
+            pass
+        self._closed = True
+        flights = list(self._flights)
+        for task in flights:
+            task.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+
+
+async def trusted_now_us(host: Host) -> int:
+    """The time; where it is in doubt, as after a pause, nobody is sent away before it was compared again."""
+    until_s: float | None = None
+    while True:
+        try:
+            return host.now_us()
+        except Unavailable:
+            now_s = host.store.monotonic_s()
+            until_s = until_s if until_s is not None else now_s + CLOCK_WITHIN_S
+            if now_s >= until_s:
+                raise
+        await host.store.pause(CLOCK_PAUSE_S)
+
+
+_TOTAL_ALONE: tuple[Place, ...] = (TOTAL,)
+
+
+def _shape_of(settings: CounterSettings) -> InsertShape:
+    return insert_shape(settings.tables.shards, ("counter", "bucket", "key", "mutator", "state"), False)
+
+
+def _window_shape_of(settings: CounterSettings) -> InsertShape:
+    names = ("counter", "grain", "start", "bucket", "key", "mutator", "state")
+    return insert_shape(settings.tables.windows, names, False)
+
+
+def _take(room: _Room) -> list[Waiting]:
+    """What waits, up to a bound."""
+    taken = room.waiting
+    if len(taken) <= FLUSH_UPDATES_MAX:
+        room.waiting = []
+        return taken
+    room.waiting = taken[FLUSH_UPDATES_MAX:]
+    return taken[:FLUSH_UPDATES_MAX]
+
+
+def _tell(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
+    """Those who were not told yet."""
+    for future in callers:
+        if not future.done():
+            future.set_exception(error)
+
+
+def _shared_out(tails: list[tuple[str, bytes, bytes]]) -> Iterator[list[tuple[str, bytes, bytes]]]:
+    """Rows in batches that one request can take."""
+    some: list[tuple[str, bytes, bytes]] = []
+    size = 0
+    for tail in tails:
+        if some and (size + len(tail[2]) > FLUSH_BYTES_MAX or len(some) >= FLUSH_ROWS_MAX):
+            yield some
+            some, size = [], 0
+        some.append(tail)
+        size += len(tail[2])
+    yield some

@@ -1,0 +1,139 @@
+"""`minmax`: the least and the greatest number that was seen, each with its witness: what it was seen with.
+
+Numbers are whole numbers and floats, compared exactly; a float that is whole and below 2^53 is that whole number. Of
+equal numbers the one with the smaller witness stays (none is the smallest, then by their bytes in UTF-8; then a whole
+number before a float): so the order in which they come does not matter.
+
+Body: JSON: [] for none, else [[least, witness], [greatest, witness]], a witness being a text or null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headgate.counters.types.contract import CounterType, Example, Json, compact_json, is_number, is_text
+
+WITNESS_BYTES_MAX = 1_024
+WHOLE_BITS_MAX = 4_096
+EXACT_FLOAT = 2**53
+
+
+class Seen(NamedTuple):
+    """A number and what it was seen with."""
+
+    number: int | float
+    witness: str | None
+
+
+@dataclass(frozen=True)
+class MinMaxValue:
+    """The value of a key; None where nothing was seen."""
+
+    least: int | float | None
+    least_witness: str | None
+    greatest: int | float | None
+    greatest_witness: str | None
+
+
+State = tuple[Seen, Seen] | None
+
+
+class MinMax(CounterType[State, Seen]):
+    """State: the least and the greatest."""
+
+    name = "minmax"
+    is_dated = False
+
+    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Seen:
+        """`add` a number and, if one likes, its witness."""
+        self.require_verb(verb)
+        if len(arguments) not in (1, 2):
+            raise self.wrong("a number, and a text as its witness", list(arguments))
+        number = arguments[0]
+        witness = arguments[1] if len(arguments) > 1 else None
+        if not isinstance(number, int | float) or not is_number(number):
+            raise self.wrong("a number", number)
+        if isinstance(number, int) and number.bit_length() > WHOLE_BITS_MAX:
+            raise self.wrong(f"a number of at most {WHOLE_BITS_MAX} bits", f"{number.bit_length()} bits")
+        if witness is not None and not (isinstance(witness, str) and is_text(witness)):
+            raise self.wrong("a text as the witness", witness)
+        if witness is not None and len(witness.encode()) > WITNESS_BYTES_MAX:
+            raise self.wrong(f"a witness of at most {WITNESS_BYTES_MAX} bytes", witness)
+        return Seen(_canonical(number), witness)
+
+    def zero(self) -> State:
+        return None
+
+    def apply(self, state: State, update: Seen) -> State:
+        if state is None:
+            return update, update
+        least, greatest = state
+        if least.number < update.number < greatest.number:
+            return state
+        return _least(least, update), _greatest(greatest, update)
+
+    def merge(self, one: State, other: State) -> State:
+        if one is None or other is None:
+            return one or other
+        return _least(one[0], other[0]), _greatest(one[1], other[1])
+
+    def value(self, state: State, question: Mapping[str, Any]) -> MinMaxValue:
+        self.require_question(question)
+        if state is None:
+            return MinMaxValue(None, None, None, None)
+        (least, least_witness), (greatest, greatest_witness) = state
+        return MinMaxValue(least, least_witness, greatest, greatest_witness)
+
+    def dump_body(self, state: State) -> bytes:
+        return compact_json([list(each) for each in state or ()])
+
+    def load_body(self, body: bytes, version: int) -> State:
+        found = json.loads(body)
+        if found == []:
+            return None
+        least, greatest = (Seen(number, witness) for number, witness in found)
+        for each in (least, greatest):
+            if not is_number(each.number) or not (each.witness is None or is_text(each.witness)):
+                raise ValueError("no number with its witness")
+        if least.number > greatest.number:
+            raise ValueError("the least is above the greatest")
+        return least, greatest
+
+    def read_words(self, words: Sequence[str]) -> list[Json]:
+        """The witness stays as it is written."""
+        return [*super().read_words(words[:1]), *words[1:]]
+
+    def examples(self) -> Sequence[Example]:
+        return [
+            Example("add", (12.5, "order-17")),
+            Example("add", (-3,)),
+            Example("add", (12.5, "order-2")),
+            Example("add", (-3, "order-9")),
+        ]
+
+
+def _canonical(number: int | float) -> int | float:
+    if isinstance(number, float) and number.is_integer() and abs(number) < EXACT_FLOAT:
+        return int(number)
+    return number
+
+
+def _witnessed(seen: Seen) -> tuple[bytes, bool]:
+    """The order among equal numbers; no two that differ are equal in it."""
+    witness = b"" if seen.witness is None else b"\x01" + seen.witness.encode()
+    return witness, isinstance(seen.number, float)
+
+
+def _least(one: Seen, other: Seen) -> Seen:
+    if one.number != other.number:
+        return one if one.number < other.number else other
+    return min(one, other, key=_witnessed)
+
+
+def _greatest(one: Seen, other: Seen) -> Seen:
+    if one.number != other.number:
+        return one if one.number > other.number else other
+    return min(one, other, key=_witnessed)

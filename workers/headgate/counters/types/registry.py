@@ -1,0 +1,94 @@
+"""Finds a type by the name that stands in `spec.type`: ours by the file, a user's own by its entry point.
+
+A user's own type is a subclass of `CounterType`, named `vendor/name`, and announced by its distribution:
+
+    [project.entry-points."headgate.counter_types"]
+    "acme/longest" = "acme_counters:Longest"
+
+It is held against the laws when it is first asked for. Types are imported when they are asked for, so that a process
+that counts with sums needs no sketches.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from headgate.counters.types.contract import CounterType
+from headgate.counters.types.laws import broken_law
+from headgate.errors import Bug, SpecError, Surroundings
+
+GROUP: Final = "headgate.counter_types"
+
+OURS: Final = {
+    "audience": "Audience",
+    "distinct": "Distinct",
+    "minmax": "MinMax",
+    "moments": "Moments",
+    "product": "Product",
+    "quantiles": "Quantiles",
+    "register": "Register",
+    "set": "Elements",
+    "sum": "Sum",
+    "topk": "TopK",
+}
+"""From a type of ours to its class, in the file of its name."""
+
+
+class TypeUnknown(SpecError):
+    """There is no such type of counter here."""
+
+
+class TypeBroken(Surroundings):
+    """The counter type can not be used."""
+
+
+@cache
+def type_of(name: str) -> CounterType[Any, Any]:
+    """The type of that name, ready to be used; else one line that says why not and what to do."""
+    if name in OURS:
+        found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
+        if not isinstance(found, CounterType):
+            raise Bug("a file of a counter type holds something else", type=name)
+        return found
+    return load_own(name, entry_points(group=GROUP))
+
+
+def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any]:
+    """A user's own type among those that are announced, imported and held against the laws."""
+    points = {point.name: point for point in announced}
+    point = points.get(name)
+    if point is None:
+        close = difflib.get_close_matches(name, [*OURS, *points], n=1)
+        if close:
+            remedy = f"did you mean {close[0]}?"
+        elif "/" in name:
+            remedy = f"install the distribution that announces it in the entry points {GROUP}"
+        else:
+            remedy = f"there is {', '.join(OURS)}"
+        raise TypeUnknown(type=name, remedy=remedy)
+    try:
+        loaded = point.load()
+        made = loaded() if isinstance(loaded, type) else loaded
+    except Exception as error:
+        raise TypeBroken(
+            "a counter type of your own can not be imported", type=name, entry=point.value, said=_one_line(error)
+        ) from error
+    if not isinstance(made, CounterType):
+        raise TypeBroken("an entry point names no CounterType", type=name, entry=point.value)
+    if made.name != name:
+        raise TypeBroken(
+            "a counter type has another name than its entry point", type=name, entry=point.value, named=made.name
+        )
+    broken = broken_law(made)
+    if broken is not None:
+        raise TypeBroken("a counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
+    return made
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,122 @@
+"""`set`: texts, added and removed.
+
+Each update carries the moment of its call, since it reads nothing: of each element the later update wins, whatever
+the order in which they land, and of an addition and a removal at the same moment the addition. Moments of different
+processes differ by up to maxClockSkew: which of two updates of one element closer than that is the later is not for
+anybody to say. A removal is kept until no addition from before it can come any more (`forget`).
+
+Body: JSON: {"in": {element: moment}, "out": {element: moment}}, moments in us since 1970, elements in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from headgate.counters.types.contract import (
+    CounterType,
+    Example,
+    Json,
+    StateFull,
+    compact_json,
+    is_text,
+    is_whole,
+)
+
+ELEMENT_BYTES_MAX = 1_024
+ELEMENTS_MAX = 50_000
+"""Of one shard, the removed ones too: it is written whole. A set that needs more is a table."""
+AT_ONCE_MAX = 1_000
+
+State = dict[str, int]
+"""Of each element 2 * moment, + 1 if that was an addition: the greater number is what counts."""
+
+
+class Elements(CounterType[State, State]):
+    """State: the last update of each element."""
+
+    name = "set"
+    verbs = ("add", "remove")
+
+    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> State:
+        """`add` or `remove` texts."""
+        self.require_verb(verb)
+        if not 1 <= len(arguments) <= AT_ONCE_MAX:
+            raise self.wrong(f"1 to {AT_ONCE_MAX} texts", f"{len(arguments)} arguments")
+        stamp = 2 * at_us + (verb == "add")
+        return {self._element(given): stamp for given in arguments}
+
+    def _element(self, given: Json) -> str:
+        if not isinstance(given, str) or not is_text(given):
+            raise self.wrong("a text", given)
+        if len(given.encode()) > ELEMENT_BYTES_MAX:
+            raise self.wrong(f"a text of at most {ELEMENT_BYTES_MAX} bytes", given)
+        return given
+
+    def zero(self) -> State:
+        return {}
+
+    def apply(self, state: State, update: State) -> State:
+        if len(state) + len(update) > ELEMENTS_MAX and len(state.keys() | update.keys()) > ELEMENTS_MAX:
+            raise StateFull(
+                "this set has grown to its bound",
+                elements=len(state),
+                most=ELEMENTS_MAX,
+                remedy="spread the elements over several keys",
+            )
+        return _take(state, update)
+
+    def merge(self, one: State, other: State) -> State:
+        return _take(dict(one), other)
+
+    def merge_all(self, states: Iterable[State]) -> State:
+        found = self.zero()
+        for each in states:
+            _take(found, each)
+        return found
+
+    def value(self, state: State, question: Mapping[str, Any]) -> list[str]:
+        """The elements, in order."""
+        self.require_question(question)
+        return sorted(element for element, stamp in state.items() if stamp & 1)
+
+    def forget(self, state: State, before_us: int) -> State:
+        """Without the removals from before that moment."""
+        return {element: stamp for element, stamp in state.items() if stamp & 1 or stamp >> 1 >= before_us}
+
+    def dump_body(self, state: State) -> bytes:
+        present = {element: stamp >> 1 for element, stamp in state.items() if stamp & 1}
+        absent = {element: stamp >> 1 for element, stamp in state.items() if not stamp & 1}
+        return compact_json({"in": present, "out": absent})
+
+    def load_body(self, body: bytes, version: int) -> State:
+        found = json.loads(body)
+        return {**dict(_stamps(found["out"], 0)), **dict(_stamps(found["in"], 1))}
+
+    def read_words(self, words: Sequence[str]) -> list[Json]:
+        """As they are written."""
+        return list(words)
+
+    def examples(self) -> Sequence[Example]:
+        return [
+            Example("add", ("apple", "pear")),
+            Example("remove", ("pear",)),
+            Example("add", ("plum",)),
+            Example("add", ("pear",)),
+        ]
+
+
+def _take(state: State, others: State) -> State:
+    """Of each element what is later, into `state`."""
+    for element, stamp in others.items():
+        if stamp > state.get(element, -1):
+            state[element] = stamp
+    return state
+
+
+def _stamps(moments: dict[str, Any], added: int) -> Iterator[tuple[str, int]]:
+    for element, at_us in moments.items():
+        if not is_whole(at_us) or at_us < 0:
+            raise ValueError("no moment")
+        yield element, 2 * at_us + added

@@ -1,0 +1,144 @@
+"""Sketches: values that are small because they are estimates. Apache DataSketches makes and reads them, so that Java,
+C++ and Spark read the bytes as well: a state's body is the sketch as that library serializes it.
+
+The library is an extra: a process that counts with other types does without.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+from headgate.counters.types.contract import CounterType, Json, is_text, is_whole
+from headgate.errors import Surroundings
+
+Sketch = Any
+"""One of the library's; it has no types."""
+
+ITEM_BYTES_MAX = 1_024
+ITEMS_AT_ONCE_MAX = 10_000
+WHOLE_MAX = 2**63
+CONFIDENCE = 0.997
+DEVIATIONS = 3
+"""How many standard deviations CONFIDENCE is, to the library."""
+
+
+class SketchesMissing(Surroundings):
+    """This counter type needs Apache DataSketches."""
+
+
+class Held:
+    """A sketch as a state, and the bytes that it was loaded from, if it was: it is dumped as it came, since the
+    library may order the same content anew. Whoever changes the sketch drops them."""
+
+    __slots__ = ("data", "sketch")
+
+    def __init__(self, sketch: Sketch, data: bytes | None = None) -> None:
+        self.sketch = sketch
+        self.data = data
+
+
+U = TypeVar("U")
+"""An update, checked."""
+
+
+class SketchType(CounterType[Held, U]):
+    """A type whose state is one sketch of the library, which takes updates and is merged into another of its kind."""
+
+    is_dated = False
+
+    def __init__(self) -> None:
+        self._library = library(self.name)
+
+    @abstractmethod
+    def new_sketch(self) -> Sketch:
+        """An empty one."""
+
+    @abstractmethod
+    def read_sketch(self, body: bytes) -> Sketch:
+        """The one that these bytes are; raises what it likes when they are none of this type's."""
+
+    @abstractmethod
+    def take(self, sketch: Sketch, update: U) -> None:
+        """Have it take an update."""
+
+    def zero(self) -> Held:
+        return Held(self.new_sketch())
+
+    def apply(self, state: Held, update: U) -> Held:
+        self.take(state.sketch, update)
+        state.data = None
+        return state
+
+    def merge(self, one: Held, other: Held) -> Held:
+        return self.merge_all((one, other))
+
+    def merge_all(self, states: Iterable[Held]) -> Held:
+        merged = self.new_sketch()
+        for each in states:
+            merged.merge(each.sketch)
+        return Held(merged)
+
+    def dump_body(self, state: Held) -> bytes:
+        return self.write_sketch(state.sketch) if state.data is None else state.data
+
+    def write_sketch(self, sketch: Sketch) -> bytes:
+        """Its bytes."""
+        return bytes(sketch.serialize())
+
+    def load_body(self, body: bytes, version: int) -> Held:
+        return Held(self.read_sketch(body), body)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many different items; from `low` to `high` with `confidence`."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float = CONFIDENCE
+
+
+def library(name: str) -> Any:
+    """The module `datasketches`, for the type of that name."""
+    try:
+        return import_module("datasketches")
+    except ImportError as error:
+        raise SketchesMissing(
+            type=name, said=" ".join(str(error).split()), remedy="pip install 'headgate[counters]'"
+        ) from None
+
+
+def estimate_of(sketch: Sketch) -> Estimate:
+    """What a sketch of different items tells."""
+    return Estimate(
+        sketch.get_estimate(), sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS), CONFIDENCE
+    )
+
+
+def items_of(kind: CounterType[Any, Any], arguments: Any) -> tuple[int | str, ...]:
+    """Items to be told apart: texts, and whole numbers of 64 bits. The text "1" is another item than the number 1."""
+    if not 1 <= len(arguments) <= ITEMS_AT_ONCE_MAX:
+        raise kind.wrong(f"1 to {ITEMS_AT_ONCE_MAX} items", f"{len(arguments)} arguments")
+    return tuple(_item(kind, given) for given in arguments)
+
+
+def _item(kind: CounterType[Any, Any], given: Json) -> int | str:
+    if isinstance(given, int) and is_whole(given):
+        if not -WHOLE_MAX <= given < WHOLE_MAX:
+            raise kind.wrong("a whole number of 64 bits", given)
+        return given
+    return text_item(kind, given)
+
+
+def text_item(kind: CounterType[Any, Any], given: Json) -> str:
+    """One text, not empty: the library takes an empty one for none."""
+    if not isinstance(given, str) or not given or not is_text(given):
+        raise kind.wrong("a text that is not empty", given)
+    if len(given.encode()) > ITEM_BYTES_MAX:
+        raise kind.wrong(f"a text of at most {ITEM_BYTES_MAX} bytes", given)
+    return given

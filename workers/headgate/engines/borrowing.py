@@ -1,0 +1,235 @@
+"""The job's side of a loan: a bulk job borrows a range of a lane, reads it, settles what it did, and gives it back
+(docs/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
+
+`Borrower` is the driver's: it reserves the range and waits until the owner has answered, or nobody owns the lane.
+`LentRange` is a task's: it reads rows and settles messages under a writer uuid of its own, as a promise that ends
+with the loan's deadline. `Lent` passes from the one to the others.
+
+Invariants: a task starts only after the answer; it touches nothing that was open with the owner, hidden, on its way
+elsewhere or settled by then, and of a group nothing behind such a message; nothing is confirmed after the deadline.
+What it does not settle is the owner's again, whatever becomes of the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.engines.contract import Settled
+from headgate.engines.decide_lease import LaneState, Tenure
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.record import Record
+from headgate.engines.rows import LaneRow
+from headgate.engines.settled import Facts, RowFacts, bits_of, decode_flights, encode_flights
+from headgate.engines.source import LaneSource, Loan
+from headgate.errors import Conflict, Refused, Unavailable
+from headgate.expiry import Promise, others_may_act
+
+POLL_S = 0.25
+TRIES = 5
+SLICE_BYTES = 1024 * 1024
+
+
+class RangeTaken(Conflict):
+    """Another job has borrowed a range of this lane."""
+
+
+class LoanNotGranted(Unavailable):
+    """The lane's owner did not answer before the loan's deadline."""
+
+
+class LoanOver(Refused):
+    """The loan is over: its deadline has passed, or somebody else has the range by now."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """A range that may be worked now, until its deadline."""
+
+    loan: Loan
+    stored: bytes
+    """As the lane's row shows it."""
+    epoch: int
+    opened: frozenset[tuple[bytes, int]]
+    """Row and index of what the owner keeps."""
+
+    def promise(self, sent_us: int) -> Promise:
+        """The owner takes the range back two clock differences after the deadline."""
+        return Promise.until(self.loan.deadline_us, sent_us=sent_us)
+
+
+class Borrower:
+    """Borrows one range of one lane. A job that dies and begins again with the same loan goes on with it."""
+
+    def __init__(self, host: Host, lane: Lane, source: LaneSource) -> None:
+        self._host = host
+        self._lane = lane
+        self._source = source
+
+    async def borrow(self, loan: Loan) -> Lent:
+        """Reserve the range, and wait until it may be worked. What is not granted is given back."""
+        stored = self._source.stored_loan(loan)
+        await self._reserve(loan, stored)
+        while self._host.now_us() < loan.deadline_us:
+            seen = await self._look(stored)
+            if seen.lent_seen is not None:
+                opened = frozenset((key, index) for key, index, _ in decode_flights(seen.lent_seen))
+                return Lent(loan, stored, seen.epoch, opened)
+            if seen.lock is None:
+                await self._answer_in_place(seen, stored)
+            else:
+                await asyncio.sleep(POLL_S)
+        await self._lane.end_loan(stored)
+        raise LoanNotGranted(job=loan.job, remedy="give the loan more time than a lease and a touch")
+
+    async def give_back(self, lent: Lent) -> bool:
+        """What was not settled is the owner's again. False where it was not ours any more."""
+        return await self._lane.end_loan(lent.stored)
+
+    async def _reserve(self, loan: Loan, stored: bytes) -> None:
+        for _ in range(TRIES):
+            seen = await self._lane.look()
+            if seen is None or seen.is_retired:
+                raise Refused("there is no such lane any more", remedy="read the queue's generations again")
+            if seen.lent == stored:
+                return
+            if seen.lent is not None:
+                await self._end_if_overdue(seen.lent)
+            else:
+                up_to = max(loan.last, self._source.order_of(seen.lent_to))
+                if await self._lane.lend(stored, seen, up_to=self._source.stored(up_to)):
+                    return
+        raise Unavailable("a lane changed too often to borrow of it", remedy="try again")
+
+    async def _end_if_overdue(self, lent: bytes) -> None:
+        other = self._source.loan_of(lent)
+        skew_us = 2 * self._lane.terms.skew_us
+        if not others_may_act(other.deadline_us, now_us=self._host.now_us(), skew_us=skew_us):
+            raise RangeTaken(job=other.job, until_us=other.deadline_us, remedy="wait until it is given back")
+        await self._lane.end_loan(lent)
+
+    async def _look(self, stored: bytes) -> LaneState:
+        seen = await self._lane.look()
+        if seen is None or seen.lent != stored:
+            raise LoanOver(remedy="borrow anew")
+        return seen
+
+    async def _answer_in_place(self, seen: LaneState, stored: bytes) -> None:
+        """Nobody owns the lane: take it, so that the owner before is over for sure, answer, and let it go. What may
+        have killed that owner stays suspect."""
+        tenure: Tenure | None = await self._lane.take(seen)
+        if tenure is None:
+            return
+        await self._lane.answer_loan(tenure, stored, encode_flights([]))
+        await self._lane.release(tenure, last=seen.last, reach=seen.reach, clean=tenure.clean)
+
+
+@dataclass(slots=True)
+class LentRow:
+    """A row of the range, and which of its messages are the job's."""
+
+    row: LaneRow
+    mine: int
+    """A bit for each index."""
+
+
+@dataclass
+class _Known:
+    """What was settled, hidden or on its way elsewhere before the job began."""
+
+    facts: Facts
+    begin: Any
+    blocked: set[bytes] = field(default_factory=set)
+
+
+class LentRange:
+    """A lent range, for one task. `source` writes under the task's own uuid: two tasks never share one."""
+
+    def __init__(self, host: Host, lane: Lane, source: LaneSource, lent: Lent) -> None:
+        self._host = host
+        self._lane = lane
+        self._source = source
+        self._lent = lent
+        self._record: Record[Any] = Record(lent.epoch)
+        self._writing = asyncio.Lock()
+
+    @property
+    def loan(self) -> Loan:
+        """The range, and until when."""
+        return self._lent.loan
+
+    async def rows(self) -> AsyncIterator[LentRow]:
+        """The rows of the range that are due, in order, those in which something is the job's."""
+        known = await self._begin()
+        after, more = known.begin, True
+        while more and after < self.loan.last:
+            piece = await self._source.read(after, bytes_max=SLICE_BYTES)
+            for row in piece.rows:
+                if row.order > self.loan.last:
+                    return
+                mine = self._mine(row, known)
+                if mine and not row.order < self.loan.first:
+                    yield LentRow(row, mine)
+            after, more = piece.reached, piece.more
+
+    async def _begin(self) -> _Known:
+        """First what is recorded, then the position: what was dropped from the record by then is below it."""
+        seen = await self._lane.look()
+        if seen is None or seen.lent != self._lent.stored:
+            raise LoanOver(remedy="borrow anew")
+        last = self._source.order_of(seen.last)
+        facts = await self._source.known(last, self.loan.last)
+        self._source.met(key for key, _ in self._lent.opened)
+        seen = await self._lane.look()
+        if seen is None or seen.lent != self._lent.stored:
+            raise LoanOver(remedy="borrow anew")
+        self._source.purge(seen.purged_before_us)
+        return _Known(facts, self._source.order_of(seen.last))
+
+    def _mine(self, row: LaneRow, known: _Known) -> int:
+        """The bits of what the job may handle. Rows before the range tell which groups wait for others."""
+        facts = known.facts.get(row.key, RowFacts())
+        settled = row.settled | facts.settled
+        in_range = not row.order < self.loan.first
+        now_us = self._host.now_us()
+        mine = 0
+        for index in range(row.count):
+            if settled >> index & 1:
+                continue
+            group = row.groups[index] if row.groups is not None else b""
+            tried = facts.tried.get(index)
+            free = (
+                in_range
+                and (row.key, index) not in self._lent.opened
+                and index not in facts.moved
+                and index not in row.moved
+                and (tried is None or tried.hidden_until_us <= now_us)
+                and not (group and group in known.blocked)
+            )
+            if free:
+                mine |= bits_of(index, index + 1)
+            elif group:
+                known.blocked.add(group)
+        return mine
+
+    async def settle(self, done: Iterable[LentRow]) -> Settled:
+        """Make durable that these messages (`mine` of each) are done. Stale: the loan was over before anything was
+        sent. Unknown: it may count, or not; they may come again."""
+        by_where: dict[Any, dict[bytes, RowFacts]] = {}
+        for each in done:
+            facts = by_where.setdefault(each.row.where, {}).setdefault(each.row.key, RowFacts())
+            facts.settled |= each.mine
+        async with self._writing:
+            promise = self._lent.promise(self._host.now_us())
+            if not promise.still_holds(self._host.now_us()):
+                return Settled.STALE
+            pieces = self._record.add(by_where)
+            try:
+                if pieces:
+                    await self._source.write_record(pieces)
+            except Unavailable:
+                return Settled.UNKNOWN
+            return Settled.DONE if promise.still_holds(self._host.now_us()) else Settled.UNKNOWN

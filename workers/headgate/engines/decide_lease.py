@@ -1,0 +1,129 @@
+"""The lease of a lane: who may work it, until when, and what an answer to a touch means. The rules, the argument and
+what may fail stand in docs/protocols/lease.md; keep the two in step.
+
+Pure: rows of the table `lanes` in, decisions out. `lane.py` reads, writes and sleeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from headgate.errors import SpecError
+from headgate.expiry import Promise
+
+SECOND_US = 1_000_000
+RETIRED = -1
+"""The epoch of a lane that is left for good: takes name an epoch, and never this one (attack D6)."""
+
+
+@dataclass(frozen=True)
+class LeaseTerms:
+    """How long a lease lasts and how often it is renewed; the same for all owners of a queue's lanes."""
+
+    ttl_s: int
+    touch_us: int
+    skew_us: int
+
+    def __post_init__(self) -> None:
+        if self.ttl_s * SECOND_US < SECOND_US + 2 * self.skew_us + 2 * self.touch_us:
+            raise SpecError(
+                "a lease must outlast 1 s, twice the clock skew and two touches",
+                remedy="raise lease.ttl or lower lease.touch",
+                ttl_s=self.ttl_s,
+                touch_us=self.touch_us,
+                skew_us=self.skew_us,
+            )
+
+    def promise(self, sent_us: int) -> Promise:
+        """What a take or touch sent at this moment allows its owner."""
+        return Promise.of_ttl(sent_us, self.ttl_s, self.skew_us)
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """A lane as a serial read or a refused LWT shows it. What `last` and `reach` hold is the engine's."""
+
+    lock: UUID | None
+    epoch: int
+    stop: int
+    lent: bytes | None
+    last: Any = None
+    reach: Any = None
+    released: int | None = None
+    """The last epoch whose owner gave the lane back; then nothing of it is suspect."""
+    progress: int = 0
+    touched_us: int = 0
+    purged_before_us: int = 0
+    lent_seen: bytes | None = None
+    lent_to: Any = None
+    """The end of all that was ever lent: up to there jobs may have settled something."""
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its generation was left: it holds nothing, and nobody takes it again."""
+        return self.epoch == RETIRED
+
+
+@dataclass(frozen=True)
+class Tenure:
+    """One taking of a lane: from the moment its take was applied to its end."""
+
+    lock: UUID
+    epoch: int
+    promise: Promise
+    lent: bytes | None
+    purged_before_us: int
+    clean: bool
+    """Whether the owner before released the lane, so that nothing in it is suspect."""
+    since_us: int
+    """When the take had been answered: no earlier owner acts any more."""
+
+    def may_act(self, now_us: int) -> bool:
+        """Whether the lease still holds; asked before each hand-out, and again when each settle is acknowledged."""
+        return self.promise.still_holds(now_us)
+
+    def renewed(self, promise: Promise) -> Tenure:
+        """After an applied touch. Trust never shrinks: answers may come in another order than they were sent."""
+        return self if promise.end_us <= self.promise.end_us else replace(self, promise=promise)
+
+
+class Touched(Enum):
+    """What the answer to a touch means."""
+
+    RENEWED = "renewed"
+    UNKNOWN = "unknown"
+    TOO_LATE = "too late"
+    LENT = "lent"
+    PURGED = "purged"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+def may_take(seen: LaneState) -> bool:
+    """Whether a lane is free; the condition of the take says the same."""
+    return seen.lock is None and seen.epoch > RETIRED
+
+
+def judge_touch(tenure: Tenure, *, applied: bool, known: bool, seen: LaneState | None, now_us: int) -> Touched:
+    """What to make of the answer to a touch, at the moment it came."""
+    if not tenure.may_act(now_us):
+        return Touched.TOO_LATE
+    if applied:
+        return Touched.RENEWED
+    if seen is None or (not known and seen.lock == tenure.lock):
+        return Touched.UNKNOWN
+    if seen.lock != tenure.lock:
+        return Touched.LOST
+    if seen.stop >= tenure.epoch:
+        return Touched.STOPPED
+    if seen.purged_before_us != tenure.purged_before_us:
+        return Touched.PURGED
+    return Touched.LENT if seen.lent != tenure.lent else Touched.UNKNOWN
+
+
+def ends_tenure(touched: Touched) -> bool:
+    """Whether the owner drops everything now. An answer that is not known leaves trust as it was."""
+    return touched in (Touched.TOO_LATE, Touched.STOPPED, Touched.LOST)

@@ -1,0 +1,90 @@
+"""Two owners of one lane: what each member says of its lanes, and when that can not be true of both.
+
+Leases make it impossible (docs/protocols/lease.md). This is the net below them, for a bug, a row changed by hand or a
+restored table: docs/protocols/balance.md, "Two owners". It names a lane only where the rules of the lease were broken
+for sure, and asks only an earlier owner to stop, so that who owns a lane by right is never troubled.
+
+Pure: what members wrote in, lanes and epochs out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from uuid import UUID
+
+from headgate.engines.decide_sharing import LaneName
+
+VERSION = b"\x01"
+_CLAIM = struct.Struct("<IIIQ")
+
+
+@dataclass(frozen=True, order=True)
+class Claim:
+    """A lane that a member takes for its own."""
+
+    lane: LaneName
+    epoch: int
+    since_us: int
+    """When its taking had been answered: what came before may have been another's."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """All that one member takes for its own, at one moment of its clock at which their leases held."""
+
+    member: UUID
+    at_us: int
+    lanes: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, order=True)
+class TwoOwners:
+    """Two members have acted on a lane at the same time: their epochs, which may be the same one."""
+
+    lane: LaneName
+    earlier: int
+    later: int
+
+
+def two_owners(told: Iterable[Claims], skew_us: int) -> list[TwoOwners]:
+    """The lanes of which two members were owners at one moment, whatever their clocks show within the skew.
+
+    An owner by right says nothing after its trust; the next is answered after that, so by the clock of the one the
+    latest word lies at most a skew after the other's beginning.
+    """
+    by_lane: dict[LaneName, list[tuple[Claim, int]]] = {}
+    for claims in told:
+        for claim in claims.lanes:
+            by_lane.setdefault(claim.lane, []).append((claim, claims.at_us))
+    return sorted({found for each in by_lane.values() for found in _overlaps(each, skew_us)})
+
+
+def _overlaps(claims: Collection[tuple[Claim, int]], skew_us: int) -> Iterator[TwoOwners]:
+    for (earlier, said_us), (later, later_said_us) in combinations(sorted(claims), 2):
+        both = said_us > later.since_us + skew_us and later_said_us > earlier.since_us + skew_us
+        if both:
+            yield TwoOwners(later.lane, earlier.epoch, later.epoch)
+
+
+def epoch_to_stop(found: TwoOwners, row_epoch: int) -> int | None:
+    """Which epoch is to be stopped, when the lane's row shows this one: the earlier, unless that is the owner by
+    right and the later one is in error. Two owners of one epoch are both in error."""
+    shared = found.earlier == found.later == row_epoch
+    return found.earlier if found.earlier < row_epoch or shared else None
+
+
+def encode_claims(lanes: Iterable[Claim]) -> bytes:
+    """As `members.held` keeps them (docs/formats.md)."""
+    return VERSION + b"".join(_CLAIM.pack(*each.lane, each.epoch, each.since_us) for each in sorted(lanes))
+
+
+def decode_claims(stored: bytes | None) -> tuple[Claim, ...]:
+    """What `encode_claims` wrote; of another version nothing is known."""
+    if stored is None or stored[:1] != VERSION:
+        return ()
+    whole = len(stored) - 1 - (len(stored) - 1) % _CLAIM.size
+    told = _CLAIM.iter_unpack(stored[1 : 1 + whole])
+    return tuple(Claim((generation, shard), epoch, since_us) for generation, shard, epoch, since_us in told)

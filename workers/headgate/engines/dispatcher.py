@@ -1,0 +1,535 @@
+"""Works one lane for the length of one tenure: reads ahead, hands out, settles, moves the position, gives it back.
+
+The loops around `Books` (pure) and `Lane` (the control row): docs/protocols/dispatcher.md and lease.md. It knows no
+engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease goes on
+or runs out), a pause of its process (trust is asked before each hand-out and after each write), and its own end at
+any await: what it had not recorded, the next owner does again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.engines.beat import Beat
+from headgate.engines.books import NEVER_US, Books
+from headgate.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
+from headgate.engines.copier import Copier
+from headgate.engines.decide_lease import LaneState, Tenure, Touched, ends_tenure
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.loans import Loans
+from headgate.engines.position import Position
+from headgate.engines.record import Record
+from headgate.engines.recorder import Recorder
+from headgate.engines.rows import ROWS_A_TURN, BookTerms, HandOut
+from headgate.engines.settled import Facts, merge_facts
+from headgate.engines.source import LaneSource
+from headgate.errors import Unavailable
+from headgate.store.store import STORE_ERRORS
+
+log = logging.getLogger("headgate.lanes")
+
+RETIRED = "retired"
+TURN_S = 1.0
+"""A lane's row is written at most once in this time."""
+TOUCHES_IN_A_ROW = 4
+"""So often a touch is sent again at once that meets another loan each time."""
+NEARLY = 0.9
+"""Of a time that has passed so much of it counts as all of it: timers of the beat may be a little early."""
+
+
+@dataclass(frozen=True)
+class DispatchTerms:
+    """The bounds of one lane's work."""
+
+    books: BookTerms
+    read_ahead_bytes: int = 8 * 1024 * 1024
+    slice_bytes: int = 1024 * 1024
+    poll_s_min: float = 0.05
+    poll_s_max: float = 0.4
+    pause_s_max: float = 2.0
+    """Reads that fail are tried again after a pause that doubles from `poll_s_max` to this."""
+    reach_messages_min: int = 500
+    reach_lead_us: int = 3_000_000
+
+
+@dataclass(slots=True)
+class Told:
+    """A settle, and the delivery that its receipt names. A value; not frozen, since one is made for each message."""
+
+    key: bytes
+    index: int
+    attempt: int
+    epoch: int
+    settle: Settle
+
+
+class Dispatcher:
+    """One tenure of one lane. Made by `Dispatcher.start`."""
+
+    def __init__(
+        self,
+        host: Host,
+        lane: Lane,
+        source: LaneSource,
+        terms: DispatchTerms,
+        tenure: Tenure,
+        seen: LaneState,
+        *,
+        groups_held: bool = False,
+        beat: Beat | None = None,
+    ) -> None:
+        self.host = host
+        self.lane = lane
+        self.source = source
+        self.terms = terms
+        self.tenure = tenure
+        self._beat = beat or Beat()
+        self.books = Books(terms.books, tenure.epoch, groups_held=groups_held, budget=host.read_budget)
+        self.progress = 0
+        self.answered = 0
+        """Deliveries whose answers were honoured."""
+        self.failed_reads = 0
+        self.ended: str | None = None
+        self.failure: Exception | None = None
+        record: Record[Any] = Record(tenure.epoch)
+        self.recorder = Recorder(self.books, source, record, may_act=self.may_act)
+        self.position = Position(
+            self.books,
+            source,
+            record,
+            last=source.order_of(seen.last),
+            reach=source.order_of(seen.reach),
+            messages_min=terms.reach_messages_min,
+            lead_us=terms.reach_lead_us,
+        )
+        self._known: Facts = {}
+        """What is recorded of rows that are yet to be read."""
+        self.loans = Loans(
+            self.books,
+            source,
+            lane,
+            self.recorder,
+            tenure=lambda: self.tenure,
+            last=lambda: self.position.last,
+            learned=self._learn,
+        )
+        self._suspect_up_to = None if tenure.clean else self.position.reach
+        self.marking = asyncio.Lock()
+        """While rows that lie ahead are marked as moved no range is lent, and the lane not given back."""
+        self.on_change: Callable[[], None] | None = None
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._draining = False
+        self._logged: set[type[Exception]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- its life
+
+    @classmethod
+    async def start(
+        cls,
+        host: Host,
+        lane: Lane,
+        source: LaneSource,
+        terms: DispatchTerms,
+        tenure: Tenure,
+        seen: LaneState,
+        *,
+        groups_held: bool = False,
+        beat: Beat | None = None,
+    ) -> Dispatcher:
+        """Take up a lane as it was when it was taken: read what is known of it, and begin."""
+        self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat)
+        lent_to = source.order_of(seen.lent_to)
+        self._known = await source.known(self.position.last, max(self.position.reach, lent_to))
+        if seen.lent is not None:
+            self.loans.obey(seen.lent, answered=seen.lent_seen is not None)
+        copier = Copier(self.books, source, self.recorder, wait=self._wait_for_moves)
+        loops = (
+            self.recorder.run(),
+            self._read_ahead(),
+            self._keep_moving(),
+            self.loans.run(),
+            self._keep_touching(),
+            copier.run(),
+        )
+        self._tasks = [asyncio.get_running_loop().create_task(self._guard(loop)) for loop in loops]
+        return self
+
+    def may_act(self) -> bool:
+        """Whether the lease holds now; not while the clock is not to be relied on."""
+        try:
+            return self.ended is None and self.tenure.may_act(self.host.now_us())
+        except Unavailable:
+            return False
+
+    def is_over(self) -> bool:
+        """Whether the lane is not ours any more. While the clock is in doubt nobody can tell, and it is kept."""
+        try:
+            return self.ended is not None or not self.tenure.may_act(self.host.now_us())
+        except Unavailable:
+            return False
+
+    def owns_at(self, now_us: int) -> bool:
+        """Whether the lane is ours at that moment, which is now or was a moment ago."""
+        return self.ended is None and self.tenure.may_act(now_us)
+
+    async def has_lost(self) -> bool:
+        """Ask the lane's row whose it is; where it is another's, or nobody's, this ends, whatever the lease was."""
+        seen = await self.lane.look()
+        if self.ended is not None or seen is None or seen.lock == self.tenure.lock:
+            return False
+        self._end(Touched.LOST.value)
+        return True
+
+    async def wait_until_over(self) -> None:
+        """Until the lane is not ours any more."""
+        await self._over.wait()
+
+    def drain(self) -> None:
+        """Hand out nothing more; what is open can still be settled."""
+        self._draining = True
+        self._tell_change()
+
+    def resume(self) -> None:
+        """Hand out again: the lane is not given back after all."""
+        self._draining = False
+        self._tell_change()
+
+    async def give_back(self) -> bool:
+        """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
+        self.drain()
+        async with self.marking:  # who takes the lane next sees all that was marked
+            self.books.hand_over()
+        released = False
+        if self.may_act() and await self.recorder.flush():
+            await self.position.advance()
+            last, reach = self.position.last, self.position.reach
+            self._end("given back")  # before it may be another's: what is settled from here on, the next owner misses
+            released = await self.lane.release(
+                self.tenure,
+                last=self.source.stored(last),
+                reach=self.source.stored(reach),
+                clean=not self._leaves_suspects(),
+            )
+        self._end("given back")
+        return released
+
+    def _leaves_suspects(self) -> bool:
+        """Whether some of what the owner before may have died of is unread or unsettled."""
+        if self._suspect_up_to is None:
+            return False
+        read_to = self.position.last if self.books.horizon is None else self.books.horizon
+        return read_to < self._suspect_up_to or self.books.has_open_suspects()
+
+    def has_settled(self, order: Any) -> bool:
+        """Whether all up to there is read and settled, and nothing that was read is open."""
+        return self.books.lowest_unsettled is None and not self.position.last < order
+
+    async def retire(self) -> bool:
+        """Leave the lane for good: all that it held is settled, or lies elsewhere. False when that is not known."""
+        if not self.may_act() or self.books.lowest_unsettled is not None or self.tenure.lent is not None:
+            return False
+        if not await self.lane.retire(self.tenure, last=self.source.stored(self.position.last)):
+            return False
+        self._end(RETIRED)
+        return True
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its tenure ended with the lane left for good."""
+        return self.ended == RETIRED
+
+    @property
+    def holds_groups(self) -> bool:
+        """Whether groups wait for earlier generations, as far as is known here."""
+        return self.books.groups_held and not self.books.groups_may_open
+
+    def open_groups(self) -> None:
+        """Earlier generations are drained: what they left for this lane is due by now."""
+        self.books.open_groups_at(self.source.order_at(self.host.now_us()))
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Another loop of this tenure: it ends with it, and if it breaks, the tenure does."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self._guard(work)))
+
+    def may_mark(self) -> bool:
+        """Whether rows that lie ahead may be marked as moved; asked with `marking` held."""
+        return self.tenure.lent is None and not self._draining and self.may_act()
+
+    def abandon(self) -> None:
+        """Stop working without giving back: the lease is over, or runs out by itself."""
+        self._end("abandoned")
+
+    def _end(self, why: str) -> None:
+        if self.ended is None:
+            self.ended = why
+            self.books.let_go()
+            self._over.set()
+            self._tell_change()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
+        """A loop that breaks ends the tenure: the lane goes to somebody whose loop works."""
+        try:
+            await loop
+        except Exception as error:
+            self.failure = error
+            self._end(f"broken: {type(error).__name__}")
+
+    # ---- handing out and settling
+
+    async def receive(
+        self,
+        limit: int,
+        *,
+        visibility_us: int,
+        wait_us: int = 0,
+        suspects: bool = False,
+        together: bool = False,
+    ) -> list[Delivery]:
+        """Up to `limit` messages, waiting at most `wait_us` for the first. Suspects come when asked for: see
+        `Books.hand_out`."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_us / 1_000_000
+        while self.may_act() and not self._draining:
+            given = self.books.hand_out(
+                limit,
+                now_us=self.host.now_us(),
+                visibility_us=visibility_us,
+                reach=self.position.reach,
+                suspects=suspects,
+                together=together,
+            )
+            if given:
+                self.position.gave(len(given))
+                try:
+                    given = await self._remember(given)
+                except asyncio.CancelledError:  # the caller will never know of them
+                    self._take_back(given)
+                    raise
+                if self.may_act():
+                    return self.source.deliveries(given, self.tenure.epoch)
+                self._take_back(given)
+                return []
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                break
+            await self._wait_for_change(left_s)
+        return []
+
+    async def _remember(self, given: list[HandOut]) -> list[HandOut]:
+        """What the next owner has to know of these is durable before they are answered; else they are taken back, as
+        if they had not been tried."""
+        if not any(each.told for each in given):
+            return given
+        if not await self.recorder.flush():
+            self._take_back([each for each in given if each.told])
+        # a purge, or the end of a short visibility, may have ended some of them meanwhile
+        return [each for each in given if self.books.holds(each.row.key, each.index, each.attempt)]
+
+    def _take_back(self, given: Sequence[HandOut]) -> None:
+        """These reached nobody: they are ready again, and this attempt does not count."""
+        for each in given:
+            self._return(each.row.key, each.index, each.attempt)
+        self._announce_returned()
+
+    def take_back(self, told: Sequence[Told]) -> None:
+        """The same for deliveries whose receiver was cancelled before it got them."""
+        for each in told:
+            if each.epoch == self.tenure.epoch:
+                self._return(each.key, each.index, each.attempt)
+        self._announce_returned()
+
+    def _return(self, key: bytes, index: int, attempt: int) -> None:
+        """Ready since ever: that needs no clock, which may be in doubt."""
+        self.books.nack(key, index, attempt, delay_us=0, reason="", now_us=0, charged=False)
+
+    def _announce_returned(self) -> None:
+        self.recorder.wake()
+        self._tell_change()
+
+    async def settle(self, told: Sequence[Told]) -> list[Settled]:
+        """Each for itself: stale, or durable when this returns, or not known."""
+        if not self.may_act():
+            return [Settled.UNKNOWN] * len(told)
+        now_us = self.host.now_us()
+        honoured = [each.epoch == self.tenure.epoch and self._settle_one(each, now_us) for each in told]
+        if not any(honoured):
+            return [Settled.STALE] * len(told)
+        self._tell_change()
+        durable = await self.recorder.flush() if self.books.has_news() else self.may_act()
+        yes = Settled.DONE if durable else Settled.UNKNOWN
+        self.answered += honoured.count(True)
+        return [yes if each else Settled.STALE for each in honoured]
+
+    def _settle_one(self, told: Told, now_us: int) -> bool:
+        settle = told.settle
+        delivery = (told.key, told.index, told.attempt)
+        if isinstance(settle, Ack):
+            return self.books.ack(*delivery)
+        if isinstance(settle, Nack):
+            return self.books.nack(
+                *delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us, charged=settle.charged
+            )
+        if isinstance(settle, DeadLetter):
+            return self.books.reject(*delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us)
+        return self.books.extend(*delivery, until_us=now_us + settle.visibility_us, now_us=now_us)
+
+    # ---- waiting
+
+    def _tell_change(self) -> None:
+        """Something may be handed out now, or not any more."""
+        self._changed.set()
+        if self.on_change is not None:
+            self.on_change()
+
+    async def _wait_for_change(self, at_most_s: float) -> None:
+        """Until something was read, settled or touched, or a visibility ends; the first of these."""
+        self._changed.clear()
+        next_us = self.books.next_timer_us
+        if next_us < NEVER_US:
+            at_most_s = min(at_most_s, max(next_us - self.host.now_us(), 0) / 1_000_000 + 0.001)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._changed.wait()
+
+    async def _wait_for_moves(self) -> None:
+        """Until a copy is wanted. Visibilities end also while nobody receives, and may ask for one."""
+        while not self.books.has_moves():
+            try:
+                await self._wait_for_change(self._beat.until_next_s(self.terms.poll_s_max))
+                self.books.tick(self.host.now_us())
+            except Unavailable:
+                await asyncio.sleep(self.terms.poll_s_max)
+
+    # ---- reading ahead
+
+    def _learn(self, unread: Facts) -> None:
+        """A job that gave its range back has settled messages that are yet to be read."""
+        merge_facts(self._known, unread)
+        self._tell_change()
+
+    async def _read_ahead(self) -> None:
+        after = self.position.last
+        poll_s = self.terms.poll_s_min
+        pause_s = self.terms.poll_s_max
+        while True:
+            self.progress += 1
+            bytes_max = min(self.terms.slice_bytes, self._room_bytes())
+            if bytes_max <= 0:
+                self.books.open_groups_if_allowed()
+                await asyncio.sleep(self.terms.poll_s_min)
+                continue
+            purged_before_us = self.tenure.purged_before_us
+            expected_bytes = 0 if self.position.at_head else bytes_max
+            try:
+                with self.host.read_budget.reserve(expected_bytes):
+                    piece = await self.source.read(after, bytes_max=bytes_max)
+                now_us = self.host.now_us()
+            except STORE_ERRORS as error:
+                self.failed_reads += 1
+                self._log_refusal("rows of a lane cannot be read", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, self.terms.pause_s_max)
+                continue
+            pause_s = self.terms.poll_s_max
+            for turn, row in enumerate(piece.rows, 1):
+                if turn % ROWS_A_TURN == 0:
+                    await asyncio.sleep(0)
+                if self.tenure.purged_before_us != purged_before_us:  # it may have been looked at before the purge
+                    row.settled |= self.source.put_before(row, self.tenure.purged_before_us)
+                suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
+                self.books.add(row, self._known.pop(row.key, None), suspect=suspect, now_us=now_us)
+            after = piece.reached
+            held = self.books.groups_held
+            self.books.reached(after)
+            self.position.at_head = not piece.more
+            if piece.rows or held != self.books.groups_held:
+                self._tell_change()
+                poll_s = self.terms.poll_s_min
+            if not piece.more:
+                await self._beat.next(poll_s)
+                poll_s = min(poll_s * 2, self.terms.poll_s_max)
+
+    def _room_bytes(self) -> int:
+        """How many bytes more may be read ahead now. A lane in which nothing is left to hand out always reads on, if
+        only a row at a time: other lanes cannot keep it waiting."""
+        own = self.terms.read_ahead_bytes - self.books.bytes_held
+        room = min(own, self.host.read_budget.room_bytes)
+        return room if room > 0 or self.books.unsettled else 1
+
+    def _log_refusal(self, what: str, error: Exception) -> None:
+        """Once a tenure for each kind. A store that does not answer is reported by its own metrics."""
+        if isinstance(error, Unavailable) or type(error) in self._logged:
+            return
+        self._logged.add(type(error))
+        log.error(what, extra={"lane": str(self.lane.key), "error": str(error)})
+
+    # ---- the position, and the lease apart from it: a slow store must not cost the lease
+
+    async def _keep_moving(self) -> None:
+        while True:
+            await self.position.advance()
+            await self._beat.next(TURN_S)
+
+    async def _keep_touching(self) -> None:
+        touched_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(TURN_S)
+        while self.ended is None:
+            now_s = asyncio.get_running_loop().time()
+            wait_us = TURN_S * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
+            if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
+                touched_s = now_s
+                await self._touch()
+            await self._beat.next(TURN_S)
+
+    async def _touch(self) -> None:
+        """Renew, and move what may be moved; ends the tenure when the lane is not ours any more. Where only a loan or
+        a purge was met it is sent again at once: a job that borrows all the time must not cost the lease."""
+        try:
+            for _ in range(TOUCHES_IN_A_ROW):
+                if not await self._touch_once():
+                    return
+        except STORE_ERRORS as error:
+            self._log_refusal("the lease of a lane cannot be renewed", error)
+
+    async def _touch_once(self) -> bool:
+        """Whether it was refused for something that is obeyed by now."""
+        reach = self.position.wanted_reach(self.host.now_us())
+        last, marked = self.position.last, self.position.mark()
+        touched, self.tenure, seen = await self.lane.touch(
+            self.tenure, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
+        )
+        if touched is Touched.RENEWED:
+            self.position.stands(reach, marked)
+            self.loans.watch(self.host.now_us())
+            self._tell_change()
+        elif touched is Touched.LENT and seen is not None:
+            async with self.marking:
+                self.loans.obey(seen.lent)
+                self.tenure = replace(self.tenure, lent=seen.lent)
+            return True
+        elif touched is Touched.PURGED and seen is not None:
+            self._purge(seen.purged_before_us)
+            return True
+        elif ends_tenure(touched):
+            self._end(touched.value)
+        return False
+
+    def _purge(self, before_us: int) -> None:
+        """What was put before that moment counts as settled from now on, also what is open or still to be read."""
+        for row in list(self.books.rows()):
+            self.books.strike(row, self.source.put_before(row, before_us))
+        self.source.purge(before_us)
+        self.tenure = replace(self.tenure, purged_before_us=before_us)
+        self._tell_change()

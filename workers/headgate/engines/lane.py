@@ -1,0 +1,209 @@
+"""The control row of a lane: taken, touched, released, stopped and lent by LWT. The rules: docs/protocols/lease.md.
+
+Thin: `decide_lease.py` says what an answer means; this sends and reads. It knows no engine: what `last` and `reach`
+hold is given and returned as the table keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.engines.decide_lease import (
+    RETIRED,
+    LaneState,
+    LeaseTerms,
+    Tenure,
+    Touched,
+    judge_touch,
+    may_take,
+)
+from headgate.engines.host import Host
+from headgate.store.consistency import Consistency
+from headgate.store.statements import BatchIf, Condition, Select, UpdateIf, below, is_
+from headgate.store.store import STORE_ERRORS, Outcome, Verdict
+from headgate.store.table import Table
+from headgate.store.types import Value
+
+TAKE_WITHIN_S = 5.0
+ANSWER_WITHIN_S = 2.0
+"""Longer than a coordinator goes on trying (cas_contention_timeout, 1.8 s): what is looked for after that is over."""
+
+
+class Lane:
+    """One lane's row, for one process."""
+
+    def __init__(self, host: Host, table: Table, key: Mapping[str, Value], terms: LeaseTerms) -> None:
+        self.host = host
+        self.table = table
+        self.key = dict(key)
+        self.terms = terms
+
+    async def look(self) -> LaneState | None:
+        """The lane as it is now, by a serial read; None where there is no such lane."""
+        select = Select(self.table, self.key, limit=1, consistency=Consistency.SERIAL)
+        rows = await self.host.store.read(select, within_s=TAKE_WITHIN_S)
+        return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
+
+    async def take(self, seen: LaneState) -> Tenure | None:
+        """Take the lane as it was seen, if it is still so; None if somebody else was first."""
+        if not may_take(seen):
+            return None
+        lock = self.host.uuid()
+        attempt = self.host.uuid()
+        sent_us = self.host.now_us()
+        epoch = seen.epoch + 1
+        batch = BatchIf(
+            [
+                self._update(
+                    {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
+                    is_("epoch", seen.epoch),
+                    is_("purged_before", seen.purged_before_us),  # who purged it meanwhile saw no owner to wait for
+                    attempt=attempt,
+                ),
+                self._update({"lock": lock}, is_("lock", None), attempt=attempt, ttl_s=self.terms.ttl_s),
+            ]
+        )
+        outcome = await self.host.store.decide(batch, within_s=TAKE_WITHIN_S)
+        if not outcome.applied:
+            return None
+        clean = seen.released == seen.epoch
+        now_us = self.host.now_us()
+        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, seen.purged_before_us, clean, now_us)
+        return tenure if tenure.may_act(now_us) else None
+
+    async def touch(
+        self, tenure: Tenure, *, last: Value, reach: Value, progress: int
+    ) -> tuple[Touched, Tenure, LaneState | None]:
+        """Renew the lease and move the position, in one conditional batch; what that meant, and the lane if it was
+        refused.
+
+        A touch that was given up may still be applied, after later ones: IF touched < its own moment it is refused
+        then, so `last` never goes back.
+        """
+        sent_us = self.host.now_us()
+        attempt = self.host.uuid()
+        moved = {"touched": sent_us, "progress": progress, "last": last, "reach": reach}
+        batch = BatchIf(
+            [
+                self._update(
+                    moved,
+                    is_("lock", tenure.lock),
+                    below("touched", sent_us),
+                    below("stop", tenure.epoch),
+                    is_("lent", tenure.lent),
+                    is_("purged_before", tenure.purged_before_us),
+                    attempt=attempt,
+                ),
+                self._update({"lock": tenure.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
+            ]
+        )
+        outcome = await self._decide(batch)
+        seen = refusal_state(outcome.rows[0], tenure) if outcome is not None and outcome.rows else None
+        touched = judge_touch(
+            tenure,
+            applied=outcome is not None and outcome.applied,
+            known=outcome is not None and outcome.verdict is Verdict.REFUSED,
+            seen=seen,
+            now_us=self.host.now_us(),
+        )
+        if touched is Touched.RENEWED:
+            tenure = tenure.renewed(self.terms.promise(sent_us))
+        return touched, tenure, seen
+
+    async def release(self, tenure: Tenure, *, last: Value, reach: Value, clean: bool = True) -> bool:
+        """Give the lane back, saying that nothing in it is suspect, unless suspects of an earlier owner are left.
+        False if it was not ours any more."""
+        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach}
+        if clean:
+            final["released"] = tenure.epoch
+        update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
+        outcome = await self._decide(update)
+        return outcome is not None and outcome.applied
+
+    async def retire(self, tenure: Tenure, *, last: Value) -> bool:
+        """Leave the lane for good: nobody takes it again. False where it was not ours any more, a range of it is
+        lent, or the end is not known; then a look tells, or the next owner does it again."""
+        final = {"lock": None, "epoch": RETIRED, "last": last}
+        update = self._update(final, is_("lock", tenure.lock), is_("lent", None), attempt=self.host.uuid())
+        outcome = await self._decide(update)
+        return outcome is not None and outcome.applied
+
+    async def stop(self, epoch: int) -> bool:
+        """Order the owner of that epoch to stop (an emergency stop). It never shortens its lease."""
+        update = self._update({"stop": epoch}, is_("epoch", epoch), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def stop_earlier(self, epoch: int, *, seen: LaneState) -> bool:
+        """Order whoever still acts by an epoch before the one that was seen to stop. Who owns the lane now goes on:
+        its touches ask for a stop below its own epoch."""
+        conditions = (is_("epoch", seen.epoch), below("stop", epoch))
+        update = self._update({"stop": epoch}, *conditions, attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def lend(self, lent: bytes, seen: LaneState, *, up_to: Value) -> bool:
+        """Reserve a range for a bulk job, if the lane is as it was seen and nothing is lent. `up_to` is the end of
+        all that was ever lent of it: whoever owns it reads the record that far."""
+        conditions = (is_("epoch", seen.epoch), is_("lent", None), is_("lent_to", seen.lent_to))
+        to: dict[str, Value] = {"lent": lent, "lent_seen": None, "lent_to": up_to}
+        update = self._update(to, *conditions, attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def end_loan(self, lent: bytes) -> bool:
+        """Give the range back."""
+        update = self._update({"lent": None, "lent_seen": None}, is_("lent", lent), attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def answer_loan(self, tenure: Tenure, lent: bytes, seen: bytes) -> bool:
+        """Tell the job what the owner still has in flight in its range."""
+        conditions = (is_("lock", tenure.lock), is_("lent", lent))
+        update = self._update({"lent_seen": seen}, *conditions, attempt=self.host.uuid())
+        outcome = await self._decide(update)
+        return outcome is not None and outcome.applied
+
+    async def purge(self, before_us: int) -> bool:
+        """What was put before this moment counts as settled. It only grows; lanes are made with 0."""
+        conditions = below("purged_before", before_us)
+        update = self._update({"purged_before": before_us}, conditions, attempt=self.host.uuid())
+        return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
+
+    async def _decide(self, statement: BatchIf | UpdateIf) -> Outcome | None:
+        """None when the end is not known."""
+        try:
+            return await self.host.store.decide(statement, within_s=ANSWER_WITHIN_S)
+        except STORE_ERRORS:
+            return None
+
+    def _update(
+        self, to: Mapping[str, Value], *conditions: Condition, attempt: Any, ttl_s: int | None = None
+    ) -> UpdateIf:
+        return UpdateIf(self.table, self.key, to, *conditions, attempt=attempt, ttl_s=ttl_s)
+
+
+def lane_state(row: Any) -> LaneState:
+    """A row of the lanes' table as a value."""
+    return LaneState(
+        lock=row.lock,
+        epoch=row.epoch,
+        stop=row.stop or 0,
+        lent=row.lent,
+        last=row.last,
+        reach=row.reach,
+        released=row.released,
+        progress=row.progress or 0,
+        touched_us=row.touched or 0,
+        purged_before_us=row.purged_before or 0,
+        lent_seen=row.lent_seen,
+        lent_to=row.lent_to,
+    )
+
+
+def refusal_state(row: Any, tenure: Tenure) -> LaneState:
+    """What a refused touch shows: the columns of its conditions and no others."""
+    return LaneState(
+        lock=row.lock,
+        epoch=tenure.epoch,
+        stop=row.stop or 0,
+        lent=row.lent,
+        purged_before_us=row.purged_before or 0,
+    )

@@ -1,0 +1,94 @@
+"""How far a lane is settled, how far it may be handed out, and making durable what is passed before it is passed.
+
+`last` moves to the lowest settled end, never beyond a row whose passing is not on record; `reach` bounds how much a
+process that dies may have had in its hands (attack D3). Both only grow. What stands in the lane's row lags behind by
+a touch; facts below `last` are dropped only once it is known to stand there (attack D5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.engines.books import Books
+from headgate.engines.record import Record
+from headgate.engines.rows import LaneRow
+from headgate.engines.source import LaneSource
+from headgate.store.store import STORE_ERRORS
+
+
+class Position:
+    """The two ends of a tenure's work."""
+
+    def __init__(
+        self,
+        books: Books,
+        source: LaneSource,
+        record: Record[Any],
+        *,
+        last: Any,
+        reach: Any,
+        messages_min: int,
+        lead_us: int,
+    ) -> None:
+        self.last = last
+        self.reach = reach
+        self.at_head = False
+        self._books = books
+        self._source = source
+        self._record = record
+        self._messages_min = messages_min
+        self._lead_us = lead_us
+        self._given = 0
+        self._given_before = 0
+        self._has_stood = False
+        """Whether a touch of this tenure was applied: until then the reach of the one before bounds what is given."""
+        self._to_be_passed: list[LaneRow] = []
+        self._passed: list[LaneRow] = []
+
+    def gave(self, messages: int) -> None:
+        """So many were handed out: what is handed out between two touches tells how far reach has to lead."""
+        self._given += messages
+
+    @property
+    def wants_to_move(self) -> bool:
+        """Whether a touch now would move something."""
+        moved = self._given or self._passed or self._to_be_passed or self._books.has_settled_rows()
+        return bool(moved or not self._has_stood)
+
+    async def advance(self) -> None:
+        """Pass what is settled, after making durable that it was passed."""
+        self._to_be_passed += self._books.advance()
+        if self._to_be_passed:
+            passing = self._to_be_passed
+            try:
+                await self._source.write_passed(passing)
+            except STORE_ERRORS:
+                return
+            self._to_be_passed = self._to_be_passed[len(passing) :]
+            self._passed += passing
+            self.last = max(self.last, passing[-1].order)
+        idle = self._books.lowest_unsettled is None and not self._to_be_passed
+        if idle and self._books.horizon is not None and not self._books.is_lending:
+            self.last = max(self.last, self._books.horizon)
+
+    def wanted_reach(self, now_us: int) -> Any:
+        """Up to where hand-outs shall be allowed: in a backlog bounded by count, at the head by time."""
+        bound = self._books.order_after(max(self._messages_min, 3 * self._given_before, 3 * self._given))
+        if bound is None:
+            bound = self._source.order_at(now_us + self._lead_us) if self.at_head else self._books.horizon
+        return self.reach if bound is None else max(self.reach, bound)
+
+    def mark(self) -> list[LaneRow]:
+        """What is below the `last` that is about to be sent."""
+        return list(self._passed)
+
+    def stands(self, reach: Any, marked: list[LaneRow]) -> None:
+        """A touch with this reach was applied: so was the `last` that it carried."""
+        self.reach = reach
+        self._has_stood = True
+        self._given_before, self._given = self._given, 0
+        by_where: dict[Any, list[bytes]] = {}
+        for row in marked:
+            by_where.setdefault(row.where, []).append(row.key)
+        self._record.forget(by_where)
+        self._passed = self._passed[len(marked) :]

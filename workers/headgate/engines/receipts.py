@@ -1,0 +1,186 @@
+"""Receipts: what only one delivery holds, and what settles only that delivery.
+
+A receipt names queue, lane, row, index, attempt and epoch, and is keyed (HMAC), so that nobody can make one up or
+change one. All deliveries of a row by one owner at one attempt share the beginning of their receipts, and one HMAC:
+it is drawn out (SHAKE-256) to a seal of twelve bytes for each message of the row. So a receipt costs two slices of
+text, and the one that a process wrote itself is known again without computing anything.
+
+    head (base64 of the fields, the row's key, and fill up to a multiple of three) + index (4 letters) + seal (16)
+
+What is remembered is bounded and only saves work: what is not remembered is computed again. Pure.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import struct
+from base64 import urlsafe_b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
+
+from headgate.errors import SpecError
+
+_FIELDS = struct.Struct("<BIHIIB")
+_VERSION = 2
+_SEAL_BYTES, _SEAL_LETTERS = 12, 16
+_INDEX_LETTERS = 4
+_INDEXES = 65_536
+_TAIL = _INDEX_LETTERS + _SEAL_LETTERS
+_URL_LETTERS = bytes.maketrans(b"+/", b"-_")
+REMEMBERED_MESSAGES = 65_536
+"""Of so many messages, and up to twice as many, the seals are remembered: 16 bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One delivery of one message."""
+
+    generation: int
+    shard: int
+    epoch: int
+    attempt: int
+    index: int
+    key: bytes
+
+
+class RowReceipts:
+    """The receipts of a row's messages, delivered by one owner at one attempt."""
+
+    __slots__ = ("_seals", "attempt", "count", "epoch", "generation", "head", "key", "shard")
+
+    def __init__(
+        self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, head: str, seals: str
+    ) -> None:
+        self.generation = generation
+        self.shard = shard
+        self.epoch = epoch
+        self.attempt = attempt
+        self.key = key
+        self.head = head
+        self.count = len(seals) // _SEAL_LETTERS
+        self._seals = seals
+
+    def text(self, index: int) -> str:
+        """The receipt of one message."""
+        start = index * _SEAL_LETTERS
+        return self.head + _index_text(index) + self._seals[start : start + _SEAL_LETTERS]
+
+    def seals(self, index: int, seal: str) -> bool:
+        """Whether that is the seal of that message."""
+        start = index * _SEAL_LETTERS
+        return hmac.compare_digest(self._seals[start : start + _SEAL_LETTERS], seal)
+
+
+class Receipts:
+    """Writes and reads the receipts of one queue, and remembers what it wrote lately. Made by `receipts_of`."""
+
+    def __init__(self, queue: UUID, secret: bytes) -> None:
+        self._queue = queue.bytes
+        self._secret = secret
+        self._rows: dict[str, RowReceipts] = {}
+        self._rows_before: dict[str, RowReceipts] = {}
+        self._messages = 0
+
+    def of_row(self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, count: int) -> RowReceipts:
+        """Those of a row of so many messages."""
+        body, head = _head_of(generation, shard, epoch, attempt, key)
+        known = self._rows.get(head)
+        if known is None or known.count < count:
+            known = self._row(generation, shard, epoch, attempt, key, body=body, head=head, count=count)
+            self._remember(known)
+        return known
+
+    def read(self, text: str) -> tuple[RowReceipts, int]:
+        """The row and the index that a receipt names; refused with one line if it is not one of this queue."""
+        index = _index_of(text[-_TAIL:-_SEAL_LETTERS])
+        head = text[:-_TAIL]
+        row = self._rows.get(head) or self._rows_before.get(head)
+        if row is None or row.count <= index:
+            row = self._row_named_by(text, head, index)
+        if not text.isascii() or not row.seals(index, text[-_SEAL_LETTERS:]):
+            raise _not_a_receipt(text)
+        return row, index
+
+    def _row_named_by(self, text: str, head: str, index: int) -> RowReceipts:
+        try:
+            body = urlsafe_b64decode(head)
+            version, generation, shard, epoch, attempt, length = _FIELDS.unpack_from(body)
+        except (binascii.Error, ValueError, struct.error):
+            raise _not_a_receipt(text) from None
+        key = body[_FIELDS.size : _FIELDS.size + length]
+        if version != _VERSION or _head_of(generation, shard, epoch, attempt, key) != (body, head):
+            raise _not_a_receipt(text)
+        return self._row(generation, shard, epoch, attempt, key, body=body, head=head, count=index + 1)
+
+    def _row(
+        self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, body: bytes, head: str, count: int
+    ) -> RowReceipts:
+        row_secret = hmac.digest(self._secret, self._queue + body, "sha256")
+        drawn = hashlib.shake_256(row_secret).digest(_SEAL_BYTES * count)
+        seals = _text_of(drawn)
+        return RowReceipts(generation, shard, epoch, attempt, key, head=head, seals=seals)
+
+    def _remember(self, row: RowReceipts) -> None:
+        self._messages += row.count
+        if self._messages > REMEMBERED_MESSAGES:
+            self._rows_before, self._rows, self._messages = self._rows, {}, row.count
+        self._rows[row.head] = row
+
+
+@lru_cache(1024)
+def receipts_of(queue: UUID, secret: bytes) -> Receipts:
+    """Those of a queue, one for all who write and read them in this process."""
+    return Receipts(queue, secret)
+
+
+def read_receipt(text: str, *, queue: UUID, secret: bytes) -> Receipt:
+    """What a receipt names; refused with one line if it is not one of this queue."""
+    row, index = receipts_of(queue, secret).read(text)
+    return Receipt(row.generation, row.shard, row.epoch, row.attempt, index, row.key)
+
+
+def _head_of(generation: int, shard: int, epoch: int, attempt: int, key: bytes) -> tuple[bytes, str]:
+    body = _FIELDS.pack(_VERSION, generation, shard, epoch, attempt, len(key)) + key
+    body += bytes(-len(body) % 3)
+    return body, _text_of(body)
+
+
+def _text_of(content: bytes) -> str:
+    """Base64 whose letters a URL may hold."""
+    return binascii.b2a_base64(content, newline=False).translate(_URL_LETTERS).decode()
+
+
+def _texts_of_indexes() -> Iterator[str]:
+    for index in range(512):
+        yield _text_of(index.to_bytes(3, "big"))
+
+
+_INDEX_TEXTS = tuple(_texts_of_indexes())
+_INDEX_NUMBERS = {text: index for index, text in enumerate(_INDEX_TEXTS)}
+
+
+def _index_text(index: int) -> str:
+    if index < len(_INDEX_TEXTS):
+        return _INDEX_TEXTS[index]
+    return _text_of(index.to_bytes(3, "big"))
+
+
+def _index_of(text: str) -> int:
+    index = _INDEX_NUMBERS.get(text)
+    if index is not None:
+        return index
+    try:
+        index = int.from_bytes(urlsafe_b64decode(text), "big")
+    except (binascii.Error, ValueError):
+        raise _not_a_receipt(text) from None
+    if not 0 <= index < _INDEXES or _index_text(index) != text:
+        raise _not_a_receipt(text)
+    return index
+
+
+def _not_a_receipt(text: str) -> SpecError:
+    return SpecError("not a receipt of this queue", remedy="pass it as receive gave it", receipt=text[:20])

@@ -1,0 +1,92 @@
+"""Makes the facts of a lane's books durable: what is told while one write is under way shares the next.
+
+A flush is confirmed only if its write was acknowledged while the lease held (rule R2): the next owner has read the
+record by then, or will. It knows no engine and decides nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from headgate.engines.books import Books, News
+from headgate.engines.record import Record
+from headgate.engines.settled import RowFacts
+from headgate.engines.source import LaneSource
+from headgate.store.store import STORE_ERRORS
+
+RETRY_PAUSE_S = 0.1
+
+
+class Recorder:
+    """The one writer of a tenure's settle record."""
+
+    def __init__(self, books: Books, source: LaneSource, record: Record[Any], *, may_act: Callable[[], bool]) -> None:
+        self.books = books
+        self.source = source
+        self.record = record
+        self.failed_writes = 0
+        self._may_act = may_act
+        self._wanted = asyncio.Event()
+        self._waiting: list[asyncio.Future[bool]] = []
+
+    def wake(self) -> None:
+        """There are facts that somebody will want durable, but nobody waits for them."""
+        self._wanted.set()
+
+    async def flush(self) -> bool:
+        """Wait until all that the books tell now is durable; False when that is not known."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._wanted.set()
+        return await waiter
+
+    async def run(self) -> None:
+        """Write, one at a time, until cancelled; whoever still waits then is told that it is not known."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                while self._waiting or self.books.has_news():
+                    await self._write_once()
+        finally:
+            self._tell(self._waiting, False)
+
+    async def _write_once(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        news = self.books.take_news()
+        try:
+            await self._write(news)
+        except STORE_ERRORS:
+            await self._not_known(news, waiting)
+        except BaseException:
+            self._tell(waiting, False)
+            raise
+        else:
+            if self._may_act():
+                self.books.durable(news)
+                self._tell(waiting, True)
+            else:
+                await self._not_known(news, waiting)
+
+    async def _not_known(self, news: News, waiting: list[asyncio.Future[bool]]) -> None:
+        """To be written again: also a lease that does not hold now may, where it was the clock that was in doubt."""
+        self.failed_writes += 1
+        self.books.give_back(news)
+        self._tell(waiting, False)
+        await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _write(self, news: News) -> None:
+        by_where: dict[Any, dict[bytes, RowFacts]] = {}
+        for row, facts in news.by_row():
+            by_where.setdefault(row.where, {})[row.key] = facts
+        pieces = self.record.add(by_where)
+        if pieces:
+            await self.source.write_record(pieces)
+
+    @staticmethod
+    def _tell(waiting: list[asyncio.Future[bool]], durable: bool) -> None:
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(durable)

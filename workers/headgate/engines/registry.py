@@ -1,0 +1,140 @@
+"""Which tables a resource needs: each engine, and the counters, say so for themselves, here.
+
+An engine joins by one line in CARRIED: the module that has its tables, imported when it is asked. Such a module has
+
+    def shared_tables() -> the tables that all resources with `tables: shared` use, and
+    def dedicated_tables(creation: UUID) -> those of one creation, named by its uuid,
+
+each a tuple of `Table`, or a dataclass whose fields are tables; and, if there have to be rows before anybody uses a
+generation of shards,
+
+    async def make_generation(entry: Entry, generation: Generation, making: Making) -> makes them, as often as asked;
+
+and, for a creation that is being deleted and has its rows in shared tables,
+
+    async def forget_rows(entry: Entry, making: Making) -> removes those that would not expire by themselves.
+
+What is not in CARRIED is not carried by this release: its entry in the catalogue is written all the same, and stays
+`making` until a release carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from headgate.api.counters import Counter
+from headgate.api.parse import Resource
+from headgate.errors import Bug
+from headgate.store.catalogue_entry import Entry
+from headgate.store.decide_generation import Generation
+from headgate.store.table import DAY_S, Table
+
+if TYPE_CHECKING:  # decisions import this file, and the store brings asyncio
+    from headgate.store.store import Store
+
+CARRIED: Final[Mapping[str, str]] = {
+    "timeline": "headgate.engines.timeline.carried",
+    "counter": "headgate.counters.carried",
+}
+"""From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
+
+TABLES_KNOWN: Final = 128
+"""Of so many creations the tables are kept as they were made."""
+
+GENERATIONAL: Final = frozenset({"timeline", "bucket"})
+"""Engines in which another number of shards makes another generation (rule R6); of extents the manager opens more."""
+
+
+def engine_of(resource: Resource) -> str:
+    """The name under which it is registered."""
+    return "counter" if isinstance(resource, Counter) else resource.spec.engine
+
+
+def engine_of_entry(entry: Entry) -> str:
+    """The same, of what stands in the catalogue."""
+    return "counter" if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
+
+
+def shards_of(resource: Resource) -> int:
+    """Its shards; a counter has buckets instead, which never change."""
+    return 1 if isinstance(resource, Counter) else resource.spec.shards
+
+
+def tables_of(
+    resource: Resource, creation: UUID, *, carried: Mapping[str, str] = CARRIED
+) -> tuple[Table, ...] | None:
+    """The tables that this creation needs, under their real names; None if its engine is not carried yet."""
+    return _tables(engine_of(resource), resource.spec.storage.tables, creation, carried)
+
+
+def tables_of_entry(entry: Entry, *, carried: Mapping[str, str] = CARRIED) -> tuple[Table, ...] | None:
+    """The same, of what stands in the catalogue."""
+    return _tables(engine_of_entry(entry), entry.place.tables, entry.id, carried)
+
+
+def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) -> tuple[Table, ...] | None:
+    module = carried.get(engine)
+    if module is None:
+        return None
+    return _tables_in(module, None if mode == "shared" else creation)
+
+
+@lru_cache(TABLES_KNOWN)
+def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
+    """Those of one creation, or the shared ones: the operator asks for the same ones over and over."""
+    found = import_module(module)
+    return _as_tuple(found.shared_tables() if creation is None else found.dedicated_tables(creation), module)
+
+
+@dataclass(frozen=True)
+class Making:
+    """What it takes to make a creation's rows, and to remove them."""
+
+    store: Store
+    """Of the keyspace that has the tables."""
+    now_us: Callable[[], int]
+    new_uuid: Callable[[], UUID]
+
+    def burial_us(self, written_us: int = 0) -> int:
+        """The stamp of a delete after which nothing may come: a creation's id is never used again, so it lies ahead
+        of every write that is still under way, and of the newest that was seen."""
+        return max(self.now_us(), written_us) + DAY_S * 1_000_000
+
+
+def makes_lanes(engine: str, *, carried: Mapping[str, str] = CARRIED) -> bool:
+    """Whether there have to be rows before anybody uses a generation of its shards."""
+    return _function(engine, "make_generation", carried) is not None
+
+
+async def make_generation(
+    engine: str, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
+) -> None:
+    """Make what a generation needs before it is used; nothing where its engine needs nothing."""
+    make = _function(engine, "make_generation", carried)
+    if make is not None:
+        await make(entry, generation, making)
+
+
+async def forget_rows(engine: str, entry: Entry, making: Making, *, carried: Mapping[str, str] = CARRIED) -> None:
+    """Remove its rows from shared tables, but for those that expire by themselves."""
+    forget = _function(engine, "forget_rows", carried)
+    if forget is not None:
+        await forget(entry, making)
+
+
+def _function(engine: str, name: str, carried: Mapping[str, str]) -> Any:
+    module = carried.get(engine)
+    return None if module is None else getattr(import_module(module), name, None)
+
+
+def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:
+    if is_dataclass(tables) and not isinstance(tables, Table | type):
+        tables = tuple(getattr(tables, each.name) for each in fields(tables))
+    if not isinstance(tables, tuple) or not all(isinstance(table, Table) for table in tables):
+        raise Bug("an engine's module gives something else than tables", module=module)
+    return tables

@@ -1,0 +1,213 @@
+"""What is known of rows above a lane's position: which messages are settled, hidden, tried before, or moved.
+
+These facts are what an owner writes into the settle record and what the next owner reads. They only grow, so the
+union of what several owners wrote, in any order and any number of times, is the truth (docs/protocols/dispatcher.md).
+Facts name a row and indexes in it, never a span of rows: a row that lands later between two others is covered by
+neither (attack A3).
+
+Pure. A row is known by an opaque key; what the key means only the engine knows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headgate.errors import HeadgateError
+
+VERSION = 2
+_HEAD = struct.Struct("<BII")
+_ROW = struct.Struct("<BHHH")
+_RANGE = struct.Struct("<HH")
+_TRIED = struct.Struct("<HHIQ")
+_FLIGHT = struct.Struct("<BHI")
+_MOVED = struct.Struct("<HIB")
+
+
+class RecordBroken(HeadgateError):
+    """A stored settle record can not be read."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tried:
+    """How often a message was handed out, and until when it is hidden. The later word counts: of the later owner, and
+    of one owner that in its later piece."""
+
+    epoch: int
+    piece: int
+    attempt: int
+    hidden_until_us: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Moved:
+    """Where the copy of a message goes, fixed before it is written. The later owner's word counts: an earlier one
+    whose word was durable in time was read by the later, which then fixed no other."""
+
+    epoch: int
+    piece: int
+    attempt: int
+    place: bytes
+
+
+@dataclass(slots=True)
+class RowFacts:
+    """All that is known of one row; `settled` has a bit for each index."""
+
+    settled: int = 0
+    tried: dict[int, Tried] = field(default_factory=dict)
+    moved: dict[int, Moved] = field(default_factory=dict)
+    epoch: int = field(default=0, compare=False, repr=False)
+    """The latest tenure whose record names the row. Not written with the row: a piece begins with it."""
+
+    def merge(self, other: RowFacts) -> None:
+        """Take in what another owner wrote of the same row."""
+        self.epoch = max(self.epoch, other.epoch)
+        self.settled |= other.settled
+        for index, tried in other.tried.items():
+            self.tried[index] = max(tried, self.tried.get(index, tried))
+        for index, moved in other.moved.items():
+            self.moved[index] = max(moved, self.moved.get(index, moved))
+
+    def overrule(self, later: RowFacts) -> None:
+        """Take in what the same owner says now: its later word counts, whatever the numbers."""
+        self.settled |= later.settled
+        self.tried.update(later.tried)
+        self.moved.update(later.moved)
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.settled or self.tried or self.moved)
+
+
+Facts = dict[bytes, RowFacts]
+
+
+def merge_facts(into: Facts, other: Mapping[bytes, RowFacts]) -> None:
+    """The union of two records."""
+    for key, facts in other.items():
+        into.setdefault(key, RowFacts()).merge(facts)
+
+
+def ranges_of(settled: int) -> Iterator[tuple[int, int]]:
+    """The runs of set bits, each as first index and the index after its last."""
+    start = 0
+    while settled:
+        gap = (settled & -settled).bit_length() - 1
+        settled >>= gap
+        start += gap
+        length = (~settled & (settled + 1)).bit_length() - 1
+        yield start, start + length
+        settled >>= length
+        start += length
+
+
+def bits_of(start: int, end: int) -> int:
+    """The bits of the indexes from `start` up to, not including, `end`."""
+    return ((1 << (end - start)) - 1) << start
+
+
+def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
+    """One piece of a record, as docs/formats.md has it. All facts of a piece are of one tenure."""
+    return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
+
+
+def encode_head(*, epoch: int, piece: int) -> bytes:
+    """How a piece begins; the rows follow in any order."""
+    return _HEAD.pack(VERSION, epoch, piece)
+
+
+def encode_row(key: bytes, row: RowFacts) -> bytes:
+    """What a piece tells of one row."""
+    ranges = list(ranges_of(row.settled)) if row.settled else ()
+    tried = list(_runs_of(row.tried)) if row.tried else ()
+    parts = [_ROW.pack(len(key), len(ranges), len(tried), len(row.moved)), key]
+    parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
+    parts += [_TRIED.pack(first, last, it.attempt, it.hidden_until_us) for first, last, it in tried]
+    for index, moved in sorted(row.moved.items()):
+        parts += [_MOVED.pack(index, moved.attempt, len(moved.place)), moved.place]
+    return b"".join(parts)
+
+
+def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
+    """Neighbours that were handed out together are told together: the first index, the last, and what is told."""
+    first = last = -1
+    same: Tried | None = None
+    for index in sorted(tried):
+        it = tried[index]
+        if same is not None and index == last + 1 and (it is same or _tells_the_same(it, same)):
+            last = index
+            continue
+        if same is not None:
+            yield first, last, same
+        first, last, same = index, index, it
+    if same is not None:
+        yield first, last, same
+
+
+def _tells_the_same(one: Tried, other: Tried) -> bool:
+    return (one.attempt, one.hidden_until_us) == (other.attempt, other.hidden_until_us)
+
+
+def decode(piece: bytes) -> Facts:
+    """The facts of one piece."""
+    try:
+        return dict(_rows_of(piece))
+    except (struct.error, IndexError) as error:
+        raise RecordBroken("a stored settle record is cut short", length=len(piece)) from error
+
+
+def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
+    version, epoch, number = _HEAD.unpack_from(piece)
+    if version != VERSION:
+        raise RecordBroken("a settle record is of another version", remedy="upgrade this process", version=version)
+    at = _HEAD.size
+    while at < len(piece):
+        key_length, ranges, tried, moved = _ROW.unpack_from(piece, at)
+        at += _ROW.size
+        key = piece[at : at + key_length]
+        at += key_length
+        facts = RowFacts(epoch=epoch)
+        for _ in range(ranges):
+            first, last = _RANGE.unpack_from(piece, at)
+            facts.settled |= bits_of(first, last + 1)
+            at += _RANGE.size
+        for _ in range(tried):
+            first, last, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
+            told = Tried(epoch, number, attempt, hidden_until_us)
+            facts.tried.update(dict.fromkeys(range(first, last + 1), told))
+            at += _TRIED.size
+        for _ in range(moved):
+            index, attempt, length = _MOVED.unpack_from(piece, at)
+            at += _MOVED.size
+            if at + length > len(piece):
+                raise IndexError
+            facts.moved[index] = Moved(epoch, number, attempt, piece[at : at + length])
+            at += length
+        yield key, facts
+
+
+def union(pieces: Iterable[bytes]) -> Facts:
+    """What all pieces of all owners tell together."""
+    whole: Facts = {}
+    for piece in pieces:
+        merge_facts(whole, decode(piece))
+    return whole
+
+
+def encode_flights(flights: Iterable[tuple[bytes, int, int]]) -> bytes:
+    """Open deliveries (row, index, attempt) of an owner in a range that it lends."""
+    return b"".join(_FLIGHT.pack(len(key), index, attempt) + key for key, index, attempt in flights)
+
+
+def decode_flights(stored: bytes) -> list[tuple[bytes, int, int]]:
+    """What the owner of a lane still has open in a lent range."""
+    flights = []
+    at = 0
+    while at < len(stored):
+        length, index, attempt = _FLIGHT.unpack_from(stored, at)
+        at += _FLIGHT.size
+        flights.append((stored[at : at + length], index, attempt))
+        at += length
+    return flights

@@ -1,0 +1,175 @@
+"""Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
+docs/protocols/balance.md.
+
+It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
+which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine.
+That two members see different lists for a while costs time and nothing else: lanes are owned by lease.
+
+Each generation is shared by itself, all its lanes, be they retired or not: so nobody has to know what others know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
+from uuid import UUID
+
+from headgate.engines.decide_owners import Claim, Claims, decode_claims, encode_claims
+from headgate.engines.decide_sharing import GivingBack, LaneName, Member, share, watchers
+from headgate.engines.host import Host
+from headgate.errors import Unavailable
+from headgate.store.catalogue_tables import MEMBERS
+from headgate.store.statements import Delete, Insert, Select
+from headgate.store.store import STORE_ERRORS
+from headgate.store.types import Value
+from headgate.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("headgate.lanes")
+
+WRITE_EVERY_S = 5.0
+READ_EVERY_S = 2.0
+BEGIN_AGAIN_S = 0.2
+"""Who does not know the others yet can take nothing, so the first read is tried again sooner."""
+KEPT_S = 15
+
+Held = Callable[[int], Sequence[Claim]]
+"""The lanes that a process takes for its own at a moment."""
+
+
+class Sharing:
+    """This process among the members of a queue. Its store is that of the catalogue's keyspace."""
+
+    def __init__(self, host: Host, queue: UUID) -> None:
+        self.me = host.uuid()
+        self.members: tuple[Member, ...] = ()
+        """As read last, this process among them; none before the first read."""
+        self.told: tuple[Claims, ...] = ()
+        """What the others say of the lanes that they hold, as read last."""
+        self._host = host
+        self._queue = queue
+        self._room = 0
+        self._held: Held = lambda _: ()
+        self._began_us = 0
+        self._stamped_us = 0
+        self._giving = GivingBack()
+        self._known = asyncio.Event()
+        self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
+        self.loop = SupervisedLoop("members", self._keep, log=log, member=host.name)
+        """Keeps this process in the list, and the list known here."""
+
+    # ---- its life
+
+    def join(self, room: int, held: Held = lambda _: ()) -> None:
+        """Be a member that holds up to so many lanes, from now on, and says which those are."""
+        changed, self._room = room != self._room, room
+        self._held = held
+        if changed:
+            self.loop.cancel()
+        self.loop.start()
+
+    async def leave(self) -> None:
+        """Be none any more; the others learn of it at their next read."""
+        if not self.loop.is_running:
+            return
+        await self.loop.stop()
+        self.members, self.told = (), ()
+        self._known.clear()
+        try:
+            await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
+        except STORE_ERRORS:
+            return  # the row expires by itself
+
+    async def until_known(self, within_s: float) -> None:
+        """Wait until the other members are known, but no longer than this: who waits can do other things too."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._known.wait()
+
+    async def _keep(self) -> None:
+        next_write_s = 0.0
+        refused = False
+        while True:
+            try:
+                now_s = asyncio.get_running_loop().time()
+                if now_s >= next_write_s:
+                    await self._write()
+                    next_write_s = now_s + WRITE_EVERY_S
+                await self._read()
+                self._known.set()
+                refused = False
+            except STORE_ERRORS as error:  # the last sharing stays
+                if not refused and not isinstance(error, Unavailable):
+                    log.error(
+                        "the list of members cannot be kept", extra={"member": self._host.name, "error": str(error)}
+                    )
+                    refused = True
+            await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)
+
+    # ---- whose is what
+
+    def mine(self, lanes: Collection[LaneName]) -> set[LaneName]:
+        """Those of this process's share; none before it knows the other members. `lanes` are all there are."""
+        return {lane for lane, member in self._share(lanes).items() if member == self.me}
+
+    @property
+    def sharers(self) -> int:
+        """How many members have a share of the lanes, as known now; at least one."""
+        return max(1, len(set(self._shared[2].values())))
+
+    def to_give_back(self, held: Collection[LaneName], lanes: Collection[LaneName]) -> Collection[LaneName]:
+        """Of those held, the ones that have been another's for long enough."""
+        return self._giving.decide(held, self._share(lanes), self.me, now_us=self._host.now_us())
+
+    def took(self, lane: LaneName, lanes: Collection[LaneName]) -> None:
+        """This lane was taken; where it is another's share, because he did not."""
+        if self._share(lanes).get(lane, self.me) != self.me:
+            self._giving.took_extra(lane, now_us=self._host.now_us())
+
+    def to_watch(self, lanes: Collection[LaneName]) -> list[LaneName]:
+        """Of these lanes of others', those that this process keeps an eye on."""
+        return [lane for lane in lanes if self.me in watchers(lane, self.members)]
+
+    def _share(self, lanes: Collection[LaneName]) -> dict[LaneName, UUID]:
+        wanted = tuple(sorted(lanes))
+        if self._shared[:2] != (wanted, self.members):
+            whose: dict[LaneName, UUID] = {}
+            for _, of_one in groupby(wanted, lambda lane: lane[0]):
+                whose |= share(list(of_one), self.members)
+            self._shared = wanted, self.members, whose
+        return self._shared[2]
+
+    # ---- the list
+
+    async def _write(self) -> None:
+        now_us, stamp_us = self._host.now_us(), self._stamp()
+        self._began_us = self._began_us or now_us
+        values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._room}
+        values |= {"began_us": self._began_us, "held": encode_claims(self._held(now_us)), "held_us": now_us}
+        await self._host.store.write(Insert(MEMBERS, values, timestamp_us=stamp_us, ttl_s=KEPT_S))
+
+    async def _read(self) -> None:
+        """All that there are, and this process: its own row may be late."""
+        found = await read_members(self._host, self._queue)
+        self.told = tuple(told for _, told in found if told.member != self.me)
+        members = {member.id: member for member, _ in found} | {self.me: Member(self.me, self._room)}
+        self.members = tuple(sorted(members.values()))
+
+    def _key(self) -> dict[str, Value]:
+        return {"queue": self._queue, "member": self.me}
+
+    def _stamp(self) -> int:
+        self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
+        return self._stamped_us
+
+
+async def read_members(host: Host, queue: UUID) -> list[tuple[Member, Claims]]:
+    """The members of a queue, and what each says of the lanes that it holds."""
+    columns = ("member", "room", "held", "held_us")
+    return [
+        (Member(row.member, row.room), Claims(row.member, row.held_us or 0, decode_claims(row.held)))
+        for row in await host.store.read(Select(MEMBERS, {"queue": queue}, columns))
+        if row.room is not None
+    ]

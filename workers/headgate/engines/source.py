@@ -1,0 +1,108 @@
+"""What an engine gives a dispatcher: rows of one lane in order, a place for its record, and places for copies.
+
+The dispatcher knows nothing else of an engine. Orders are opaque and sort as the lane does; what the lane's row keeps
+of them (`last`, `reach`) is made and read by `order_of` and `stored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from headgate.engines.contract import Delivery
+from headgate.engines.record import Piece
+from headgate.engines.rows import HandOut, LaneRow, Move
+from headgate.engines.settled import Facts
+from headgate.store.types import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one read brought: rows in order, and how far the lane has been read by it, rows or none."""
+
+    rows: Sequence[LaneRow]
+    reached: Any
+    more: bool
+    """Whether there may be more to read at once: it ended for its size, not at the reader's now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A range that a bulk job has reserved: both orders belong to it."""
+
+    job: UUID
+    first: Any
+    last: Any
+    deadline_us: int
+
+
+class LaneSource(Protocol):
+    """One lane of an engine, for the length of a tenure."""
+
+    def order_of(self, stored: Value) -> Any:
+        """The order that a cell of the lane's row (`last`, `reach`) tells; of null, the lane's beginning."""
+        ...
+
+    def stored(self, order: Any) -> Value:
+        """What the lane's row keeps of an order."""
+        ...
+
+    def order_at(self, moment_us: int) -> Any:
+        """An order above everything that is due up to a moment, and below all that is due later."""
+        ...
+
+    async def known(self, after: Any, up_to: Any) -> Facts:
+        """The union of what all owners and jobs recorded of rows between two orders, at least. Read only after the
+        earlier owner's end."""
+        ...
+
+    async def read(self, after: Any, *, bytes_max: int) -> Slice:
+        """The rows above an order, up to this process's own now and never ahead of it. Rows that need no handing out
+        (cancelled, purged, replaced, expired) come with their bits settled."""
+        ...
+
+    async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
+        """Make pieces of the settle record durable; raises when that is not known."""
+        ...
+
+    async def write_passed(self, rows: Sequence[LaneRow]) -> None:
+        """Make durable which rows the position is about to pass; nothing passes without."""
+        ...
+
+    def fix_place(self, move: Move) -> bytes:
+        """Choose where a copy goes. The dispatcher makes the choice durable before the copy is written."""
+        ...
+
+    async def write_copy(self, move: Move) -> None:
+        """Write a copy at the place that is fixed: a retry here, or a dead letter there. Doing it twice makes one."""
+        ...
+
+    def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
+        """What consumers get, with receipts."""
+        ...
+
+    def put_before(self, row: LaneRow, moment_us: int) -> int:
+        """The bits of the messages of a row that were first put before a moment."""
+        ...
+
+    def purge(self, before_us: int) -> None:
+        """From now on, rows come with the messages settled that were first put before this moment."""
+        ...
+
+    def met(self, keys: Iterable[bytes]) -> None:
+        """An owner has these rows in its hands: of what stands for the same, nothing else is handed out."""
+        ...
+
+    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
+        """The bits of a row that are settled, since these facts settle another row that stands for the same."""
+        ...
+
+    def loan_of(self, lent: bytes) -> Loan:
+        """What a lent range says."""
+        ...
+
+    def stored_loan(self, loan: Loan) -> bytes:
+        """What the lane's row keeps of a loan."""
+        ...

@@ -1,0 +1,105 @@
+"""Writes the marks of one producer of one queue into the summary. The prose is docs/protocols/summary.md, "Marks";
+which marks are owed is decide_marks.py's.
+
+Nobody waits for it, and nothing that is kept safe depends on it: what could not be written is written with the next.
+It knows no engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from headgate.engines.host import Host
+from headgate.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
+from headgate.engines.summary.rows import SECOND_US, mark_statement
+from headgate.errors import HeadgateError
+from headgate.supervised_loop import SupervisedLoop
+
+log = logging.getLogger("headgate.summary")
+
+WRITE_EVERY_S = 1.0
+
+
+class Marks:
+    """The marks of one producer. Its store is that of the catalogue's keyspace."""
+
+    def __init__(self, host: Host, queue: UUID, *, part_us: int, retention_us: Callable[[], int]) -> None:
+        self._host = host
+        self._queue = queue
+        self._owed = Owed(part_us)
+        self._retention_us = retention_us
+        self._news = asyncio.Event()
+        self._loop = SupervisedLoop("marks", self._keep, log=log)
+        self._closed = False
+        self._failed = False
+
+    def add(self, dues_us: Sequence[int], *, sent_us: int) -> None:
+        """Messages due at these moments are durable. Once for each flush, not for each message."""
+        self._owed.add(dues_us, sent_us=sent_us)
+        self._news.set()
+        if not self._closed:
+            self._loop.start()
+
+    async def tell_later(self, due_us: int) -> None:
+        """The next message of the queue is due then: from who leaves it. Raises what went wrong."""
+        await self._write(LaterPart(due_us // self._owed.part_us, due_us))
+
+    async def tell_put(self, due_us: int) -> None:
+        """Something waits that is due since then: from who looked. Raises what went wrong."""
+        await self._write(LastPut(due_us))
+
+    async def close(self) -> None:
+        """Write what is owed now."""
+        self._closed = True
+        if not self._loop.is_running:
+            return
+        await self._loop.stop()
+        with suppress(HeadgateError):
+            await self._write_owed(self._host.now_us())
+
+    async def _keep(self) -> None:
+        """At most once a second, the first at once; until nothing is left to be marked."""
+        while True:
+            self._news.clear()
+            next_us: int | None = None
+            now_us = 0
+            try:
+                now_us = self._host.now_us()
+                await self._write_owed(now_us)
+                next_us = self._owed.next_us(now_us)
+                self._failed = False
+            except HeadgateError as error:
+                self._say(error)
+                self._news.set()
+            await asyncio.sleep(WRITE_EVERY_S)
+            if self._news.is_set():
+                continue
+            if next_us is None:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), max(next_us - now_us, 0) / SECOND_US)
+
+    async def _write_owed(self, now_us: int) -> None:
+        for mark in self._owed.marks(now_us):
+            await self._write(mark)
+            self._owed.is_written(mark)
+
+    async def _write(self, mark: Mark) -> None:
+        statement = mark_statement(
+            self._queue,
+            mark,
+            part_us=self._owed.part_us,
+            retention_us=self._retention_us(),
+            now_us=self._host.now_us(),
+            last_expiry_s=self._host.last_expiry_s,
+        )
+        await self._host.store.write(statement)
+
+    def _say(self, error: HeadgateError) -> None:
+        if not self._failed:
+            self._failed = True
+            log.warning("a mark could not be written, and is tried again: %s", error)

@@ -1,0 +1,98 @@
+"""Reads the summary: the figures of all queues in one read a slice, or those of one queue. It decides nothing, and
+knows queues by their ids alone. docs/protocols/summary.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import UUID
+
+from headgate.engines.summary.decide_figures import Figures, OwnersRow, fresh
+from headgate.engines.summary.rows import SLICES, slice_of
+from headgate.store.catalogue_tables import SUMMARY
+from headgate.store.statements import Select
+from headgate.store.store import Store
+
+FIGURES = tuple(field.name for field in fields(Figures))
+COLUMNS = ("queue", "writer", "put_us", "due_us", "until_us", *FIGURES, "at_us")
+
+
+@dataclass(frozen=True)
+class LaterMark:
+    """Something is due at this moment, and perhaps more until the other."""
+
+    due_us: int
+    until_us: int
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """What the summary says of one queue. With no workers nobody is at work, and `backlog` is not known."""
+
+    backlog: int | None = None
+    in_flight: int = 0
+    oldest_us: int | None = None
+    rate: float = 0.0
+    workers: int = 0
+    lanes: int = 0
+    held: int = 0
+    put_us: int | None = None
+    """A reader that has read up to here has met all that was put to be delivered at once."""
+    later: tuple[LaterMark, ...] = ()
+
+    def wakes(self, slept_us: int, *, now_us: int) -> bool:
+        """Whether a queue whose lanes are read up to `slept_us` has something due by now, as far as marks tell."""
+        if self.put_us is not None and self.put_us > slept_us:
+            return True
+        return any(mark.due_us <= now_us and mark.until_us > slept_us for mark in self.later)
+
+    def next_due_us(self, now_us: int) -> int | None:
+        """When something is due later, as far as marks tell."""
+        return min((mark.due_us for mark in self.later if mark.due_us > now_us), default=None)
+
+
+async def read_summary(store: Store, *, now_us: int) -> dict[UUID, QueueFigures]:
+    """All queues that the table tells of."""
+    slices = await asyncio.gather(*(store.read(Select(SUMMARY, {"slice": each}, COLUMNS)) for each in range(SLICES)))
+    by_queue: dict[UUID, list[Any]] = {}
+    for row in (row for rows in slices for row in rows):
+        by_queue.setdefault(row.queue, []).append(row)
+    return {queue: combined(rows, now_us=now_us) for queue, rows in by_queue.items()}
+
+
+async def read_of_queue(store: Store, queue: UUID) -> list[Any]:
+    """The rows of one queue."""
+    return list(await store.read(Select(SUMMARY, {"slice": slice_of(queue), "queue": queue}, COLUMNS)))
+
+
+def owners_of(rows: Iterable[Any]) -> list[OwnersRow]:
+    """The rows of owners among those of a queue."""
+    return [
+        OwnersRow(row.writer, row.at_us, Figures(**{name: getattr(row, name) for name in FIGURES}))
+        for row in rows
+        if row.at_us is not None and None not in [getattr(row, name) for name in FIGURES]
+    ]
+
+
+def combined(rows: Iterable[Any], *, now_us: int) -> QueueFigures:
+    """The figures of one queue from its rows."""
+    rows = list(rows)
+    owners = [row.figures for row in fresh(owners_of(rows), now_us)]
+    oldest = [each for owner in owners for each in (owner.oldest_us, owner.total_oldest_us) if each]
+    marks = (
+        LaterMark(row.due_us, row.until_us) for row in rows if row.due_us is not None and row.until_us is not None
+    )
+    return QueueFigures(
+        backlog=max(sum(each.backlog for each in owners), *(each.total for each in owners)) if owners else None,
+        in_flight=sum(each.in_flight for each in owners),
+        oldest_us=min(oldest, default=None),
+        rate=round(sum(each.rate for each in owners), 1),
+        workers=len(owners),
+        lanes=sum(each.lanes for each in owners),
+        held=sum(each.held for each in owners),
+        put_us=max((row.put_us for row in rows if row.put_us is not None), default=None),
+        later=tuple(sorted(marks, key=lambda mark: mark.due_us)),
+    )

@@ -1,0 +1,56 @@
+"""The rows of the table `summary`: where each lies, and the statements that write it. Values in, statements out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from uuid import UUID, uuid5
+
+from headgate.engines.summary.decide_figures import KEPT_S, Figures
+from headgate.engines.summary.decide_marks import LastPut, Mark
+from headgate.store.catalogue_tables import SUMMARY
+from headgate.store.statements import Insert
+from headgate.store.types import Value
+
+SLICES = 16
+SECOND_US = 1_000_000
+LAST_PUT = UUID(int=0)
+OUTLIVES_US = 3_600 * SECOND_US
+TTL_S_MAX = 630_720_000
+
+_PARTS = UUID("5f0d1c7c-6a6b-5a6e-9c0a-0d9c5b0f4f51")
+
+
+def slice_of(queue: UUID) -> int:
+    """The slice that a queue is in. The ids of queues are random, so they spread."""
+    return queue.int % SLICES
+
+
+def key_of(queue: UUID, writer: UUID) -> dict[str, Value]:
+    """The key of one row."""
+    return {"slice": slice_of(queue), "queue": queue, "writer": writer}
+
+
+def writer_of_part(part: int) -> UUID:
+    """Under which the mark of a part stands, for all who write it."""
+    return uuid5(_PARTS, str(part))
+
+
+def mark_statement(
+    queue: UUID, mark: Mark, *, part_us: int, retention_us: int, now_us: int, last_expiry_s: int
+) -> Insert:
+    """The write of a mark: whoever writes the same writes the same; the latest put and the earliest moment stay."""
+    if isinstance(mark, LastPut):
+        values = {**key_of(queue, LAST_PUT), "put_us": mark.due_us}
+        end_us, timestamp_us = mark.due_us + retention_us, mark.due_us
+    else:
+        until_us = (mark.part + 1) * part_us
+        values = {**key_of(queue, writer_of_part(mark.part)), "due_us": mark.due_us, "until_us": until_us}
+        end_us, timestamp_us = until_us + OUTLIVES_US, until_us - mark.due_us
+    ttl_s = min(-(-max(end_us - now_us, 0) // SECOND_US), TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+    return Insert(SUMMARY, values, timestamp_us=timestamp_us, ttl_s=max(1, ttl_s))
+
+
+def figures_statement(queue: UUID, writer: UUID, figures: Figures, *, at_us: int, stamp_us: int) -> Insert:
+    """The write of an owner's row."""
+    values: dict[str, Value] = {**key_of(queue, writer), **asdict(figures), "at_us": at_us}
+    return Insert(SUMMARY, values, timestamp_us=stamp_us, ttl_s=KEPT_S)

@@ -1,0 +1,134 @@
+"""What the last passes of repair and of the collector came to: one row a resource, written at the end of its pass and
+read by slices, so that nobody asks each queue. docs/protocols/operator.md, "Results of passes".
+
+Nothing that is kept safe depends on it: a row that could not be written is written by the next pass. A pass that
+failed tells that, and leaves what an earlier one told of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+from uuid import UUID
+
+from headgate.engines.summary.rows import slice_of
+from headgate.store.catalogue_tables import STANDING
+from headgate.store.statements import Insert, Select
+from headgate.store.store import Store
+from headgate.store.types import Value
+
+KEPT_S = 40 * 86_400
+SAYS_CHARACTERS_MAX = 500
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A pass that could not be made."""
+
+    ended_us: int
+    says: str
+    problems: int = 1
+
+
+@dataclass(frozen=True)
+class RepairResult:
+    """A pass of repair. Moments are 0 where there is none."""
+
+    ended_us: int
+    says: str
+    problems: int = 0
+    owed_us: int = 0
+    """Since when a look has been due that could have been taken."""
+    waits_for_all_us: int = 0
+    """Since when a look has been due that waits until all replicas answer."""
+
+
+@dataclass(frozen=True)
+class CollectionResult:
+    """A pass of the collector."""
+
+    ended_us: int
+    says: str
+    problems: int = 0
+    refused: str = ""
+    """Why nothing is collected: `gc.after` is not above a hint window."""
+    full_us: int = 0
+    """When the last pass began that saw every key."""
+    keys: int = 0
+    shards: int = 0
+    expired: int = 0
+    """Ended shards that are left."""
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """A bulk job of Spark, while it runs and at its end. Its row is that of the job's id."""
+
+    ended_us: int
+    """When this was told."""
+    says: str
+    problems: int = 0
+    """Messages that it left in the queue."""
+    keys: int = 0
+    """Messages that it settled, or wrote where it settles none."""
+
+
+BULK_RUNS = "runs"
+BULK_DONE = "done"
+"""What a bulk job says while all is well; anything else is why it failed, or what holds it up."""
+
+
+Result = Failure | RepairResult | CollectionResult | BulkResult
+
+
+@dataclass(frozen=True)
+class PassStanding:
+    """All that is known of one resource's passes."""
+
+    ended_us: int
+    problems: int
+    says: str
+    refused: str
+    owed_us: int | None
+    waits_for_all_us: int | None
+    full_us: int | None
+    keys: int | None
+    shards: int | None
+    expired: int | None
+
+
+COLUMNS = ("id", *(field.name for field in fields(PassStanding)))
+
+
+async def write_standing(store: Store, id_: UUID, result: Result) -> None:
+    """Note it. The store is that of the catalogue's keyspace."""
+    told = {**asdict(result), "says": result.says[:SAYS_CHARACTERS_MAX]}
+    values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **told}
+    await store.write(Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S))
+
+
+async def read_standing(store: Store, slice_: int) -> dict[UUID, PassStanding]:
+    """All of one slice, by id."""
+    rows = await store.read(Select(STANDING, {"slice": slice_}, COLUMNS))
+    return {row.id: _standing(row) for row in rows if row.ended_us is not None}
+
+
+async def read_standing_of(store: Store, id_: UUID) -> PassStanding | None:
+    """Of one resource; None where no pass ended within forty days."""
+    rows = await store.read(Select(STANDING, {"slice": slice_of(id_), "id": id_}, COLUMNS))
+    return _standing(rows[0]) if rows and rows[0].ended_us is not None else None
+
+
+def _standing(row: Any) -> PassStanding:
+    return PassStanding(
+        ended_us=row.ended_us,
+        problems=row.problems or 0,
+        says=row.says or "",
+        refused=row.refused or "",
+        owed_us=row.owed_us or None,
+        waits_for_all_us=row.waits_for_all_us or None,
+        full_us=row.full_us or None,
+        keys=row.keys,
+        shards=row.shards,
+        expired=row.expired,
+    )

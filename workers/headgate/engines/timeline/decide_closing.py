@@ -1,0 +1,104 @@
+"""Leaving a generation: what becomes of the rows that lie ahead in a lane of it, and which lanes hold back the groups
+of a later one. The prose is "Leaving a generation" in docs/protocols/generations.md.
+
+Pure: rows, moments and generations in, decisions out. `closing.py` reads, moves and retires.
+
+Invariants: one order parts what is handed out here from what is moved: nothing of a group is handed out here after
+something of it has moved, whoever owns the lane by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from headgate.engines.rows import LaneRow
+from headgate.engines.settled import bits_of
+from headgate.expiry import others_may_act_after
+
+BATCH_ROWS_MAX = 100
+"""In one conditional batch: what is refused is done again, and the server has a limit on the size of a batch."""
+
+Item = TypeVar("Item")
+
+
+class Ending(Protocol):
+    """A generation, as far as its end goes."""
+
+    @property
+    def number(self) -> int:
+        """Which one."""
+        ...
+
+    @property
+    def shards(self) -> int:
+        """How many lanes it has."""
+        ...
+
+    @property
+    def sure_us(self) -> int | None:
+        """From here on nobody writes to it any more."""
+        ...
+
+
+class Ahead(Enum):
+    """What becomes of a row that lies ahead."""
+
+    NOTHING = "cancelled, purged, expired, replaced, or moved and finished: it can be passed"
+    FINISH = "it was moved by who died before its copy was known to be written"
+    LEAVE = "it is handed out here"
+    MOVE = "it goes to the generation that its due moment belongs to now"
+
+
+def lead_us(*, lag_us_max: int, lease_ttl_s: int, skew_us: int) -> int:
+    """What is due within so long is not moved: it falls due while the owner waits.
+
+    Longer than any producer stamps ahead what is due at once, so what shares a row with others stays; and long enough
+    for another owner to come and finish what this one began, before it falls due.
+    """
+    return max(lag_us_max + 2 * skew_us, 2_000_000 * lease_ttl_s)
+
+
+def over_after_us(generation: Ending, skew_us: int) -> int | None:
+    """From this moment on, by one's own clock, nobody writes to it; None while that is not sure."""
+    return None if generation.sure_us is None else others_may_act_after(generation.sure_us, skew_us)
+
+
+def is_over(generation: Ending, *, now_us: int, skew_us: int) -> bool:
+    """Whether it is written no more: as `decide_generation.is_over`, of what an engine knows of it."""
+    over_us = over_after_us(generation, skew_us)
+    return over_us is not None and now_us >= over_us
+
+
+def decide_row(row: LaneRow, cutoff: Any, *, has_gone: bool) -> Ahead:
+    """What becomes of a row. `cutoff`: what is due later is not handed out here; `has_gone`: it was moved to a later
+    generation already."""
+    if row.settled == bits_of(0, row.count):
+        return Ahead.NOTHING
+    if has_gone:
+        return Ahead.FINISH
+    if row.order <= cutoff or row.count > 1:
+        return Ahead.LEAVE
+    return Ahead.FINISH if row.moved else Ahead.MOVE
+
+
+def batches(rows: Iterable[tuple[Hashable, Item]], rows_max: int) -> Iterator[list[list[Item]]]:
+    """Rows, each told with its partition, as conditional batches: a list for each partition, in the order in which
+    they are sent; those of different partitions may be under way together."""
+    by_partition: dict[Hashable, list[Item]] = {}
+    for partition, row in rows:
+        by_partition.setdefault(partition, []).append(row)
+    for of_one in by_partition.values():
+        yield [of_one[start : start + rows_max] for start in range(0, len(of_one), rows_max)]
+
+
+def lanes_before(generations: Sequence[Ending], number: int) -> list[tuple[int, int]]:
+    """The lanes that hold back the groups of a generation until they are retired (attack C2), oldest first. Those of
+    generations that left the catalogue are retired."""
+    return [
+        (each.number, shard)
+        for each in sorted(generations, key=lambda each: each.number)
+        if each.number < number
+        for shard in range(each.shards)
+    ]

@@ -1,0 +1,216 @@
+"""What a producer's flush is made of: which messages share a row, in which generation and shard, due when; and which
+rows share a write. The prose is "Put" in docs/protocols/timeline.md.
+
+Pure: moments, generations and whose turn it is are handed in. It does not know what a row looks like in the store.
+
+Invariants: nothing is due earlier than it was asked to be; messages of one group are in one shard, and their rows are
+in the order in which they were put, unless their due moments say otherwise; every message is in exactly one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any, Protocol
+
+from headgate.errors import Bug
+
+ROW_MESSAGES_MAX = 512
+"""The cost of a request is spread over enough messages from some hundred on; a restamp, a lost answer or a settled
+set with holes is about one row, and should stay small."""
+ROW_BYTES_MAX = 128 * 1024
+"""A cell of this size is read and written in one piece without hurting the server; a larger message is alone."""
+WRITE_ROWS_MAX = 200
+MIXED_PARTITIONS_MAX = 10
+"""Cassandra logs a warning for an unlogged batch of more partitions than this,"""
+MIXED_BYTES_MAX = 4 * 1024
+"""and for one of several partitions that is larger than 5 KiB (and refuses it from 50 KiB on)."""
+SECOND_US = 1_000_000
+
+
+class Written(Protocol):
+    """A generation, as far as a flush has to know it."""
+
+    @property
+    def number(self) -> int:
+        """Which one."""
+        ...
+
+    @property
+    def shards(self) -> int:
+        """How many shards it has."""
+        ...
+
+    @property
+    def from_us(self) -> int:
+        """Due moments from here on belong to it."""
+        ...
+
+
+@dataclass(slots=True)
+class Letter:
+    """One waiting message that is not of the plainest kind. `claim` is the caller's, and not looked into here."""
+
+    payload: bytes
+    due_us: int | None
+    attributes: bytes
+    group: bytes | None
+    call: Any
+    index: int
+    size: int = field(init=False)
+    """Its bytes in a row."""
+
+    def __post_init__(self) -> None:
+        self.size = len(self.payload) + len(self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """Messages that will share a row, and where."""
+
+    generation: int
+    shard: int
+    due_us: int
+    letters: Sequence[Letter]
+
+
+@dataclass(frozen=True, slots=True)
+class SinglePlans:
+    """What becomes of messages without a group: rows that some share, and for each generation and shard those that
+    get rows of their own, each with its due moment."""
+
+    shared: Sequence[RowPlan]
+    alone: Mapping[tuple[int, int], Sequence[tuple[Letter, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTerms:
+    """What holds for one flush: `ready_us` is the due moment of what is due at once, `turn` whose turn it is."""
+
+    generations: Sequence[Written]
+    ready_us: int
+    turn: int
+    by_second: bool
+
+
+def generation_at(generations: Iterable[Written], due_us: int) -> Written:
+    """The generation that a due moment belongs to: the latest that has begun by then."""
+    latest = None
+    for generation in generations:
+        if generation.from_us <= due_us and (latest is None or generation.number > latest.number):
+            latest = generation
+    if latest is None:
+        raise Bug("no generation of a queue has begun", due_us=due_us)
+    return latest
+
+
+def shard_of_group(group: bytes, shards: int) -> int:
+    """The shard of a group: the same from every process, whatever its hash seed."""
+    return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") % shards
+
+
+def shard_in_turn(terms: FlushTerms, shards: int, due_us: int, turns: int = 0) -> int:
+    """The shard of a row without a group: in turn by flush, or the origin's way, by the due second."""
+    return (due_us // SECOND_US if terms.by_second else terms.turn + turns) % shards
+
+
+def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
+    """Rows for messages without a group: shared by what is due at once, one for each that is due later."""
+    ready, later = _parted(letters, terms.ready_us)
+    shared = []
+    generation = generation_at(terms.generations, terms.ready_us)
+    for turns, run in enumerate(_runs(ready)):
+        shard = shard_in_turn(terms, generation.shards, terms.ready_us, turns)
+        shared.append(RowPlan(generation.number, shard, terms.ready_us, run))
+    alone: dict[tuple[int, int], list[tuple[Letter, int]]] = {}
+    known_us, where = -1, (0, 0)
+    for each in later:
+        due_us = each[1]
+        if due_us != known_us:  # most often many are due at one moment
+            generation = generation_at(terms.generations, due_us)
+            known_us, where = due_us, (generation.number, shard_in_turn(terms, generation.shards, due_us))
+        alone.setdefault(where, []).append(each)
+    return SinglePlans(shared, alone)
+
+
+def plan_grouped(letters: Sequence[Letter], terms: FlushTerms) -> list[list[RowPlan]]:
+    """Rows for messages with groups: a list for each shard, to be acknowledged together (attack C3)."""
+    by_shard: dict[int, list[Letter]] = {}
+    ready_in = generation_at(terms.generations, terms.ready_us)
+    for letter in letters:
+        by_shard.setdefault(shard_of_group(letter.group or b"", ready_in.shards), []).append(letter)
+    return [_plan_shard(shard, of_shard, terms, ready_in) for shard, of_shard in by_shard.items()]
+
+
+def _plan_shard(shard: int, letters: Sequence[Letter], terms: FlushTerms, ready_in: Written) -> list[RowPlan]:
+    ready, later = _parted(letters, terms.ready_us)
+    plans = [RowPlan(ready_in.number, shard, terms.ready_us, run) for run in _runs(ready)]
+    for letter, due_us in later:
+        generation = generation_at(terms.generations, due_us)
+        shard_then = shard_of_group(letter.group or b"", generation.shards)
+        plans.append(RowPlan(generation.number, shard_then, due_us, (letter,)))
+    return plans
+
+
+def _parted(letters: Iterable[Letter], ready_us: int) -> tuple[list[Letter], list[tuple[Letter, int]]]:
+    ready: list[Letter] = []
+    later: list[tuple[Letter, int]] = []
+    for letter in letters:
+        if letter.due_us is None or letter.due_us <= ready_us:
+            ready.append(letter)
+        else:
+            later.append((letter, letter.due_us))
+    return ready, later
+
+
+def _runs(letters: Sequence[Letter]) -> list[Sequence[Letter]]:
+    runs = []
+    start = 0
+    while start < len(letters):
+        length = run_length([letter.size for letter in letters[start : start + ROW_MESSAGES_MAX]])
+        runs.append(letters[start : start + length])
+        start += length
+    return runs
+
+
+def run_length(sizes: Iterable[int]) -> int:
+    """How many of these messages, from the first on, fit into one row; the first always does."""
+    length = 0
+    for total in accumulate(sizes):
+        if length and (total > ROW_BYTES_MAX or length == ROW_MESSAGES_MAX):
+            break
+        length += 1
+    return length
+
+
+def share_writes(rows: Sequence[tuple[Hashable, int]]) -> list[list[int]]:
+    """Which rows, each told by its partition and size, go into one batch: those of a partition, then what is left
+    over, a few small ones together."""
+    by_partition: dict[Hashable, list[int]] = {}
+    for place, (partition, _) in enumerate(rows):
+        by_partition.setdefault(partition, []).append(place)
+    writes: list[list[int]] = []
+    single: list[int] = []
+    for places in by_partition.values():
+        if len(places) == 1 and rows[places[0]][1] <= MIXED_BYTES_MAX:
+            single += places
+        else:
+            writes += _cut(places, rows, WRITE_ROWS_MAX, ROW_BYTES_MAX)
+    return writes + _cut(single, rows, MIXED_PARTITIONS_MAX, MIXED_BYTES_MAX)
+
+
+def _cut(
+    places: Sequence[int], rows: Sequence[tuple[Hashable, int]], rows_max: int, bytes_max: int
+) -> list[list[int]]:
+    cut: list[list[int]] = []
+    total = 0
+    for place in places:
+        size = rows[place][1]
+        if not cut or len(cut[-1]) == rows_max or total + size > bytes_max:
+            cut.append([])
+            total = 0
+        cut[-1].append(place)
+        total += size
+    return cut

@@ -1,0 +1,48 @@
+"""Copies at places in a generation that ended before they were written.
+
+A copy's place is fixed before it is written (rule R7), and who writes it may be another owner, much later: the
+generation of the place may be written no more by then, its lane retired, and repair's last look over. So who wrote
+such a copy looks at the lane afterwards. As long as it stands before the place, its owner meets the copy or repair
+does, which looks only behind it. A lane that is retired is not looked after by anybody: then the copy is put anew as
+repair would do it, if it was not passed.
+
+No two lanes wait for each other by this: a copy is due after its original, so a lane waits only for one whose
+position is above its own.
+"""
+
+from __future__ import annotations
+
+from headgate.engines.lane import Lane
+from headgate.engines.timeline.decide_repair import LookTerms
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.late_rows import LateRows, PassedLane
+from headgate.engines.timeline.layout import RowPlace
+from headgate.engines.timeline.repair_report import Found
+from headgate.engines.timeline.sender import Sender
+from headgate.errors import Unavailable
+from headgate.store.consistency import Consistency
+from headgate.store.positions import is_after
+
+
+class LaneNotRetired(Unavailable):
+    """A copy lies behind the position of a lane that is not retired yet: whether it was met is known then."""
+
+
+async def see_to_late_copy(sender: Sender, place: RowPlace) -> None:
+    """A copy was written there, and may be where nobody looks: it is met, found or elsewhere when this returns."""
+    host, settings = sender.host, sender.settings
+    key = lane_key(settings, place.generation, place.shard)
+    seen = await Lane(host, settings.tables.lanes, key, settings.lease).look()
+    if seen is None or (not seen.is_retired and is_after(place.due, seen.last)):
+        return
+    terms = LookTerms(settings.part_us, settings.skew_us, (0, 0, 0, 0))
+    late_rows = LateRows(host, settings, terms, sender)
+    passed = await late_rows.read_passed(place.generation, place.shard, place.part(settings.part_us))
+    if passed.among({place.due}):
+        return
+    if not seen.is_retired:
+        raise LaneNotRetired(queue=settings.name, generation=place.generation, shard=place.shard)
+    lane = PassedLane(place.generation, place.shard, seen.is_retired, seen.purged_before_us)
+    found = await late_rows.put_anew(lane, place, consistency=Consistency.LOCAL_QUORUM)
+    if found is Found.WAITS:
+        raise LaneNotRetired(queue=settings.name, generation=place.generation, shard=place.shard)

@@ -1,0 +1,387 @@
+"""A timeline queue as its users see it: the engines' contract over the producer, the lanes held here, and the store.
+
+It holds lanes only while it is asked to receive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+from headgate.engines.contract import (
+    Cancelled,
+    Delivery,
+    Message,
+    Nack,
+    PassEnd,
+    Peeked,
+    Repaired,
+    Settle,
+    Settled,
+    Stats,
+    Whereabouts,
+)
+from headgate.engines.decide_turns import Turns
+from headgate.engines.dispatcher import Told
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.receipts import receipts_of
+from headgate.engines.sharing import Sharing
+from headgate.engines.summary.figures import OwnersFigures
+from headgate.engines.timeline.cancel import Cancels
+from headgate.engines.timeline.flushes import DOUBT_PAUSE_S
+from headgate.engines.timeline.lane_keeper import LaneKeeper
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.lane_taking import LaneName
+from headgate.engines.timeline.once import OncePuts
+from headgate.engines.timeline.peek import peek
+from headgate.engines.timeline.producer import Producer
+from headgate.engines.timeline.remarks import mark_what_waits
+from headgate.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
+from headgate.engines.timeline.repair_standing import repair_standing
+from headgate.engines.timeline.sender import Sender
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.timeline.stats import stats
+from headgate.engines.timeline.where import Finder
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.store import Unknown
+
+LANES_MAX = 1_000
+PURGE_TRIES = 5
+SUSPECT_ALONE = 1
+SUSPECTS_TOGETHER = 32
+
+
+class TimelineQueue:
+    """One queue, for one process."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        *,
+        read_us: int,
+        dead_letters: TimelineSettings | None = None,
+        dead_letter_host: Host | None = None,
+        lanes_max: int = LANES_MAX,
+        sharing: Sharing | None = None,
+        summary: Host | None = None,
+    ) -> None:
+        self.host = host
+        self.settings = settings
+        self._summary = summary
+        """This process with the store of the catalogue's keyspace, where the summary lies; None: nothing is told."""
+        self.producer = Producer(host, settings, read_us=read_us, summary=summary)
+        self._put_alone = self.producer.put_alone
+        self.dead_letters: Sender | None = None
+        if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
+            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
+        self._closing: set[asyncio.Task[None]] = set()
+        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
+        self.lanes.on_change = self._tell_change
+        if summary is not None:
+            self.lanes.summary = OwnersFigures(
+                summary,
+                settings.queue,
+                stands=self.lanes.stands,
+                lanes=self.lanes.count_open,
+                count=self._count,
+            )
+        self._once = OncePuts(self.producer)
+        self._cancels = Cancels(self.producer)
+        self._lanes_max = lanes_max
+        self.suspects_apart = False
+        """Whether who receives runs each suspect in a process that dies of it alone: then they come beside the
+        others, and several of those that were never charged."""
+        self._suspects_asked = 0
+        """How often a lane was asked for suspects."""
+        self._changed = asyncio.Event()
+        self._turns = Turns()
+        self._closed = False
+
+    def settings_changed(
+        self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
+    ) -> None:
+        """What a read of the catalogue told, and when it began; told at every read."""
+        self.settings = settings
+        self.producer.settings_changed(settings, read_us=read_us)
+        if self.dead_letters is not None and dead_letters is not None:
+            self.dead_letters.settings_changed(dead_letters, read_us=read_us)
+        self.lanes.settings_changed(settings, self.dead_letters)
+
+    def dead_letters_changed(
+        self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
+    ) -> None:
+        """What a read of the catalogue told of the queue that takes dead letters; None: there is none now."""
+        known = self.dead_letters
+        if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
+            known.settings_changed(dead_letters, read_us=read_us)
+            return
+        self.dead_letters = None
+        if dead_letters is not None:
+            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us, summary=self._summary)
+        self.lanes.settings_changed(self.settings, self.dead_letters)
+        if known is not None:
+            closing = asyncio.get_running_loop().create_task(known.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Write what waits, give the lanes back. Who waits for messages waits no longer."""
+        self._closed = True
+        self._tell_change()
+        await self.producer.close()
+        await self.lanes.close()
+        if self.dead_letters is not None:
+            await self.dead_letters.close()
+
+    # ---- putting
+
+    def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
+        """Durable when it returns; the ids, in order. For a once key that is taken, its first id.
+
+        Of a message by itself it is the very future that the flush answers: a coroutine around it would cost a fifth
+        of all that such a put costs.
+        """
+        alone = self._put_alone(messages[0]) if len(messages) == 1 else None
+        return self._put_several(messages) if alone is None else alone
+
+    async def _put_several(self, messages: Sequence[Message]) -> list[str]:
+        try:
+            if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
+                return await self._put_mixed(messages)
+            return await self.producer.put(messages)
+        except Unavailable:
+            await asyncio.sleep(DOUBT_PAUSE_S)
+            raise
+
+    async def _put_mixed(self, messages: Sequence[Message]) -> list[str]:
+        """Runs with and without once keys, one after the other, so that groups stay in order."""
+        self.producer.check(messages)
+        ids: list[str] = []
+        for has_key, run in groupby(messages, lambda message: message.once is not None):
+            put = self._once.put if has_key else self.producer.put
+            ids += await put(list(run))
+        return ids
+
+    async def cancel(self, message_id: str) -> Cancelled:
+        """Never deliver it, if that can still be promised."""
+        return await self._cancels.cancel(message_id)
+
+    async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
+        """Deliver it at another moment; the id under which it goes on."""
+        return await self._cancels.reschedule(message_id, due_us)
+
+    # ---- receiving
+
+    async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
+        """Up to `limit` messages from the lanes held here; waits at most `wait_us` for the first.
+
+        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2), unless
+        suspects run apart.
+        """
+        self.lanes.want(self._lanes_max)
+        visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_us / 1_000_000
+        while True:
+            self._changed.clear()
+            found: list[Delivery] = []
+            try:
+                await self._receive_now(limit, visibility_us, found)
+                left_s = deadline_s - loop.time()
+                if found or left_s <= 0 or self._closed:
+                    await asyncio.sleep(0)  # also who never waits and asks again at once leaves others their turn
+                    return found
+                within_s = min(left_s, self._until_next_timer_s())
+            except asyncio.CancelledError:
+                self._take_back(found)
+                raise
+            except Unavailable:
+                self._take_back(found)
+                await asyncio.sleep(DOUBT_PAUSE_S)
+                raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._changed.wait()
+
+    async def _receive_now(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
+        """Add what the lanes give, each in its turn, so that none waits behind a busy one. The caller holds the list,
+        so that it can give back what was found before an error."""
+        held = list(self.lanes.held.values())
+        if not held:
+            return
+        if any(each.books.has_suspects() or each.books.suspects_in_flight for each in held):
+            if not self.suspects_apart:
+                await self._receive_suspect(visibility_us, found)
+                return
+            await self._receive_suspects_apart(limit, visibility_us, found)
+        order = self._turns.order(len(held))
+        share = self._turns.share(limit, len(held))
+        given = -1
+        asked = self._suspects_asked
+        while given and len(found) < limit:
+            given = 0
+            for place in order:
+                if asked != self._suspects_asked and not self.suspects_apart:
+                    return  # while a lane was waited for, another who receives got a suspect, or is about to
+                left = limit - len(found)
+                got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
+                if got:
+                    found += got
+                    given += len(got)
+                    self._turns.gave(len(got), last=place, now_s=asyncio.get_running_loop().time())
+
+    async def _receive_suspect(self, visibility_us: int, found: list[Delivery]) -> None:
+        """One message that may have killed its process: while it runs, this process runs nothing else."""
+        await self._suspects_of_lanes(self._room_for_one_alone, visibility_us, found)
+
+    async def _receive_suspects_apart(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
+        """Those never charged up to SUSPECTS_TOGETHER at a time; one that was charged before only while there is no
+        other in hand, so that who dies of it charges it alone."""
+        await self._suspects_of_lanes(partial(self._room_together, limit), visibility_us, found, together=True)
+        if not found:
+            await self._suspects_of_lanes(self._room_for_one_apart, visibility_us, found)
+
+    async def _suspects_of_lanes(
+        self, room: Callable[[int], int], visibility_us: int, found: list[Delivery], *, together: bool = False
+    ) -> None:
+        """Add as many as there is room for beside those found. The room is checked for each lane: while the record of
+        one lane is waited for, others receive."""
+        for dispatcher in list(self.lanes.held.values()):
+            if not dispatcher.books.has_suspects():
+                continue
+            left = room(len(found))
+            if left <= 0:
+                break
+            self._suspects_asked += 1
+            found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
+
+    def _room_for_one_alone(self, found: int) -> int:
+        in_hand = found or any(each.books.in_flight for each in self.lanes.held.values())
+        return 0 if in_hand else SUSPECT_ALONE
+
+    def _room_for_one_apart(self, found: int) -> int:
+        in_hand = found or any(each.books.suspects_in_flight for each in self.lanes.held.values())
+        return 0 if in_hand else SUSPECT_ALONE
+
+    def _room_together(self, limit: int, found: int) -> int:
+        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
+        if any(each.alone_in_flight for each in books):
+            return 0
+        return min(limit - found, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in books))
+
+    def _until_next_timer_s(self) -> float:
+        next_us = min((each.books.next_timer_us for each in self.lanes.held.values()), default=2**62)
+        return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+
+    # ---- settling
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """Durable when it returns, each for itself, in order. Of a lane that is not held here any more: stale."""
+        by_lane = self._by_lane(settles)
+        if len(by_lane) == 1:
+            ((name, (_, told)),) = by_lane.items()
+            return await self._settle_lane(name, told)
+        results = [Settled.STALE] * len(settles)
+        by_name = await asyncio.gather(*(self._settle_lane(name, told) for name, (_, told) in by_lane.items()))
+        for (places, _), of_lane in zip(by_lane.values(), by_name, strict=True):
+            for place, result in zip(places, of_lane, strict=True):
+                results[place] = result
+        return results
+
+    def _by_lane(self, settles: Sequence[Settle]) -> dict[LaneName, tuple[list[int], list[Told]]]:
+        """The settles of each lane, and their places in the sequence."""
+        by_lane: dict[LaneName, tuple[list[int], list[Told]]] = {}
+        read = receipts_of(self.settings.queue, self.settings.receipt_key).read
+        for place, settle in enumerate(settles):
+            row, index = read(settle.receipt)
+            places, told = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places.append(place)
+            told.append(Told(row.key, index, row.attempt, row.epoch, settle))
+        return by_lane
+
+    def _take_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Nobody will get these: they are ready again, and this attempt does not count."""
+        by_lane = self._by_lane([Nack(each.receipt, charged=False) for each in deliveries])
+        for name, (_, told) in by_lane.items():
+            dispatcher = self.lanes.held.get(name)
+            if dispatcher is not None:
+                dispatcher.take_back(told)
+
+    async def _settle_lane(self, name: LaneName, told: list[Told]) -> list[Settled]:
+        dispatcher = self.lanes.held.get(name)
+        return [Settled.STALE] * len(told) if dispatcher is None else await dispatcher.settle(told)
+
+    # ---- looking
+
+    async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
+        """Live messages by their due moments, also later ones, without taking them."""
+        return await peek(self.host, self.settings, self.lanes.held, limit, from_us=from_us)
+
+    async def stats(self) -> Stats:
+        """What the queue holds, counted from small rows, and how far repair is."""
+        counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
+        return replace(counted, repair=repair)
+
+    async def _count(self) -> Stats:
+        return await stats(self.host, self.settings, self.lanes.held)
+
+    async def where(self, message_id: str) -> Whereabouts:
+        """Where a message lies, and what became of it."""
+        graves = self.dead_letters
+        found_there = None if graves is None else (graves.host, graves.settings)
+        return await Finder(self.host, self.settings, self.lanes.held, graves=found_there).where(message_id)
+
+    # ---- the whole queue
+
+    async def purge(self, before_us: int | None = None) -> int:
+        """Settle what was put before that moment, or before now, and nothing put after; that moment.
+
+        It returns when every lane's owner knows, or when there is none: nothing purged is delivered after that.
+        """
+        now_us = self.host.now_us()
+        before_us = now_us if before_us is None else min(before_us, now_us)
+        names = [
+            (generation.number, shard)
+            for generation in self.settings.generations
+            for shard in range(generation.shards)
+        ]
+        await asyncio.gather(*(self._purge_lane(*name, before_us) for name in names))
+        return before_us
+
+    async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
+        """One pass over what is owed; at once where another process is at it. `keeper` is the way to the catalogue,
+        for who has one: without it nothing of it is brought on."""
+        sender, graves = self.producer.sender, self.dead_letters
+        repairer = Repairer(self.host, self.settings, sender, dead_letters=graves, keeper=keeper)
+        done = await repairer.run(within_us=within_us)
+        if done.end is not PassEnd.BUSY and sender.marks is not None:
+            try:
+                await mark_what_waits(self.host, self.settings, sender.marks)
+            except HeadgateError as error:
+                done = replace(done, problems=(*done.problems, f"what waits could not be marked: {error}"))
+        return done
+
+    async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
+        settings = self.settings
+        lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
+        seen = await lane.look()
+        for _ in range(PURGE_TRIES):
+            if seen is None or seen.purged_before_us >= before_us:
+                break
+            await lane.purge(before_us)  # its answer may be lost, and then another may have come between: look
+            seen = await lane.look()
+        else:
+            raise Unknown("a purge may not have reached every lane", remedy="purge again", shard=shard)
+        touched_us = seen.touched_us if seen is not None else 0
+        while seen is not None and seen.lock is not None and seen.touched_us <= touched_us:
+            await asyncio.sleep(settings.lease.touch_us / 4_000_000)
+            seen = await lane.look()

@@ -1,0 +1,87 @@
+"""Rows that are under way together, and what is known of each: who waits is told once, when the fate of his row is.
+
+It sends nothing and judges nothing: `sender.py` does, by decide_ack.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headgate.engines.timeline.decide_ack import Fate, Sent
+from headgate.engines.timeline.stamped import StampedRow
+from headgate.errors import HeadgateError
+from headgate.store.store import Unknown
+
+
+def sent_of(row: StampedRow) -> Sent:
+    """What decides on it."""
+    return Sent(row.partition.generation, row.due_us, row.sent_us, row.known)
+
+
+class Flight:
+    """Some rows, from their first send until the fate of the last was told."""
+
+    def __init__(
+        self,
+        rows: list[StampedRow],
+        give_up_us: int,
+        joint: bool,
+        late_is_found: bool,
+        acknowledged: Callable[[Sequence[StampedRow]], None],
+        given_up: Callable[[StampedRow, HeadgateError], None],
+    ) -> None:
+        self.rows = rows
+        self.give_up_us = give_up_us
+        self.joint = joint
+        self.late_is_found = late_is_found
+        self.fates = [Fate.AGAIN] * len(rows)
+        self._told = [False] * len(rows)
+        self._acknowledged = acknowledged
+        self._given_up = given_up
+
+    def begin(self, now_us: int, skew_us: int) -> None:
+        """A place that may have been passed already is not written to: its twin is."""
+        if min([row.due_us for row in self.rows]) - skew_us > now_us:
+            return
+        for place, row in enumerate(self.rows):
+            row.sent_us = min(row.sent_us, now_us)
+            if not sent_of(row).promise(skew_us).still_holds(now_us):
+                self.fates[place] = Fate.RESTAMP
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the fate of a row is open."""
+        return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
+
+    def pairs(self) -> list[tuple[StampedRow, Fate]]:
+        """Each row and its fate, as they are now."""
+        return list(zip(self.rows, self.fates, strict=True))
+
+    def tell(self, count: Callable[[Sequence[StampedRow]], None]) -> None:
+        """Tell what is acknowledged: each row at once, or all when the last is."""
+        if self.joint and self.goes_on:
+            return
+        told = []
+        for place, fate in enumerate(self.fates):
+            if fate is Fate.ACKNOWLEDGED and not self._told[place]:
+                self._told[place] = True
+                told.append(self.rows[place])
+        if told:
+            count(told)
+            self._acknowledged(told)
+
+    def give_up(self, place: int, error: HeadgateError) -> None:
+        """The fate of this row will not be known; what was never in doubt keeps its own error."""
+        row = self.rows[place]
+        self.fates[place] = Fate.GIVEN_UP
+        if not self._told[place]:
+            self._told[place] = True
+            if row.in_doubt and not isinstance(error, Unknown):
+                error = Unknown("it may have been written, or may still be", last=error.message)
+            self._given_up(row, error)
+
+    def give_up_all(self, error: HeadgateError) -> None:
+        """None of those that are still open."""
+        for place, fate in enumerate(self.fates):
+            if fate in (Fate.AGAIN, Fate.RESTAMP):
+                self.give_up(place, error)

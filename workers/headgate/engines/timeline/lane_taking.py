@@ -1,0 +1,89 @@
+"""Takes a free lane of a timeline queue and takes up its work: a dispatcher with its source, for one tenure.
+
+It does not know why this lane, nor what becomes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.engines.beat import Beat
+from headgate.engines.decide_lease import LaneState
+from headgate.engines.dispatcher import Dispatcher, DispatchTerms
+from headgate.engines.host import Host
+from headgate.engines.lane import Lane
+from headgate.engines.rows import BookTerms
+from headgate.engines.timeline.lane_rows import lane_key
+from headgate.engines.timeline.part_index import PartIndex
+from headgate.engines.timeline.sender import Sender
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.timeline.source import TimelineSource
+
+RECEIVES_WITHOUT_END = 2**31
+
+LaneName = tuple[int, int]
+"""Generation and shard."""
+
+
+@dataclass(frozen=True)
+class InCommon:
+    """What the lanes of a generation that one process holds have in common."""
+
+    index: PartIndex
+    beat: Beat
+
+
+def lane_of(host: Host, settings: TimelineSettings, name: LaneName) -> Lane:
+    """The control row of a lane."""
+    return Lane(host, settings.tables.lanes, lane_key(settings, *name), settings.lease)
+
+
+async def take_up(
+    lane: Lane,
+    seen: LaneState,
+    settings: TimelineSettings,
+    name: LaneName,
+    *,
+    sender: Sender,
+    dead_letters: Sender | None,
+    groups_held: bool = False,
+    common: InCommon | None = None,
+) -> tuple[Dispatcher, TimelineSource] | None:
+    """Take a lane as it was seen, and begin to read it; None where it was not free. By itself it has an index and a
+    beat of its own."""
+    tenure = await lane.take(seen)
+    if tenure is None:
+        return None
+    generation, shard = name
+    source = TimelineSource(
+        lane.host,
+        settings,
+        sender,
+        dead_letters,
+        generation=generation,
+        shard=shard,
+        tenure=tenure,
+        index=None if common is None else common.index,
+    )
+    terms = dispatch_terms(settings, dead_letters=dead_letters is not None)
+    beat = None if common is None else common.beat
+    try:
+        dispatcher = await Dispatcher.start(
+            lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
+        )
+    except Exception:  # somebody else may be able to work it, and need not wait for the lease to run out
+        await lane.release(tenure, last=seen.last, reach=seen.reach, clean=tenure.clean)
+        raise
+    return dispatcher, source
+
+
+def dispatch_terms(settings: TimelineSettings, *, dead_letters: bool) -> DispatchTerms:
+    """What a queue's settings say about handing out."""
+    return DispatchTerms(
+        BookTerms(
+            max_receives=settings.max_receives if dead_letters else RECEIVES_WITHOUT_END,
+            hold_us_max=settings.lease.ttl_s * 1_000_000,
+            remembered_us=settings.lease.promise(0).silent_after_us,
+            dead_letters=dead_letters,
+        )
+    )

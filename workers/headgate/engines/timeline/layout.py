@@ -1,0 +1,170 @@
+"""Where a message lies: its part, its day in the index, its time to live, and how its place is written down.
+
+A place is (generation, part, sub, shard, due, index): row and index in the row. The id of a message is its first
+place, for life, whatever place it has later (rule R7). Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
+
+from headgate.errors import SpecError
+from headgate.store.positions import moment_us_of
+
+DAY_US = 86_400_000_000
+SECOND_US = 1_000_000
+CASSANDRA_4_LAST_EXPIRY_S = 2**31 - 2
+"""The last second that a cell can expire at while the server's storage_compatibility_mode is CASSANDRA_4: in 2038."""
+LAST_EXPIRY_S = 2**32 - 2
+"""And after that mode: in 2106."""
+TTL_S_MAX = 630_720_000
+LATER_SUBS_FROM = 0x8000
+"""Subs from here on lie in the table `later`: so a place alone tells the table."""
+SUBS_MAX = 0x8000
+DAYS = -1
+"""Under this day the index lists the days themselves that hold something."""
+
+_PLACE = struct.Struct("<BIHH16sH")
+PLACE_BYTES = _PLACE.size
+_TIMELINE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a row lies."""
+
+    generation: int
+    sub: int
+    shard: int
+    due: UUID
+
+    def part(self, part_us: int) -> int:
+        """The part that its due moment falls into."""
+        return moment_us_of(self.due) // part_us
+
+    @property
+    def lies_later(self) -> bool:
+        """Whether it is in the table of what is due beyond the retention."""
+        return self.sub >= LATER_SUBS_FROM
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message lies: a row, and an index in it."""
+
+    row: RowPlace
+    index: int
+
+    def to_bytes(self) -> bytes:
+        """As it is stored: 27 bytes."""
+        row = self.row
+        return _PLACE.pack(_TIMELINE, row.generation, row.shard, row.sub, row.due.bytes, self.index)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Place:
+        """The place that these bytes name."""
+        try:
+            engine, generation, shard, sub, due, index = _PLACE.unpack(stored)
+        except struct.error:
+            raise SpecError("not the id of a message of this queue", length=len(stored)) from None
+        if engine != _TIMELINE:
+            raise SpecError("not the id of a message of a timeline queue", engine=engine)
+        return cls(RowPlace(generation, sub, shard, UUID(bytes=due)), index)
+
+
+def id_text(message_id: bytes) -> str:
+    """A message id as people and programs pass it on."""
+    return base64.b32encode(message_id).decode().rstrip("=").lower()
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
+
+
+def _letters(bits: int) -> str:
+    """Forty bits are eight letters, which are four pairs."""
+    return _PAIRS[bits >> 30] + _PAIRS[bits >> 20 & 1023] + _PAIRS[bits >> 10 & 1023] + _PAIRS[bits & 1023]
+
+
+_FORTY_BITS = (1 << 40) - 1
+
+
+def row_text(row: RowPlace) -> str:
+    """The 40 letters with which the ids of a row's messages begin: as `id_text`, many times as fast."""
+    return due_text(row.generation, row.shard, row.sub, row.due)
+
+
+def due_text(generation: int, shard: int, sub: int, due: UUID) -> str:
+    """The same, of a row that is told by what it is made of."""
+    number = due.int
+    return (
+        _first_text(generation, shard, sub, number >> 120)
+        + _letters(number >> 80 & _FORTY_BITS)
+        + _known_letters(number >> 40 & _FORTY_BITS)
+        + _letters(number & _FORTY_BITS)
+    )
+
+
+@lru_cache(4096)
+def _first_text(generation: int, shard: int, sub: int, due_start: int) -> str:
+    """Of all but the last fifteen bytes, which are the same for many rows of a lane."""
+    stored = _PLACE.pack(_TIMELINE, generation, shard, sub, (due_start << 120).to_bytes(16, "big"), 0)
+    return "".join(_letters(int.from_bytes(stored[at : at + 5], "big")) for at in (0, 5))
+
+
+@lru_cache(4096)
+def _known_letters(bits: int) -> str:
+    """Of the bytes that all rows of one process share for a while."""
+    return _letters(bits)
+
+
+def id_bytes(text: str) -> bytes:
+    """The bytes of a message id, or one line about what it is not."""
+    try:
+        found = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError):
+        found = b""
+    if len(found) != _PLACE.size:
+        raise SpecError("not the id of a message", remedy="pass it as put returned it", id=text[:80])
+    return found
+
+
+def part_of(due_us: int, part_us: int) -> int:
+    """The part that a moment falls into."""
+    return due_us // part_us
+
+
+def day_of(part: int, part_us: int) -> int:
+    """The day under which the index keeps a part."""
+    return part * part_us // DAY_US
+
+
+def parts_of_day(day: int, part_us: int) -> range:
+    """The parts whose beginning falls on a day."""
+    return range(-(-day * DAY_US // part_us), -(-(day + 1) * DAY_US // part_us))
+
+
+def ttl_s_of(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int) -> int:
+    """How long a row has to be kept: until it is due, and then as long as the queue keeps what is due.
+
+    What the store can not keep that long is refused with the reason: it would vanish before its time.
+    """
+    ttl_s = -(-(max(due_us - now_us, 0) + retention_us) // SECOND_US)
+    if ttl_s > TTL_S_MAX:
+        raise SpecError(
+            "due later than Cassandra can keep it",
+            remedy="delay and retention together are at most 20 years",
+            years=round(ttl_s / 31_536_000, 1),
+        )
+    if now_us // SECOND_US + ttl_s > last_expiry_s:
+        raise SpecError(
+            "due later than this Cassandra can keep it",
+            remedy="beyond 2038 its storage_compatibility_mode has to be NONE or UPGRADING",
+            last_expiry_s=last_expiry_s,
+        )
+    return ttl_s

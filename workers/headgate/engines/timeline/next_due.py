@@ -1,0 +1,87 @@
+"""What the summary is told of the lanes of a timeline queue: how one that is held stands, and when the next message
+of the queue is due. The prose is docs/protocols/summary.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headgate.engines.dispatcher import Dispatcher
+from headgate.engines.host import Host
+from headgate.engines.summary.decide_figures import LaneStand
+from headgate.engines.timeline.lane_taking import LaneName
+from headgate.engines.timeline.layout import LATER_SUBS_FROM
+from headgate.engines.timeline.part_list import parts_from
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.store.positions import last_at, moment_us_of, position_at
+from headgate.store.statements import Bound, Select, Slice
+from headgate.store.types import Value
+
+PARTS_MAX = 32
+"""So many parts that the index names are looked into; where all there is cancelled, the next counts as it is."""
+KEYS_MAX = 64
+UNREAD_AFTER_US = 5_000_000
+"""A lane that is read only up to so long ago is not read up to now."""
+SHARD_BITS = 32
+
+
+def stand_of(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
+    """How a lane that is held here stands, from its books."""
+    books = dispatcher.books
+    hidden = books.in_flight + books.hidden_at(now_us)
+    lowest = books.lowest_unsettled
+    read_us = dispatcher.position.last if books.horizon is None else books.horizon
+    at_head = dispatcher.position.at_head and now_us - _moment_us(read_us) < UNREAD_AFTER_US
+    return LaneStand(
+        number=name[0] << SHARD_BITS | name[1],
+        waiting=max(0, books.unsettled - hidden),
+        in_flight=hidden,
+        oldest_us=None if lowest is None else _moment_us(lowest.order),
+        answered=dispatcher.answered,
+        is_held=books.is_held(),
+        is_unread=not at_head,
+    )
+
+
+async def next_due_us(host: Host, settings: TimelineSettings) -> int | None:
+    """When the next message of the queue is due, from the index and the keys of its parts; None: there is none."""
+    now_us = host.now_us()
+    found = [await _next_of(host, settings, each, now_us) for each in settings.generations]
+    return min((each for each in found if each is not None), default=None)
+
+
+async def _next_of(host: Host, settings: TimelineSettings, generation: Generation, now_us: int) -> int | None:
+    looked = 0
+    async for part, subs in parts_from(host, settings, generation.number, now_us // settings.part_us):
+        if looked >= PARTS_MAX:
+            return part * settings.part_us
+        looked += 1
+        reads = [
+            _first_of(
+                host, settings, {"generation": generation.number, "part": part, "sub": sub, "shard": shard}, now_us
+            )
+            for sub in {0, *subs}
+            for shard in range(generation.shards)
+        ]
+        found = [due_us for due_us in await asyncio.gather(*reads) if due_us is not None]
+        if found:
+            return min(found)
+    return None
+
+
+async def _first_of(host: Host, settings: TimelineSettings, place: dict[str, Value], now_us: int) -> int | None:
+    """The first live row beyond now."""
+    sub = place["sub"]
+    table = settings.tables.later if isinstance(sub, int) and sub >= LATER_SUBS_FROM else settings.tables.work
+    key: dict[str, Value] = {"queue": settings.queue, **place}
+    within = Slice("due", Bound(last_at(now_us), False), None)
+    columns = ("due", "cancelled", "moved")
+    rows = await host.store.read(Select(table, key, columns, within=within, limit=KEYS_MAX))
+    live = [row.due for row in rows if row.cancelled is None and row.moved is None]
+    if live:
+        return moment_us_of(live[0])
+    return moment_us_of(rows[-1].due) if len(rows) == KEYS_MAX else None
+
+
+def _moment_us(order: int) -> int:
+    return moment_us_of(position_at(order))

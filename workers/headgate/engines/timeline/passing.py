@@ -1,0 +1,97 @@
+"""Keeps on record which rows of a lane were passed: each who passes some writes pieces of his own (attacks A3, A4).
+
+A piece is written once; where that failed, its writer comes again with the same rows and more, and writes over it. So
+whoever passes rows beside somebody else needs another writer. It does not know why a row was passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from headgate.engines.host import Host
+from headgate.engines.rows import LaneRow
+from headgate.engines.timeline.layout import SECOND_US, TTL_S_MAX
+from headgate.engines.timeline.passed import decode_passed, encode_passed
+from headgate.engines.timeline.reading import RowContent
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.positions import moment_us_of, position_at
+from headgate.store.statements import Batch, Insert, Plain, Select
+from headgate.store.types import Value
+
+HOUR_US = 3_600 * SECOND_US
+
+
+class Passing:
+    """The rows of one lane that one writer passes."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, *, generation: int, shard: int, writer: UUID) -> None:
+        self.settings = settings
+        self._host = host
+        self._generation = generation
+        self._shard = shard
+        self._writer = writer
+        self._pieces: dict[int, int] = {}
+        self._stamped_us = 0
+
+    async def write(self, rows: Sequence[LaneRow]) -> dict[int, set[UUID]]:
+        """Add a piece to each part they lie in; of a twin, its family's first place to that one's. What was added."""
+        ids: dict[int, set[UUID]] = {}
+        messages: dict[int, int] = {}
+        for row in rows:
+            content: RowContent = row.content
+            ids.setdefault(row.where, set()).add(content.place.due)
+            messages[row.where] = messages.get(row.where, 0) + content.counted
+            if content.first != content.place.due:
+                ids.setdefault(moment_us_of(content.first) // self.settings.part_us, set()).add(content.first)
+        self._stamped_us = stamp_us = max(self._stamped_us + 1, self._host.now_us())
+        by_part: dict[int, list[Plain]] = {}
+        numbers = {part: self._pieces.get(part, -1) + 1 for part in ids}
+        for part, passed in ids.items():
+            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
+            values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
+            values["up_to"] = position_at(rows[-1].order)
+            ttl_s = passed_kept_s(self.settings, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            by_part[part] = [Insert(self.settings.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
+        await write_by_part(self._host, by_part)
+        self._pieces |= numbers
+        return ids
+
+    async def read(self, part: int) -> set[UUID]:
+        """What all writers have passed in a part."""
+        rows = await self._host.store.read(Select(self.settings.tables.passed, self._key(part), ("ids",)))
+        return set().union(*(decode_passed(row.ids) for row in rows))
+
+    def _key(self, part: int) -> dict[str, Value]:
+        return {
+            "queue": self.settings.queue,
+            "generation": self._generation,
+            "shard": self._shard,
+            "part": part,
+        }
+
+
+def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
+    """How long a record of a part is kept: as long as any row of it."""
+    end_us = (part + 1) * settings.part_us + settings.retention_us + HOUR_US
+    ttl_s = max(end_us - now_us, HOUR_US) // SECOND_US
+    return min(ttl_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+def passed_kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
+    """How long it is kept what was passed: as long as any row of the part, and until repair's last look is over, also
+    where the retention was lowered since the rows were put."""
+    wanted_s = max(
+        kept_s(settings, part, now_us=now_us, last_expiry_s=last_expiry_s), settings.look_terms.record_us // SECOND_US
+    )
+    return min(wanted_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+async def write_by_part(host: Host, by_part: dict[int, list[Plain]]) -> None:
+    """A write for each part, all at once."""
+    writes = [each[0] if len(each) == 1 else Batch(each) for each in by_part.values()]
+    if len(writes) == 1:
+        await host.store.write(writes[0])
+    else:
+        await asyncio.gather(*map(host.store.write, writes))

@@ -1,0 +1,75 @@
+"""Moves the position of a lane that nobody works over what is settled: what bulk jobs settle would else be read again
+and again from the same position (docs/protocols/spark.md, "Source: a stream").
+
+It is a tenure like any other, and a short one: take, read the record and then the rows, note what is passed, and give
+the lane back with its position moved. It hands out nothing, and what was suspect stays suspect.
+
+Invariants: `last` moves over rows all of whose messages are settled, none left out, and only once their ids are in
+`passed`; all of it within the lease, or the lane is left as it was.
+"""
+
+from __future__ import annotations
+
+from headgate.engines.host import Host
+from headgate.engines.rows import LaneRow
+from headgate.engines.settled import Facts, RowFacts, bits_of
+from headgate.engines.timeline.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.sender import Sender
+from headgate.engines.timeline.source import TimelineSource
+from headgate.errors import Unavailable
+
+SLICE_BYTES = 1024 * 1024
+ROWS_MAX = 20_000
+"""Of one turn: reading them takes less than a lease lasts."""
+
+
+async def pass_over_settled(host: Host, sender: Sender, name: LaneName) -> bool:
+    """Whether the position of the lane was moved."""
+    lane = lane_of(host, sender.settings, name)
+    seen = await lane.look()
+    if seen is None or seen.is_retired or seen.lock is not None or seen.lent is not None:
+        return False
+    tenure = await lane.take(seen)
+    if tenure is None:
+        return False
+    generation, shard = name
+    source = TimelineSource(host, sender.settings, sender, None, generation=generation, shard=shard, tenure=tenure)
+    last, reach = source.order_of(seen.last), source.order_of(seen.reach)
+    passed: list[LaneRow] = []
+    try:
+        up_to = max(reach, source.order_of(seen.lent_to))
+        passed = await _settled_rows(source, last, up_to)
+        if passed:
+            await source.write_passed(passed)
+        if not tenure.may_act(host.now_us()):
+            passed = []
+    except Unavailable:
+        passed = []
+    moved_to = passed[-1].order if passed else last
+    released = await lane.release(
+        tenure,
+        last=source.stored(moved_to) if passed else seen.last,
+        reach=source.stored(max(reach, moved_to)) if passed else seen.reach,
+        clean=tenure.clean,
+    )
+    return released and bool(passed)
+
+
+async def _settled_rows(source: TimelineSource, last: int, up_to: int) -> list[LaneRow]:
+    """The rows above the position, up to the first of which something is not settled."""
+    facts = await source.known(last, up_to)
+    passed: list[LaneRow] = []
+    after, more = last, True
+    while more and len(passed) < ROWS_MAX and after < up_to:
+        piece = await source.read(after, bytes_max=SLICE_BYTES)
+        for row in piece.rows:
+            if not _is_settled(source, row, facts):
+                return passed
+            passed.append(row)
+        after, more = piece.reached, piece.more
+    return passed
+
+
+def _is_settled(source: TimelineSource, row: LaneRow, facts: Facts) -> bool:
+    settled = row.settled | facts.get(row.key, RowFacts()).settled | source.settled_elsewhere(row, facts)
+    return settled == bits_of(0, row.count)

@@ -1,0 +1,231 @@
+"""Puts messages into a timeline queue: checks them, lets them wait for the next flush, answers when they are durable.
+The prose is "Put" in docs/protocols/timeline.md; when what is flushed is flushes.py's.
+
+Invariants: a caller is answered once, with ids of durable messages or with an error; what can not be kept is refused
+before anything is written; what waits is bounded, and who comes when it is full waits at the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections import deque
+from collections.abc import Sequence
+
+from headgate.engines.contract import Attributes, Message
+from headgate.engines.host import Host
+from headgate.engines.timeline.decide_flush import Letter
+from headgate.engines.timeline.flushes import Flushes
+from headgate.engines.timeline.layout import ttl_s_of
+from headgate.engines.timeline.sender import Sender
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.timeline.waiting import Call, Ids
+from headgate.errors import HeadgateError, Refused, SpecError
+
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Producer:
+    """The putting side of one queue in one process."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
+        self.sender = Sender(host, settings, read_us=read_us, summary=summary)
+        self._flushes = Flushes(self.sender, after=self._open_door)
+        self._plain = self._flushes.plain
+        self._create_future = asyncio.get_running_loop().create_future
+        self._door: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self._set_limits(settings)
+
+    def _set_limits(self, settings: TimelineSettings) -> None:
+        self._at_once = settings.delay_us == 0
+        self._takes_alone = self._at_once and not self._closed
+        self._bytes_max = settings.message_bytes_max
+
+    def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
+        """What a read of the catalogue told, and when it began; told at every read."""
+        self.sender.settings_changed(settings, read_us=read_us)
+        self._set_limits(settings)
+        self._flushes.soon()
+
+    async def put(self, messages: Sequence[Message]) -> Ids:
+        """The ids of these messages, durable by then. Once keys are `once.py`'s."""
+        if self._closed:
+            raise Refused("the producer is closed", queue=self.sender.settings.name)
+        if self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
+            await self._wait_at_the_door()
+        alone = self.put_alone(messages[0]) if len(messages) == 1 else None
+        return await (self._put_several(messages) if alone is None else alone)
+
+    def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
+        """What is done a million times: a message by itself that has nothing but a due moment, and who waits for it.
+        None if it is of another kind or can not be kept, or if there is no room or no time to be relied on now; then
+        nothing was done, and `put` says why."""
+        plain, flushes = self._plain, self._flushes
+        if (
+            message.group is not None
+            or message.once is not None
+            or message.attributes
+            or not self._takes_alone
+            or self._door
+            or plain.size_bytes + flushes.letters_bytes >= WAITING_BYTES_MAX
+        ):
+            return None
+        payload = message.payload
+        size = len(payload)
+        due_us = message.due_us
+        if size > self._bytes_max or (due_us is not None and not self._may_be_due(due_us)):
+            return None
+        future: asyncio.Future[Ids] = self._create_future()
+        if due_us is None:
+            plain.payloads.append(payload)
+            plain.segments.append(future)
+            plain.size_bytes += size
+        else:
+            flushes.wait([Letter(payload, due_us, b"", None, Call(future, 1), 0)])
+        if not flushes.looks_soon:
+            flushes.soon()
+        return future
+
+    def _may_be_due(self, due_us: int) -> bool:
+        try:
+            now_us = self.sender.host.now_us()
+            if due_us > now_us:
+                self.check_keepable(due_us, now_us)
+        except HeadgateError:
+            return False
+        return True
+
+    async def _put_several(self, messages: Sequence[Message]) -> Ids:
+        if not messages:
+            return []
+        call = Call(self._create_future(), len(messages))
+        if self._at_once and not any(
+            [message.due_us is not None or message.group is not None or message.attributes for message in messages]  # noqa: C419 - half the time
+        ):
+            self._wait_plain(call, [message.payload for message in messages])
+        else:
+            self._flushes.wait(self._letters(messages, call))
+        self._flushes.soon()
+        return await call.future
+
+    def _wait_plain(self, call: Call, payloads: list[bytes]) -> None:
+        sizes = [len(payload) for payload in payloads]
+        if max(sizes) > self._bytes_max:
+            raise _too_large(max(sizes), self._bytes_max)
+        self._plain.payloads += payloads
+        self._plain.segments.append((call, 0, len(payloads)))
+        self._plain.size_bytes += sum(sizes)
+
+    def _letters(self, messages: Sequence[Message], call: Call) -> list[Letter]:
+        """Messages as they wait, checked: what can not be kept is refused before anything is written."""
+        now_us = self.sender.host.now_us()
+        delay_us = self.sender.settings.delay_us
+        delayed_us = now_us + delay_us if delay_us else None
+        letters = []
+        last_us = now_us
+        for index, message in enumerate(messages):
+            due_us = delayed_us if message.due_us is None else message.due_us
+            if due_us is not None and due_us > last_us:
+                last_us = due_us
+            attributes = attribute_bytes(message.attributes) if message.attributes else b""
+            group = None if message.group is None else message.group.encode()
+            letter = Letter(message.payload, due_us, attributes, group, call, index)
+            if letter.size > self._bytes_max:
+                raise _too_large(letter.size, self._bytes_max)
+            letters.append(letter)
+        if last_us > now_us:
+            self.check_keepable(last_us, now_us)
+        return letters
+
+    def check(self, messages: Sequence[Message]) -> None:
+        """Refuse what could not be kept, before anything is written."""
+        self._letters(messages, Call(self._create_future(), len(messages)))
+
+    def check_keepable(self, due_us: int, now_us: int) -> None:
+        """Refuse what the store can not keep until it is due, and then as long as the queue says."""
+        host = self.sender.host
+        ttl_s_of(
+            due_us,
+            now_us=now_us,
+            retention_us=self.sender.settings.retention_us,
+            last_expiry_s=host.last_expiry_s,
+        )
+
+    # ---- the door
+
+    async def _wait_at_the_door(self) -> None:
+        """Too much waits to be written: in order of coming, until there is room."""
+        while self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
+            turn: asyncio.Future[None] = self._create_future()
+            self._door.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._open_door()
+                raise
+            if self._flushes.waiting_bytes < WAITING_BYTES_MAX:
+                break
+        self._open_door()
+
+    def _open_door(self) -> None:
+        while self._door and (self._door[0].done() or self._flushes.waiting_bytes < WAITING_BYTES_MAX):
+            turn = self._door.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    # ---- turns of groups, for once keys
+
+    async def take_turns(self, groups: Sequence[bytes]) -> None:
+        """Wait until these groups have nothing under way, and hold them: in one order, so none waits for ever."""
+        held: list[bytes] = []
+        try:
+            for group in sorted(set(groups)):
+                turn: asyncio.Future[None] = self._create_future()
+                self._flushes.groups.join(group, turn)
+                self._flushes.soon()
+                try:
+                    await turn
+                except asyncio.CancelledError:
+                    if turn.done() and not turn.cancelled():
+                        held.append(group)
+                    raise
+                held.append(group)
+        except BaseException:
+            self.give_turns_back(held)
+            raise
+
+    def give_turns_back(self, groups: Sequence[bytes]) -> None:
+        """Let others go on with these groups."""
+        self._flushes.groups.release(set(groups))
+        self._flushes.soon()
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Take nothing more, write what waits, and wait for what is in flight."""
+        self._closed, self._takes_alone = True, False
+        await self._flushes.drain()
+        await self.sender.close()
+
+
+def _too_large(size: int, size_max: int) -> SpecError:
+    return SpecError(
+        "a message is too large", remedy="raise maxMessageSize, or keep it elsewhere", size=size, size_max=size_max
+    )
+
+
+def attribute_bytes(attributes: Attributes) -> bytes:
+    """Attributes as they are stored: docs/formats.md."""
+    if not attributes:
+        return b""
+    stored = {
+        name: value if isinstance(value, str) else {"binary": base64.b64encode(value).decode()}
+        for name, value in attributes.items()
+    }
+    return _json(stored).encode()
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,28 @@
+"""Marks anew what waits in a queue: for who repairs it, since a producer may have died before its mark was written,
+and marks of a queue that nobody looked at are gone in time. The prose is docs/protocols/summary.md, "Marks".
+
+It takes nothing, and a mark that stood already is written once more as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headgate.engines.host import Host
+from headgate.engines.summary.marks import Marks
+from headgate.engines.timeline.looking import first_unsettled_us, look_at_lanes
+from headgate.engines.timeline.next_due import next_due_us
+from headgate.engines.timeline.settings import TimelineSettings
+
+
+async def mark_what_waits(host: Host, settings: TimelineSettings, marks: Marks) -> None:
+    """Marks of what is due in lanes that nobody holds, and of the next message that is due later."""
+    views = await look_at_lanes(host, settings, {})
+    free = [view for view in views if view.state.lock is None and not view.state.is_retired]
+    found = await asyncio.gather(*(first_unsettled_us(host, settings, view) for view in free))
+    waiting = [due_us for due_us in found if due_us is not None]
+    if waiting:
+        await marks.tell_put(max(waiting))
+    later_us = await next_due_us(host, settings)
+    if later_us is not None:
+        await marks.tell_later(later_us)

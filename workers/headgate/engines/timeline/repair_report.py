@@ -1,0 +1,67 @@
+"""What a pass of repair did, as it is counted while the pass goes on, and the value that it comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+
+from headgate.engines.contract import PassEnd, Repaired
+from headgate.errors import HeadgateError
+
+PROBLEMS_MAX = 20
+
+
+class Found(Enum):
+    """What a row came to that lies below its lane's position and is not among the passed."""
+
+    PUT_ANEW = "put anew"
+    ELSEWHERE = "its family is at another place"
+    SETTLED = "one of its family was passed"
+    CANCELLED = "cancelled"
+    PURGED = "purged"
+    EMPTY = "holds nothing"
+    WAITS = "waits for its lane to be drained"
+
+
+@dataclass
+class PassReport:
+    """The tally of one pass."""
+
+    looked: int = 0
+    """Looks taken at parts that hold something."""
+    found: Counter[Found] = field(default_factory=Counter)
+    lanes_retired: int = 0
+    left: list[int] = field(default_factory=list)
+    """Generations that left the catalogue."""
+    owed_us: int | None = None
+    waits_for_all_us: int | None = None
+    problems: list[str] = field(default_factory=list)
+
+    def owes(self, since_us: int, *, waits_for_all: bool = False) -> None:
+        """A look that was due at that moment was not taken; perhaps only since not all replicas answer."""
+        if waits_for_all:
+            self.waits_for_all_us = min(since_us, self.waits_for_all_us or since_us)
+        else:
+            self.owed_us = min(since_us, self.owed_us or since_us)
+
+    def failed(self, error: HeadgateError) -> None:
+        """Something could not be done in this pass; the next one tries again."""
+        line = str(error)
+        if line not in self.problems and len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(line)
+
+    def value(self, end: PassEnd) -> Repaired:
+        """What is told of it."""
+        return Repaired(
+            end=end,
+            looked=self.looked,
+            late=sum(self.found.values()),
+            put_anew=self.found[Found.PUT_ANEW],
+            waiting=self.found[Found.WAITS],
+            lanes_retired=self.lanes_retired,
+            generations_left=tuple(sorted(self.left)),
+            owed_us=self.owed_us,
+            waits_for_all_us=self.waits_for_all_us,
+            problems=tuple(self.problems),
+        )

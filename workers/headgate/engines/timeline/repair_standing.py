@@ -1,0 +1,113 @@
+"""How far repair of a timeline queue is, read from its own records: the lane that its leader holds, the cursors of
+its looks, and the index of parts. It takes nothing and decides nothing; `headgate stats` and the operator show it.
+
+What it reads is small: a row for each lane, a row for each look at a lane, and of the index one part for each place
+at which a cursor stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from headgate.engines.contract import RepairStanding
+from headgate.engines.host import Host
+from headgate.engines.timeline.decide_repair import EVERYTHING, LOOKS, LookTerms
+from headgate.engines.timeline.looking import LaneView, look_at_lane, look_at_lanes
+from headgate.engines.timeline.part_list import parts_from
+from headgate.engines.timeline.repair import REPAIR_LANE
+from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.store.statements import Select
+from headgate.store.types import Value
+
+STARTS_AT_ONCE = 16
+
+Cursors = Mapping[int, int]
+"""Up to which part each look at a lane was taken."""
+Stretch = tuple[int, int, int]
+"""A look, and the parts from and below which it is due at a lane."""
+
+
+async def repair_standing(host: Host, settings: TimelineSettings) -> RepairStanding:
+    """How far it is now."""
+    leader, views = await asyncio.gather(
+        look_at_lane(host, settings, {}, REPAIR_LANE.number, 0), look_at_lanes(host, settings, {})
+    )
+    by_generation = await asyncio.gather(
+        *(_of_generation(host, settings, generation, views) for generation in settings.generations)
+    )
+    looked_to = min((to for _, all_to in by_generation for to in all_to), default=0)
+    owed = [since for since, _ in by_generation if since is not None]
+    return RepairStanding(
+        runs_now=leader is not None and leader.state.lock is not None,
+        passes=0 if leader is None else leader.state.epoch,
+        last_pass_us=(leader.state.touched_us or None) if leader is not None else None,
+        looked_to_us=looked_to * settings.part_us if looked_to else None,
+        owed_since_us=min(owed, default=None),
+    )
+
+
+async def _of_generation(
+    host: Host, settings: TimelineSettings, generation: Generation, views: Sequence[LaneView]
+) -> tuple[int | None, list[int]]:
+    """Since when the oldest look at it is owed, and up to where each of its lanes had the first one."""
+    cursors = await _read_cursors(host, settings, generation.number)
+    lanes = [view for view in views if view.generation == generation.number]
+    terms, now_us = settings.look_terms, host.now_us()
+    stretches = {
+        stretch
+        for view in lanes
+        for stretch in due_stretches(
+            terms,
+            cursors.get(view.shard, {}),
+            passed_below=EVERYTHING if view.state.is_retired else view.part_of_position(settings.part_us),
+            sure_us=generation.sure_us,
+            now_us=now_us,
+        )
+    }
+    firsts = await _first_parts(host, settings, generation.number, {start for _, start, _ in stretches})
+    owed = [
+        terms.due_us(part, look, generation.sure_us)
+        for look, start, end in stretches
+        if (part := firsts[start]) is not None and part < end
+    ]
+    looked = [to for view in lanes if (to := cursors.get(view.shard, {}).get(LOOKS[0], 0)) < EVERYTHING]
+    return min(owed, default=None), looked
+
+
+def due_stretches(
+    terms: LookTerms, cursors: Cursors, *, passed_below: int, sure_us: int | None, now_us: int
+) -> Iterator[Stretch]:
+    """The looks that are due at a lane, and at which parts. What is too old to be looked at any more is not owed."""
+    lapsed_below = min(terms.told_from(now_us), passed_below)
+    for look in LOOKS:
+        start = max(cursors.get(look, 0), lapsed_below)
+        end = min(terms.due_below(look, sure_us, now_us), passed_below)
+        if start < end:
+            yield look, start, end
+
+
+async def _first_parts(
+    host: Host, settings: TimelineSettings, generation: int, starts: Iterable[int]
+) -> dict[int, int | None]:
+    """The first part that holds something from each of these on."""
+    at_once = asyncio.Semaphore(STARTS_AT_ONCE)
+
+    async def first(start: int) -> tuple[int, int | None]:
+        async with at_once:
+            async for part, _ in parts_from(host, settings, generation, start):
+                return start, part
+            return start, None
+
+    return dict(await asyncio.gather(*map(first, starts)))
+
+
+async def _read_cursors(host: Host, settings: TimelineSettings, generation: int) -> dict[int, dict[int, int]]:
+    """Of each shard."""
+    key: dict[str, Value] = {"queue": settings.queue, "generation": generation}
+    rows = await host.store.read(Select(settings.tables.looks, key, ("shard", "look", "up_to")))
+    found: dict[int, dict[int, int]] = {}
+    for row in rows:
+        if row.up_to is not None:
+            found.setdefault(row.shard, {})[row.look] = row.up_to
+    return found

@@ -1,0 +1,183 @@
+"""Rows that have a place: as they are sent, and whom they are for. Values in, rows out; no I/O.
+
+A row's write may be sent as often as needed: it carries its own timestamp (rule R4). Its messages are
+packed once, too: who needs them again, for a twin, unpacks them, which is rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from headgate.engines.packed import PackedRun, pack, pack_alone, unpack
+from headgate.engines.timeline.decide_flush import Letter
+from headgate.engines.timeline.layout import LATER_SUBS_FROM, RowPlace
+from headgate.engines.timeline.own_parts import IndexKey
+from headgate.engines.timeline.row_writes import ttl_s_kept
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.positions import moment_us_of
+from headgate.store.shapes import InsertShape, insert_shape
+from headgate.store.statements import Batch, Insert, RowsOf, Write
+from headgate.store.types import Value
+
+_COLUMNS = ("queue", "generation", "part", "sub", "shard", "due", "run")
+
+
+class Partition(NamedTuple):
+    """Where rows lie that can share a write."""
+
+    generation: int
+    part: int
+    sub: int
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class StampTerms:
+    """What holds for all rows that are stamped at one moment."""
+
+    settings: TimelineSettings
+    now_us: int
+    last_expiry_s: int
+    known: Any
+    """The knowledge of the generations by which they are stamped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """The write of rows into one partition, but for what each row adds."""
+
+    shape: InsertShape
+    lead: tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class StampedRow:
+    """A row with its place, and who waits for it. `named` is the place of its family, where it is not its own.
+    `stamp` is the timestamp of its write and its time to live."""
+
+    partition: Partition
+    due: UUID
+    due_us: int
+    count: int
+    cell: bytes
+    into: Into
+    stamp: tuple[int, int]
+    owners: Sequence[Any]
+    named: RowPlace | None
+    sent_us: int
+    known: Any
+    tried: bool = False
+    in_doubt: bool = False
+    late_is_found: bool = False
+    """It can have no twin any more: being durable is enough, repair finds it."""
+
+    @property
+    def statement(self) -> Insert:
+        """Its write."""
+        timestamp_us, ttl_s = self.stamp
+        into = self.into
+        return Insert.of(into.shape, (*into.lead, self.due, self.cell), timestamp_us=timestamp_us, ttl_s=ttl_s)
+
+    @property
+    def place(self) -> RowPlace:
+        """Where it lies."""
+        return RowPlace(self.partition.generation, self.partition.sub, self.partition.shard, self.due)
+
+    @property
+    def first(self) -> RowPlace:
+        """The place it was stamped with at first: its messages bear their ids by it."""
+        return self.named or self.place
+
+    @property
+    def run(self) -> PackedRun:
+        """Its messages."""
+        return unpack(self.cell)
+
+
+def index_key_of(partition: Partition) -> IndexKey:
+    """The row of the index that tells of it."""
+    return IndexKey(partition.generation, partition.part, partition.sub)
+
+
+def stamped(
+    terms: StampTerms,
+    place: RowPlace,
+    run: PackedRun,
+    *,
+    timestamp_us: int,
+    owners: Sequence[Any] = (),
+    named: RowPlace | None = None,
+) -> StampedRow:
+    """A row ready to be sent."""
+    due_us = moment_us_of(place.due)
+    partition = Partition(place.generation, due_us // terms.settings.part_us, place.sub, place.shard)
+    cell = pack(run)
+    ttl_s = ttl_s_kept(due_us, terms.settings, now_us=terms.now_us, last_expiry_s=terms.last_expiry_s)
+    return StampedRow(
+        partition,
+        place.due,
+        due_us,
+        len(run),
+        cell,
+        _into(terms.settings, partition),
+        (timestamp_us, ttl_s),
+        owners,
+        named,
+        terms.now_us,
+        terms.known,
+    )
+
+
+def stamped_alone(
+    terms: StampTerms, partition: Partition, letters: Sequence[tuple[Letter, int]], position_at: Callable[[int], UUID]
+) -> list[StampedRow]:
+    """Rows of one partition, each of one message that is due later, given with its due moment."""
+    settings, now_us, known = terms.settings, terms.now_us, terms.known
+    into = _into(settings, partition)
+    rows = []
+    stamp_of_us, stamp = -1, (0, 0)
+    for letter, due_us in letters:
+        if due_us != stamp_of_us:  # most often many are due at one moment
+            stamp_of_us = due_us
+            stamp = now_us, ttl_s_kept(due_us, settings, now_us=now_us, last_expiry_s=terms.last_expiry_s)
+        due = position_at(due_us)
+        if letter.attributes or letter.group is not None:
+            cell = pack(run_of((letter,), now_us))
+        else:
+            cell = pack_alone(letter.payload, due_us=due_us, put_us=now_us)
+        rows.append(StampedRow(partition, due, due_us, 1, cell, into, stamp, (letter,), None, now_us, known))
+    return rows
+
+
+def _into(settings: TimelineSettings, partition: Partition) -> Into:
+    table = settings.tables.later if partition.sub >= LATER_SUBS_FROM else settings.tables.work
+    return Into(insert_shape(table, _COLUMNS, False), (settings.queue, *partition))
+
+
+def one_write(rows: Sequence[StampedRow]) -> Write:
+    """The rows as one request."""
+    first = rows[0]
+    if len(rows) == 1:
+        return first.statement
+    into = first.into
+    if all([row.into is into or row.partition == first.partition for row in rows]):  # noqa: C419 - half the time
+        return RowsOf(into.shape, into.lead, [(row.due, row.cell) for row in rows], [row.stamp for row in rows])
+    return Batch([row.statement for row in rows])
+
+
+def run_of(letters: Sequence[Letter], now_us: int) -> PackedRun:
+    """What is stored of letters that share a row."""
+    return PackedRun(
+        due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
+        put_us=[now_us] * len(letters),
+        payload=[letter.payload for letter in letters],
+        attributes=_column([letter.attributes for letter in letters]),
+        group=_column([letter.group or b"" for letter in letters]),
+    )
+
+
+def _column(values: Sequence[bytes]) -> Sequence[bytes] | None:
+    return values if any(values) else None

@@ -1,0 +1,289 @@
+"""Counts what a queue holds from small rows: put counts, counts of what passed, settle records, positions. No payload
+is read. What each number costs and how exact it is: docs/protocols/timeline.md, "Peek, stats and where".
+
+Lanes that this process owns are told exactly by their books. It asks the tables anew each time; who wants figures of
+many queues every second reads the summary (docs/protocols/summary.md), which lane owners write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from headgate.engines.contract import LaneStats, Stats
+from headgate.engines.host import Host
+from headgate.engines.rows import BookTerms
+from headgate.engines.settled import Facts
+from headgate.engines.timeline.layout import LATER_SUBS_FROM
+from headgate.engines.timeline.looking import (
+    Held,
+    LaneView,
+    look_at_lanes,
+    order_of,
+    part_at,
+    part_key,
+    read_facts,
+)
+from headgate.engines.timeline.part_list import parts_from
+from headgate.engines.timeline.reading import family_of
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.positions import last_at, moment_us_of, position_at, position_order
+from headgate.store.statements import Bound, Select, Slice
+from headgate.store.types import Value
+
+PARTS_MAX = 2_000
+"""So many parts of a generation are counted, the earliest; the answer says where there are more."""
+READS_AT_ONCE = 32
+KEYS_MAX = 2_000
+"""Of one lane in the part of now: so many keys of what is due later are counted."""
+OLDEST_KEYS = 8
+OLDEST_PARTS = 4
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass
+class _Lane:
+    """One lane, and what its records tell above its position."""
+
+    view: LaneView
+    position: int
+    hidden: int = 0
+    settled: int = 0
+    oldest_us: int | None = None
+
+    @property
+    def is_at_head(self) -> bool:
+        """Whether its owner is this process, and has read all that is due."""
+        return self.view.mine is not None and self.view.mine.position.at_head
+
+
+@dataclass
+class _Part:
+    """One part: put and not cancelled, passed, settled above positions."""
+
+    number: int
+    subs: Sequence[int]
+    put: int = 0
+    passed: int = 0
+    settled: int = 0
+
+    @property
+    def live(self) -> int:
+        """What is left of it."""
+        return max(0, self.put - self.passed - self.settled)
+
+
+async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
+    """What the queue holds now."""
+    now_us = host.now_us()
+    views = await look_at_lanes(host, settings, held)
+    live = delayed = in_flight = ready_here = 0
+    complete, all_at_head = True, True
+    lanes: list[LaneStats] = []
+    for generation in settings.generations:
+        of_it = [view for view in views if view.generation == generation.number]
+        retired = [_Lane(view, view.position) for view in of_it if view.state.is_retired]
+        lanes += [_lane_stats(lane, settings, now_us) for lane in retired]
+        counted = _Generation(host, settings, [view for view in of_it if not view.state.is_retired], now_us)
+        if counted.lanes:
+            await counted.count()
+            live += sum(part.live for part in counted.parts)
+            delayed += counted.delayed
+            complete &= counted.complete
+            lanes += [_lane_stats(lane, settings, now_us) for lane in counted.lanes]
+            in_flight += sum(_in_flight(lane, now_us) for lane in counted.lanes)
+            ready_here += sum(_waiting(lane.view, now_us) for lane in counted.lanes)
+            all_at_head &= all(lane.is_at_head for lane in counted.lanes)
+    backlog = ready_here if all_at_head else max(ready_here, live - delayed - in_flight)
+    oldest = [lane.oldest_due_us for lane in lanes if lane.oldest_due_us is not None]
+    return Stats(backlog, in_flight, delayed, min(oldest, default=None), tuple(lanes), complete)
+
+
+def _in_flight(lane: _Lane, now_us: int) -> int:
+    mine = lane.view.mine
+    return lane.hidden if mine is None else mine.books.in_flight + mine.books.hidden_at(now_us)
+
+
+def _waiting(view: LaneView, now_us: int) -> int:
+    """What this process has read of a lane that it owns, and neither handed out nor hidden."""
+    if view.mine is None:
+        return 0
+    books = view.mine.books
+    return max(0, books.unsettled - books.in_flight - books.hidden_at(now_us))
+
+
+def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneStats:
+    view, state, mine = lane.view, lane.view.state, lane.view.mine
+    lease_left_us = None
+    if state.lock is not None:
+        lease_left_us = max(0, state.touched_us + settings.lease.ttl_s * 1_000_000 - now_us)
+    settled_above = lane.settled if mine is None else mine.books.holes
+    return LaneStats(
+        generation=view.generation,
+        shard=view.shard,
+        owner=None if state.lock is None else str(state.lock),
+        epoch=state.epoch,
+        last_us=_moment_us(lane.position),
+        reach_us=_moment_us(view.reach),
+        touched_us=state.touched_us,
+        oldest_due_us=lane.oldest_us,
+        is_mine=mine is not None,
+        is_held=settled_above > BookTerms.holes_max if mine is None else mine.books.is_held(),
+        is_stopped=state.epoch > 0 and state.stop >= state.epoch,
+        is_lent=state.lent is not None,
+        is_retired=state.is_retired,
+        waiting=None if mine is None else mine.books.unsettled - mine.books.in_flight,
+        in_flight=None if mine is None else mine.books.in_flight,
+        lease_left_us=lease_left_us,
+        progress=state.progress,
+        hidden=lane.hidden if mine is None else mine.books.hidden_at(now_us),
+        settled_above=settled_above,
+    )
+
+
+class _Generation:
+    """The lanes of one generation that are not retired, and the parts from the lowest position on."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, views: Sequence[LaneView], now_us: int) -> None:
+        self.lanes = [_Lane(view, view.position) for view in views]
+        self.parts: list[_Part] = []
+        self.delayed = 0
+        self.complete = True
+        self._host = host
+        self._settings = settings
+        self._now_us = now_us
+        self._gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def count(self) -> None:
+        """Fill in what was found."""
+        part_us = self._settings.part_us
+        generation = self.lanes[0].view.generation
+        first = min(lane.view.part_of_position(part_us) for lane in self.lanes)
+        async for number, subs in parts_from(self._host, self._settings, generation, first):
+            if len(self.parts) >= PARTS_MAX:
+                self.complete = False
+                break
+            self.parts.append(_Part(number, subs))
+        await self._each(self.parts, self._count_part)
+        await self._each(self.lanes, self._look_for_oldest)
+        await self._split()
+
+    async def _each(self, items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+        async def one(item: T) -> R:
+            async with self._gate:
+                return await work(item)
+
+        return list(await asyncio.gather(*map(one, items)))
+
+    # ---- what is live
+
+    async def _count_part(self, part: _Part) -> None:
+        generation = self.lanes[0].view.generation
+        key: dict[str, Value] = {"queue": self._settings.queue, "generation": generation, "part": part.number}
+        select = Select(self._settings.tables.put_counts, key, ("messages", "sent_us"))
+        counts = await self._host.store.read(select)
+        purged_us = min(lane.view.state.purged_before_us for lane in self.lanes)
+        if max((row.sent_us or 0 for row in counts), default=0) < purged_us:
+            return
+        part.put = sum(row.messages for row in counts)
+        for lane in self.lanes:
+            if part.number <= part_at(max(lane.view.recorded_to, lane.position), self._settings.part_us):
+                await self._count_lane(part, lane)
+
+    async def _count_lane(self, part: _Part, lane: _Lane) -> None:
+        """What one lane passed of a part, and what is settled or hidden above that."""
+        key = part_key(self._settings, lane.view.generation, lane.view.shard, part.number)
+        pieces = await self._host.store.read(Select(self._settings.tables.passed, key, ("messages", "up_to")))
+        part.passed += sum(row.messages or 0 for row in pieces)
+        lane.position = max(lane.position, *(order_of(row.up_to) for row in pieces), lane.position)
+        facts = await read_facts(self._host, self._settings, lane.view.generation, lane.view.shard, part.number)
+        settled = _settled_above(facts, lane.position)
+        part.settled += settled
+        lane.settled += settled
+        lane.hidden += _hidden_above(facts, lane.position, self._now_us)
+
+    # ---- what is due later
+
+    async def _split(self) -> None:
+        """What was put to be delivered at once is due within the lag, and counts as backlog."""
+        at_once_us = self._now_us + self._settings.safety_lag_us
+        border = at_once_us // self._settings.part_us
+        for part in self.parts:
+            if part.number > border:
+                self.delayed += part.live
+            elif part.number == border and part.live:
+                later = await self._each(self.lanes, partial(self._later, part, at_once_us))
+                self.delayed += min(part.live, sum(later))
+
+    async def _later(self, part: _Part, after_us: int, lane: _Lane) -> int:
+        """Rows of a part that are due beyond a moment: such a row holds one message."""
+        after = max(lane.position, position_order(last_at(after_us)))
+        found = [await self._keys(lane, part, sub, after, self._end_of(part), KEYS_MAX) for sub in {0, *part.subs}]
+        return sum(row.cancelled is None and row.moved is None for rows in found for row in rows)
+
+    # ---- what is oldest
+
+    async def _look_for_oldest(self, lane: _Lane) -> None:
+        mine = lane.view.mine
+        if mine is not None:
+            lowest = mine.books.lowest_unsettled
+            lane.oldest_us = None if lowest is None else _moment_us(lowest.order)
+            return
+        now = position_order(last_at(self._now_us))
+        first = part_at(lane.position, self._settings.part_us)
+        for part in [each for each in self.parts if each.number >= first][:OLDEST_PARTS]:
+            top = min(now, self._end_of(part))
+            if lane.position >= top:
+                continue
+            rows: list[Any] = []
+            for sub in {0, *part.subs}:
+                rows += await self._keys(lane, part, sub, lane.position, top, OLDEST_KEYS)
+            live = [row.due for row in rows if row.cancelled is None and row.moved is None]
+            if live:
+                lane.oldest_us = min(map(moment_us_of, live))
+                return
+
+    async def _keys(self, lane: _Lane, part: _Part, sub: int, after: int, up_to: int, limit: int) -> Sequence[Any]:
+        if after >= up_to:
+            return ()
+        tables = self._settings.tables
+        key: dict[str, Value] = {
+            "queue": self._settings.queue,
+            "generation": lane.view.generation,
+            "part": part.number,
+            "sub": sub,
+            "shard": lane.view.shard,
+        }
+        table = tables.later if sub >= LATER_SUBS_FROM else tables.work
+        within = Slice("due", Bound(position_at(after), False), Bound(position_at(up_to), True))
+        select = Select(table, key, ("due", "cancelled", "moved"), within=within, limit=limit)
+        return await self._host.store.read(select)
+
+    def _end_of(self, part: _Part) -> int:
+        return position_order(last_at((part.number + 1) * self._settings.part_us - 1))
+
+
+def _settled_above(facts: Facts, position: int) -> int:
+    return sum(of_row.settled.bit_count() for key, of_row in facts.items() if _order(key) > position)
+
+
+def _hidden_above(facts: Facts, position: int, now_us: int) -> int:
+    return sum(
+        tried.hidden_until_us > now_us and not of_row.settled >> index & 1
+        for key, of_row in facts.items()
+        if _order(key) > position
+        for index, tried in of_row.tried.items()
+    )
+
+
+def _order(key: bytes) -> int:
+    return position_order(family_of(key)[0])
+
+
+def _moment_us(order: int) -> int:
+    return moment_us_of(position_at(order))

@@ -1,0 +1,159 @@
+"""The tables of a timeline queue. Every partition key begins with the queue's id, so that shared tables differ from
+dedicated ones in the name alone (DESIGN section 4). What each is for: docs/protocols/timeline.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from headgate.store.table import DAY_S, Column, Table, Written
+from headgate.store.types import Type
+
+QUEUE = Column("queue", Type.UUID)
+GENERATION = Column("generation", Type.INT)
+PART = Column("part", Type.BIGINT)
+SUB = Column("sub", Type.INT)
+SHARD = Column("shard", Type.INT)
+WRITER = Column("writer", Type.UUID)
+PIECE = Column("piece", Type.INT)
+ATTEMPT = Column("attempt", Type.UUID, Written.LWT)
+
+TIME_WINDOW = (
+    ("class", "TimeWindowCompactionStrategy"),
+    ("compaction_window_unit", "DAYS"),
+    ("compaction_window_size", "1"),
+    ("unchecked_tombstone_compaction", "true"),
+)
+UNIFIED = (("class", "UnifiedCompactionStrategy"), ("unchecked_tombstone_compaction", "true"))
+NOT_COMPRESSED = (("enabled", "false"),)
+"""Packed rows are compressed by who writes them."""
+
+
+def _work(name: str, purpose: str, compaction: tuple[tuple[str, str], ...]) -> Table:
+    return Table(
+        name,
+        purpose,
+        partition=(QUEUE, GENERATION, PART, SUB, SHARD),
+        clustering=(Column("due", Type.TIMEUUID),),
+        columns=(
+            Column("run", Type.BLOB),
+            Column("cancelled", Type.BIGINT),
+            Column("moved", Type.BLOB, Written.LWT),
+            ATTEMPT,
+        ),
+        attempt="attempt",
+        compaction=compaction,
+        compression=NOT_COMPRESSED,
+    )
+
+
+WORK = _work("work", "messages by the moment they are due", TIME_WINDOW)
+LATER = _work("later", "messages due beyond the queue's retention", UNIFIED)
+
+PARTS = Table(
+    "parts",
+    "which parts hold something",
+    partition=(QUEUE, GENERATION, Column("day", Type.INT)),
+    clustering=(PART, SUB),
+    columns=(Column("put_us", Type.BIGINT),),
+    compaction=UNIFIED,
+)
+PUT_COUNTS = Table(
+    "put_counts",
+    "how much each producer put into a part; each overwrites its own row",
+    partition=(QUEUE, GENERATION, PART),
+    clustering=(WRITER,),
+    columns=(Column("messages", Type.BIGINT), Column("bytes", Type.BIGINT), Column("sent_us", Type.BIGINT)),
+    compaction=UNIFIED,
+)
+LANES = Table(
+    "lanes",
+    "who works a shard, and how far; all by LWT",
+    partition=(QUEUE, GENERATION, SHARD),
+    columns=(
+        Column("lock", Type.UUID, Written.LWT),
+        Column("epoch", Type.INT, Written.LWT),
+        Column("taken", Type.BIGINT, Written.LWT),
+        Column("touched", Type.BIGINT, Written.LWT),
+        Column("progress", Type.BIGINT, Written.LWT),
+        Column("last", Type.TIMEUUID, Written.LWT),
+        Column("reach", Type.TIMEUUID, Written.LWT),
+        Column("stop", Type.INT, Written.LWT),
+        Column("lent", Type.BLOB, Written.LWT),
+        Column("lent_seen", Type.BLOB, Written.LWT),
+        Column("lent_to", Type.TIMEUUID, Written.LWT),
+        Column("purged_before", Type.BIGINT, Written.LWT),
+        Column("released", Type.INT, Written.LWT),
+        ATTEMPT,
+    ),
+    rows=Written.LWT,
+    attempt="attempt",
+    compaction=UNIFIED,
+)
+SETTLED = Table(
+    "settled",
+    "what is settled, hidden, tried or moved above a lane's position",
+    partition=(QUEUE, GENERATION, SHARD, PART),
+    clustering=(WRITER, PIECE),
+    columns=(Column("facts", Type.BLOB),),
+    compaction=UNIFIED,
+)
+PASSED = Table(
+    "passed",
+    "the rows that owners of a lane passed, by which late ones are told",
+    partition=(QUEUE, GENERATION, SHARD, PART),
+    clustering=(WRITER, PIECE),
+    columns=(
+        Column("ids", Type.BLOB),
+        Column("messages", Type.BIGINT),
+        Column("up_to", Type.TIMEUUID),
+    ),
+    compaction=UNIFIED,
+)
+LOOKS = Table(
+    "looks",
+    "up to which part each of repair's looks was taken",
+    partition=(QUEUE, GENERATION),
+    clustering=(SHARD, Column("look", Type.INT)),
+    columns=(Column("up_to", Type.BIGINT), Column("looked_us", Type.BIGINT)),
+    compaction=UNIFIED,
+)
+ONCE = Table(
+    "once",
+    "the one message of a key; by LWT",
+    partition=(QUEUE, Column("slot", Type.BLOB)),
+    clustering=(Column("key", Type.BLOB),),
+    columns=(Column("place", Type.BLOB, Written.LWT), Column("written", Type.BIGINT), ATTEMPT),
+    rows=Written.LWT,
+    attempt="attempt",
+    compaction=UNIFIED,
+    gc_grace_s=10 * DAY_S,
+)
+
+ALL = (WORK, LATER, PARTS, PUT_COUNTS, LANES, SETTLED, PASSED, LOOKS, ONCE)
+
+
+@dataclass(frozen=True)
+class TimelineTables:
+    """The tables that one queue uses, under their real names."""
+
+    work: Table
+    later: Table
+    parts: Table
+    put_counts: Table
+    lanes: Table
+    settled: Table
+    passed: Table
+    looks: Table
+    once: Table
+
+
+def shared_tables() -> TimelineTables:
+    """The tables that all queues with `storage.tables: shared` use."""
+    return TimelineTables(*(table.named(f"timeline_{table.name}") for table in ALL))
+
+
+def dedicated_tables(creation: UUID) -> TimelineTables:
+    """The tables of one creation of a queue: named by its uuid, never by its name."""
+    return TimelineTables(*(table.named(f"q_{creation.hex}_{table.name}") for table in ALL))

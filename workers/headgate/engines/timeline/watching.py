@@ -1,0 +1,105 @@
+"""Looks at lanes of a timeline queue that others hold, or nobody: finds those that nobody works, and orders owners to
+stop whose loop stands still, or whose lane has a later owner (docs/protocols/balance.md).
+
+Nothing here is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from headgate.engines.decide_owners import TwoOwners, epoch_to_stop
+from headgate.engines.decide_sharing import LaneName, Look, Watch
+from headgate.engines.host import Host
+from headgate.engines.timeline.lane_taking import lane_of
+from headgate.engines.timeline.looking import LaneView, first_unsettled_us, look_at_lane
+from headgate.engines.timeline.settings import TimelineSettings
+from headgate.store.store import STORE_ERRORS
+
+log = logging.getLogger("headgate.lanes")
+
+LOOK_EVERY_S = 5.0
+LANES_AT_ONCE = 8
+
+
+class Watching:
+    """What one process saw of others' lanes."""
+
+    def __init__(self, host: Host, settings: TimelineSettings) -> None:
+        self.settings = settings
+        self.unprocessed: set[LaneName] = set()
+        """Lanes that nobody has worked for long, with work due."""
+        self.retired: set[LaneName] = set()
+        self._stopped: dict[LaneName, int] = {}
+        """The epochs that were ordered from here to stop."""
+        self._doubles: dict[LaneName, int] = {}
+        """The epochs that were found beside a later one, and ordered to stop."""
+        self._host = host
+        self._watch = Watch(settings.lease.touch_us)
+        self._seen: dict[LaneName, tuple[int, int, bool]] = {}
+        self._looked_s: float | None = None
+
+    async def look(self, lanes: Collection[LaneName]) -> None:
+        """Look at these, if it is time to; each for itself, so that one that can not be read hides no other."""
+        now_s = asyncio.get_running_loop().time()
+        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        self.unprocessed &= set(lanes)
+        names = sorted(lanes)
+        for start in range(0, len(names), LANES_AT_ONCE):
+            await asyncio.gather(*map(self._look_at, names[start : start + LANES_AT_ONCE]))
+
+    async def _look_at(self, name: LaneName) -> None:
+        try:
+            view = await look_at_lane(self._host, self.settings, {}, *name)
+            if view is None:
+                return
+            if view.state.is_retired:
+                self.retired.add(name)
+                return
+            await self._judge(name, view)
+        except STORE_ERRORS:
+            return
+
+    async def _judge(self, name: LaneName, view: LaneView) -> None:
+        state = view.state
+        now_us = self._host.now_us()
+        as_before = (state.epoch, state.progress, state.lock is not None)
+        stands = self._seen.get(name) == as_before
+        self._seen[name] = as_before
+        due_us = await first_unsettled_us(self._host, self.settings, view) if stands else None
+        look = Look(name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us)
+        if self._watch.is_suspicious(look):
+            await self._stop(name, state.epoch)
+        if self._watch.is_unprocessed(look) or self._stopped.get(name) == state.epoch:
+            self.unprocessed.add(name)
+        else:
+            self.unprocessed.discard(name)
+
+    async def _stop(self, name: LaneName, epoch: int) -> None:
+        """Once for each owner. His lane is for whoever comes first, be it his share or not: he may be in no state
+        to take it again."""
+        if self._stopped.get(name) == epoch or not await lane_of(self._host, self.settings, name).stop(epoch):
+            return
+        self._stopped[name] = epoch
+        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
+        log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
+
+    async def stop_earlier(self, found: TwoOwners) -> None:
+        """Order the earlier of two owners to stop, once. Who owns the lane by its row is not touched."""
+        if self._doubles.get(found.lane, -1) >= found.earlier:
+            return
+        lane = lane_of(self._host, self.settings, found.lane)
+        seen = await lane.look()
+        epoch = None if seen is None else epoch_to_stop(found, seen.epoch)
+        if seen is None or epoch is None:
+            return
+        ordered = await (lane.stop(epoch) if epoch == seen.epoch else lane.stop_earlier(epoch, seen=seen))
+        self._doubles[found.lane] = epoch
+        if ordered:
+            generation, shard = found.lane
+            fields = {"queue": self.settings.name, "lane": f"{generation}/{shard}", "epoch": epoch}
+            log.error("emergency stop: a lane has two owners", extra=fields | {"later": found.later})

@@ -1,0 +1,1 @@
+"""A whole stack on one machine, without Kubernetes: `headgate dev`."""

@@ -1,0 +1,58 @@
+"""The Cassandra of a local stack, which is the stack's own from before it is started until it has ended.
+
+It starts in a thread of its own, which alone launches the server and which alone knows whether it did: so a stack
+that is told to end at any moment of the start gives that start up, waits for the thread, and leaves nothing. One that
+ran already, for another `headgate dev` of the same files, is used and left alone. Its data stay for the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from headgate.errors import SpecError
+from headgate.testing.cassandra.connection import Connection
+from headgate.testing.cassandra.kept import Starting, find_kept, start_kept, stop_kept
+
+
+class OwnCassandra:
+    """One run of it."""
+
+    def __init__(self, directory: Path, say: Callable[[str], None], *, fresh: bool) -> None:
+        self._directory = directory
+        self._say = say
+        self._fresh = fresh
+        self._starting = Starting()
+        self._bringing: asyncio.Future[Connection] | None = None
+
+    async def bring(self) -> Connection:
+        """How to reach it, once it answers. Who is cancelled here leaves it to `end`."""
+        if self._bringing is None:
+            self._bringing = asyncio.ensure_future(asyncio.to_thread(self._bring))
+        return await asyncio.shield(self._bringing)
+
+    async def end(self) -> None:
+        """Give up a start that is under way, and end what was started, flushed."""
+        if self._bringing is None:
+            return
+        self._starting.give_up()
+        done = await asyncio.gather(self._bringing, return_exceptions=True)
+        if self._starting.launched and isinstance(done[0], Connection):
+            self._say("stopping; its data stay for the next time")
+            await asyncio.to_thread(stop_kept, self._directory)
+
+    def _bring(self) -> Connection:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        running = find_kept(self._directory)
+        if running is not None:
+            if self._fresh:
+                raise SpecError(
+                    "--fresh needs its Cassandra to be stopped", remedy="end the other `headgate dev` first"
+                )
+            return running
+        if self._fresh:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._say("starting")
+        return start_kept(self._directory, starting=self._starting)

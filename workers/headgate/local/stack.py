@@ -1,0 +1,247 @@
+"""A whole stack on one machine: a Cassandra, the resources of some files, a worker for each consumer, repair on its
+schedule. When the files change they are applied again; when the code of handlers does, their workers begin anew.
+
+What runs under it is what runs in a cluster: `headgate apply`, `headgate worker`, `headgate repair`, each a process
+of its own. It ends what it started, in good order; the data stay for the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from headgate.api.loader import load_files
+from headgate.api.parse import Resource
+from headgate.errors import HeadgateError, SpecError
+from headgate.local.own_cassandra import OwnCassandra
+from headgate.local.programs import Program, Programs, ended_how
+from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
+from headgate.store.connection_variables import connection_variables, prefixed
+from headgate.testing.cache import cache_root
+
+LOOK_EVERY_S = 1.0
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a supervisor, and a terminal that is closed."""
+CODE_FILES_MAX = 2_000
+"""Of one package: more are not looked at for changes."""
+HEADGATE = (sys.executable, "-m", "headgate.cli.main")
+
+
+def state_directory(files: Sequence[Path]) -> Path:
+    """Where the data of a stack of these files live: another set of files has its own."""
+    named = "\n".join(sorted(str(file.resolve()) for file in files))
+    return cache_root() / "run" / "dev" / hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
+
+
+class Stack:
+    """One run of it."""
+
+    def __init__(self, files: Sequence[Path], environment: Mapping[str, str], *, fresh: bool) -> None:
+        self._files = files
+        self._environment = dict(environment)
+        self._directory = state_directory(files)
+        self._cassandra = (
+            None
+            if "CONTACT_POINTS" in connection_variables(environment)
+            else OwnCassandra(self._directory, partial(_say, "cassandra"), fresh=fresh)
+        )
+        self._resources: Sequence[Resource] = ()
+        self._left_out: dict[str, str] = {}
+        self._programs: Programs | None = None
+        self._repairing: dict[Job, asyncio.Task[int]] = {}
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        began_s = time.monotonic()
+        ending = asyncio.Event()
+        for number in ENDS:
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
+        self._resources = load_files(self._files)
+        if not self._resources:
+            raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
+        try:
+            if not await self._until(ending, self._bring_cassandra()):
+                return
+            self._programs = Programs(self._environment, _say)
+            if not await self._until(ending, self._apply()):
+                return
+            self._begin_workers()
+            self._tell(time.monotonic() - began_s)
+            await self._keep(ending)
+        finally:
+            await self._close()
+
+    # ---- its parts
+
+    async def _bring_cassandra(self) -> None:
+        if self._cassandra is None:
+            _say(
+                "cassandra", f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, which is yours"
+            )
+            return
+        connection = await self._cassandra.bring()
+        self._environment |= connection.environment()
+        _say("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
+
+    async def _apply(self) -> None:
+        arguments = (*HEADGATE, "apply", *map(str, self._files))
+        assert self._programs is not None  # noqa: S101  made before
+        code = await self._programs.run(Program("apply", arguments, Path.cwd()))
+        if code != 0:
+            _say("apply", f"{ended_how(code)}; it is tried again when a file is saved")
+
+    def _begin_workers(self, *, with_new_code: bool = False) -> None:
+        assert self._programs is not None  # noqa: S101  made before
+        workers = workers_of(self._resources)
+        programs = [
+            Program(each.name, (*HEADGATE, *each.arguments), Path.cwd(), each.of_template.environment)
+            for each in workers
+        ]
+        for each in workers:
+            self._tell_left_out(each)
+        if with_new_code:
+            _say("handlers", "changed; their workers are begun anew")
+            self._programs.keep(
+                [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
+            )
+        self._programs.keep(programs)
+
+    def _tell_left_out(self, worker: WorkerOf) -> None:
+        """What does nothing here, once for each template."""
+        left_out = ", ".join(worker.of_template.left_out)
+        if left_out and self._left_out.get(worker.name) != left_out:
+            _say(worker.name, f"of its template only the worker's environment is used here, not {left_out}")
+        self._left_out[worker.name] = left_out
+
+    # ---- while it runs
+
+    async def _keep(self, ending: asyncio.Event) -> None:
+        """Repair and gc when they are due; apply again when a file was changed."""
+        seen, code = self._stamps(), self._code_stamps()
+        minute = _minute()
+        while not ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), LOOK_EVERY_S)
+            while minute < _minute():
+                minute += timedelta(minutes=1)
+                self._repair(jobs_due(jobs_of(self._resources), minute))
+            stamps = self._stamps()
+            if stamps != seen:
+                seen = stamps
+                await self._until(ending, self._reload())
+                code = self._code_stamps()
+            elif (changed := self._code_stamps()) != code:
+                code = changed
+                self._begin_workers(with_new_code=True)
+
+    async def _reload(self) -> None:
+        try:
+            resources = load_files(self._files)
+        except HeadgateError as error:
+            for line in str(error).splitlines():
+                _say("files", line)
+            return
+        self._resources = resources
+        await self._apply()
+        self._begin_workers()
+
+    def _repair(self, jobs: Sequence[Job]) -> None:
+        """Each once at a time; what it has to say is shown."""
+        assert self._programs is not None  # noqa: S101  made before
+        for job in jobs:
+            running = self._repairing.get(job)
+            if running is None or running.done():
+                program = Program(job.command, (*HEADGATE, *job.arguments), Path.cwd())
+                self._repairing[job] = asyncio.get_running_loop().create_task(self._programs.run(program))
+
+    def _stamps(self) -> dict[Path, int]:
+        """When each file was changed last; one that is gone for a moment, as editors do it, is not a change."""
+        files = [
+            found for file in self._files for found in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
+        ]
+        return {file: file.stat().st_mtime_ns for file in files if file.exists()}
+
+    def _code_stamps(self) -> dict[Path, int]:
+        """When the code of the handlers was changed last: all of a package, as far as it lies in this folder."""
+        tops = {each.module.partition(".")[0] for each in workers_of(self._resources) if each.module is not None}
+        found: dict[Path, int] = {}
+        for top in sorted(tops):
+            for file in islice((Path(f"{top}.py"), *Path(top).rglob("*.py")), CODE_FILES_MAX):
+                with contextlib.suppress(OSError):
+                    found[file] = file.stat().st_mtime_ns
+        return found
+
+    # ---- its end
+
+    def _told_to_end(self, ending: asyncio.Event) -> None:
+        if ending.is_set() and self._programs is not None:
+            self._programs.hurry()
+        ending.set()
+
+    async def _until(self, ending: asyncio.Event, work: Awaitable[None]) -> bool:
+        """Wait for some work, or for the end; whether the work was done."""
+        doing = asyncio.ensure_future(work)
+        told = asyncio.ensure_future(ending.wait())
+        await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+            return False
+        doing.result()
+        return not ending.is_set()
+
+    async def _close(self) -> None:
+        for task in self._repairing.values():
+            task.cancel()
+        await asyncio.gather(*self._repairing.values(), return_exceptions=True)
+        if self._programs is not None:
+            await self._programs.close()
+        if self._cassandra is not None:
+            await self._cassandra.end()
+
+    def _tell(self, took_s: float) -> None:
+        """What there is, and what to try next."""
+        click.echo(f"\nready after {took_s:.0f} s: {counted(self._resources)}. Ctrl-C ends it.")
+        suggestions = suggestions_of(self._resources)
+        if suggestions:
+            file = self._directory / "env"
+            _write_environment(file, self._environment)
+            click.echo("Try in another terminal:")
+            for line in (f". {shlex.quote(str(file))}", *suggestions):
+                click.echo(f"  {line}")
+        click.echo("")
+
+
+def _say(who: str, line: str) -> None:
+    click.echo(f"{who:<16} | {line}")
+
+
+def _minute() -> datetime:
+    return datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
+    """For other terminals: `. FILE`, and `headgate` is found and finds this Cassandra. It holds a password, so it is
+    nobody else's to read."""
+    variables = prefixed(connection_variables(environment))
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    programs = Path(sys.executable).parent
+    if (programs / "headgate").exists():
+        lines.append(f'export PATH={shlex.quote(str(programs))}:"$PATH"')
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    file.write_text("\n".join(lines) + "\n")

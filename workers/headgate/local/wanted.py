@@ -1,0 +1,139 @@
+"""Which programs a set of resources asks for on one machine. Pure.
+
+A consumer with a Python handler is one worker process; one with an HTTP handler is a worker that posts to the port on
+this machine, where the user runs the handler. Repair of queues and gc of counters run once for each schedule of a
+namespace, as the CronJobs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headgate.api.counters import Counter
+from headgate.api.cron_times import is_due
+from headgate.api.parse import Resource
+from headgate.api.queues import Queue
+from headgate.local.pod_template import NOTHING, OfTemplate, of_template
+
+TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
+"""Of counters: what is added to them is a number, to the others a text."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The CronJob of a namespace and a schedule: repair of queues, or gc of counters."""
+
+    namespace: str
+    schedule: str
+    command: str = "repair"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """As the command takes them."""
+        return self.command, "--namespace", self.namespace, "--schedule", self.schedule
+
+
+@dataclass(frozen=True)
+class WorkerOf:
+    """A consumer of a queue."""
+
+    name: str
+    arguments: tuple[str, ...]
+    module: str | None = None
+    """Where its handler is, if that is Python."""
+    of_template: OfTemplate = NOTHING
+
+
+def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
+    """One worker for each consumer."""
+    return [
+        WorkerOf(
+            f"{resource.metadata.name}/{consumer.name}",
+            _arguments(resource, number),
+            None if consumer.handler is None else str(consumer.handler).partition(":")[0],
+            of_template(consumer.template),
+        )
+        for resource in resources
+        if isinstance(resource, Queue)
+        for number, consumer in enumerate(resource.spec.consumers or ())
+    ]
+
+
+def _arguments(queue: Queue, number: int) -> tuple[str, ...]:
+    consumer = (queue.spec.consumers or ())[number]
+    name = f"{queue.metadata.namespace}/{queue.metadata.name}"
+    told = ["worker", "--queue", name, "--concurrency", str(consumer.concurrency), "--health", "off", "--log", "text"]
+    if consumer.http is not None:
+        told += ["--http", f"http://127.0.0.1:{consumer.http.port}{consumer.http.path}"]
+    else:
+        told += ["--handler", str(consumer.handler)]
+    if consumer.rate is not None:
+        told += ["--rate", str(consumer.rate)]
+    if consumer.visibility_timeout is not None:
+        told += ["--visibility", str(consumer.visibility_timeout)]
+    return tuple(told)
+
+
+def jobs_of(resources: Sequence[Resource]) -> list[Job]:
+    """The jobs of repair and gc, each once."""
+    jobs = {
+        Job(resource.metadata.namespace, resource.spec.repair.schedule)
+        if isinstance(resource, Queue)
+        else Job(resource.metadata.namespace, resource.spec.gc.schedule, "gc")
+        for resource in resources
+    }
+    return sorted(jobs, key=lambda job: (job.namespace, job.schedule, job.command))
+
+
+def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
+    """Those that are due in this minute."""
+    return [job for job in jobs if is_due(job.schedule, minute)]
+
+
+def counted(resources: Sequence[Resource]) -> str:
+    """How many there are of each. Of what there is none is not spoken, but where there is nothing at all."""
+    queues = sum(isinstance(each, Queue) for each in resources)
+    counters = len(resources) - queues
+    told = (
+        [_counted(queues, "queue"), _counted(len(workers_of(resources)), "worker")] if queues or not counters else []
+    )
+    return ", ".join([*told, _counted(counters, "counter")] if counters else told)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def suggestions_of(resources: Sequence[Resource]) -> list[str]:
+    """Commands to try: on a queue, one that is worked where there is one, and on a counter."""
+    queues = [resource for resource in resources if isinstance(resource, Queue)]
+    counters = [each for each in resources if isinstance(each, Counter) and "/" not in each.spec.type]
+    lines = _on_queue(next((each for each in queues if each.spec.consumers), queues[0])) if queues else []
+    return lines + (_on_counter(counters[0]) if counters else [])
+
+
+def _on_queue(queue: Queue) -> list[str]:
+    name = f"{queue.metadata.namespace}/{queue.metadata.name}"
+    lines = [
+        f"""headgate send --queue {name} '{{"to": "you-{{n}}"}}' --count 10""",
+        f"headgate stats --queue {name}",
+        "headgate top --once",
+    ]
+    if not queue.spec.consumers:
+        lines.append(f"headgate receive --queue {name} --ack")
+    if queue.spec.dead_letter is not None:
+        dead = f"{queue.metadata.namespace}/{queue.spec.dead_letter}"
+        lines += [
+            f"""headgate send --queue {name} '{{"no": "address"}}'""",
+            f"headgate peek --queue {dead}",
+            f"headgate redrive --queue {dead}",
+        ]
+    return lines
+
+
+def _on_counter(counter: Counter) -> list[str]:
+    name = f"{counter.metadata.namespace}/{counter.metadata.name}"
+    number = counter.spec.type in TYPES_OF_NUMBERS
+    return [f"headgate counter add {name} home {'3' if number else 'tea'}", f"headgate counter get {name} home"]

@@ -1,0 +1,115 @@
+"""A process that runs suspects: messages of which one may have killed its process. Started by `suspects.py`.
+
+It runs one message at a time, so that when it dies it is known of which. It talks over one socket (`frames.py`). It
+ends when the socket does, and on Linux when its parent does, whatever runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import io
+import os
+import signal
+import socket
+import sys
+import threading
+from random import Random
+from typing import Any
+
+from headgate.runtime.context import Context
+from headgate.runtime.decide_retry import Verdict
+from headgate.runtime.flight import Flight
+from headgate.runtime.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
+from headgate.runtime.handlers import load_handler
+from headgate.runtime.performing import PythonPerformer
+from headgate.telemetry.logs import log_fields, log_to
+from headgate.telemetry.tracing import current_trace, read_trace
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel:
+    """The child's end, blocking; used by one thread at a time."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._file: io.BufferedReader = end.makefile("rb")
+        self._end = end
+        self._asking = threading.Lock()
+        self.deadline_s: float | None = None
+
+    def receive(self) -> Any:
+        """The next frame; None at the end."""
+        head = self._file.read(HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        return from_frame(self._file.read(HEAD.unpack(head)[0]))
+
+    def send(self, value: object) -> None:
+        """One frame."""
+        self._end.sendall(to_frame(value))
+
+    def ask(self, seconds: float) -> bool:
+        """Ask the worker for more time."""
+        with self._asking:
+            self.send(Extension(seconds))
+            granted = self.receive()
+        if not isinstance(granted, Granted):
+            os._exit(0)
+        self.deadline_s = granted.deadline_s
+        return granted.yes
+
+
+class _HandsOfChild:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def extend(self, seconds: float) -> bool:
+        return await asyncio.to_thread(self._channel.ask, seconds)
+
+    def extend_blocking(self, seconds: float) -> bool:
+        return self._channel.ask(seconds)
+
+    def deadline_s(self) -> float | None:
+        return self._channel.deadline_s
+
+
+async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Verdict:
+    channel.deadline_s = work.deadline_s
+    trace = read_trace(work.delivery.attributes)
+    flight = Flight(work.delivery, 0.0)
+    flight.context = Context(work.delivery, work.queue, _HandsOfChild(channel), trace=trace)
+    current_trace.set(trace)
+    log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
+    if performer.batch:
+        (verdict,) = await performer.perform_batch([flight])
+        return verdict
+    return await performer.perform(flight)
+
+
+def main(end: socket.socket, entry_point: str) -> None:
+    """Handle what comes, until nothing comes any more."""
+    channel = Channel(end)
+    performer = PythonPerformer(load_handler(entry_point), threads=1, chance=Random())  # noqa: S311  jitter
+    channel.send("ready")
+    with asyncio.Runner() as runner:
+        while isinstance(work := channel.receive(), Work):
+            channel.send(Begun())
+            channel.send(runner.run(_handle(performer, work, channel)))
+        runner.run(performer.close())
+
+
+def _die_with_parent(parent: int) -> None:
+    """The kernel ends us when our parent dies, whatever runs here; where there is no such call, the socket's end
+    does, as soon as nothing runs."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    _die_with_parent(int(sys.argv[2]))
+    log_to(form=sys.argv[4], level=sys.argv[5])
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[3])

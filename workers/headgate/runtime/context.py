@@ -1,0 +1,127 @@
+"""What a handler may know of the message in its hands, and ask for it.
+
+A handler gets it by a parameter annotated `Context`, or named `context`.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from headgate.engines.contract import Attributes, Delivery, StaleReceipt
+from headgate.telemetry.tracing import TraceContext
+
+log = logging.getLogger("headgate.handler")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Hands(Protocol):
+    """The worker, as a context reaches it."""
+
+    async def extend(self, seconds: float) -> bool:
+        """Give the handler so long from now, and hide the message as long. False if it is not ours any more."""
+        ...
+
+    def extend_blocking(self, seconds: float) -> bool:
+        """The same, from a thread."""
+        ...
+
+    def deadline_s(self) -> float | None:
+        """When the handler has to be done, in seconds since 1970."""
+        ...
+
+
+class Context:
+    """One delivery of one message."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        queue: str,
+        hands: Hands,
+        *,
+        trace: TraceContext | None = None,
+    ) -> None:
+        self.delivery = delivery
+        self.queue = queue
+        """`namespace/name`."""
+        self.trace = trace
+        """Of the trace that the message carries."""
+        self.hands = hands
+        self._lost = False
+
+    @property
+    def message_id(self) -> str:
+        """Its id, for life."""
+        return self.delivery.message_id
+
+    @property
+    def attempt(self) -> int:
+        """How often it was delivered, this time included."""
+        return self.delivery.attempt
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token: who acts on the outside world refuses what has a lower one than it saw."""
+        return self.delivery.epoch
+
+    @property
+    def attributes(self) -> Attributes:
+        """What was put beside the payload."""
+        return self.delivery.attributes
+
+    @property
+    def group(self) -> str | None:
+        """Messages of one group come one after the other."""
+        return self.delivery.group
+
+    @property
+    def due(self) -> datetime:
+        """When it was to be delivered."""
+        return _EPOCH + timedelta(microseconds=self.delivery.due_us)
+
+    @property
+    def put_at(self) -> datetime:
+        """When it was first put."""
+        return _EPOCH + timedelta(microseconds=self.delivery.put_us)
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Whatever is logged while the message is handled has its id, attempt and trace as fields."""
+        return log
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the handler has to be done; None where the worker has no timeout."""
+        at_s = self.hands.deadline_s()
+        return None if at_s is None else _EPOCH + timedelta(seconds=at_s)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the message is not ours any more: its lease is gone, or its time is over. A handler in a thread can
+        not be cancelled; one that takes long looks at this, and stops."""
+        return self._lost
+
+    async def extend(self, by: timedelta | float) -> None:
+        """Give the handler this long from now; StaleReceipt if the message is not ours any more.
+
+        The worker keeps a message hidden while its handler lives. This is for who needs more than the timeout, and
+        before something that blocks the event loop.
+        """
+        if not await self.hands.extend(_seconds(by)):
+            raise StaleReceipt(message=self.message_id)
+
+    def extend_blocking(self, by: timedelta | float) -> None:
+        """The same, for a handler that is not async."""
+        if not self.hands.extend_blocking(_seconds(by)):
+            raise StaleReceipt(message=self.message_id)
+
+    def tell_lost(self) -> None:
+        """Called by the worker."""
+        self._lost = True
+
+
+def _seconds(span: timedelta | float) -> float:
+    return span.total_seconds() if isinstance(span, timedelta) else float(span)

@@ -1,0 +1,66 @@
+"""What the answer of an HTTP handler means for its message. Pure.
+
+2xx: done. 429 and 503: again after Retry-After (seconds or a date), else after a backoff. A response with the header
+`Headgate-Reject` (its value is the reason), whatever its status but 2xx: to the dead letter queue at once. Anything
+else, redirects included: again after a backoff.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from headgate.runtime.decide_retry import (
+    DELAY_S_MAX,
+    DONE,
+    SECOND_US,
+    Again,
+    Backoff,
+    Never,
+    Verdict,
+    bounded_reason,
+    delay_after,
+)
+
+BUSY = (429, 503)
+REJECT_HEADER = "Headgate-Reject"
+
+
+@dataclass(frozen=True)
+class Response:
+    """What was answered; of the body only the beginning."""
+
+    status: int
+    retry_after: str | None = None
+    reject: str | None = None
+    body: str = ""
+
+
+def judge_response(response: Response, *, attempt: int, chance: float, now_s: float, backoff: Backoff) -> Verdict:
+    """What becomes of the message. `now_s` is the time of day, in seconds since 1970."""
+    if 200 <= response.status < 300:
+        return DONE
+    delay_us = delay_after(backoff, attempt, chance)
+    if response.reject is not None:
+        return Never(bounded_reason(f"rejected: {response.reject}", response.body), delay_us)
+    told = bounded_reason(f"the handler answered {response.status}", response.body)
+    if response.status in BUSY:
+        after_s = retry_after_s(response.retry_after, now_s)
+        if after_s is not None:
+            return Again(round(after_s * SECOND_US), told)
+    return Again(delay_us, told)
+
+
+def retry_after_s(told: str | None, now_s: float) -> float | None:
+    """Seconds from now, as RFC 9110 has it: a number of seconds, or a date. None where there is none, or nonsense."""
+    text = (told or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), DELAY_S_MAX)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return min(max(moment.timestamp() - now_s, 0.0), DELAY_S_MAX)

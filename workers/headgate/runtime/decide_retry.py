@@ -1,0 +1,145 @@
+"""What becomes of a message whose handler failed: again after which delay, or never. Pure.
+
+A handler says it by what it raises: `Retry(after=...)` and `Reject(...)` are obeyed; any other exception goes by the
+policy of its handler, which has a table by type, the most specific first, and else backs off exponentially. Delays
+are drawn between nothing and the bound (full jitter), so that what failed together does not come again together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from headgate.errors import SpecError
+
+SECOND_US = 1_000_000
+DELAY_S_MAX = 86_400.0
+REASON_BYTES_MAX = 4_096
+"""A reason stands in the dead letter's attributes: this much of it."""
+
+
+class Retry(Exception):
+    """Raised by a handler: again after this long, counted as a try. Without `after`: as the policy says."""
+
+    def __init__(self, reason: str = "", *, after: timedelta | float | None = None) -> None:
+        super().__init__(reason)
+        self.after_s = None if after is None else _seconds(after, "after")
+
+
+class Reject(Exception):
+    """Raised by a handler: this will never succeed; to the dead letter queue at once, with this reason."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Waiting longer each time, with a cap; seconds."""
+
+    first_s: float = 1.0
+    factor: float = 2.0
+    cap_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        fit = all(math.isfinite(each) for each in (self.first_s, self.factor, self.cap_s))
+        if not (fit and 0 <= self.first_s <= self.cap_s <= DELAY_S_MAX and self.factor >= 1):
+            remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor from 1 on"
+            raise SpecError("a backoff that can not be", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
+
+    def bound_s(self, attempt: int) -> float:
+        """The longest that the delay after this attempt can be."""
+        exponent = min(attempt - 1, 64)
+        return float(min(self.cap_s, self.first_s * self.factor**exponent))
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """In a table of exceptions: what raises this goes to the dead letter queue at once."""
+
+
+REJECT = Rejected()
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """What a handler's exceptions mean."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    by_type: Mapping[type[BaseException], Backoff | Rejected] = field(default_factory=dict)
+
+    def of(self, kind: type[BaseException]) -> Backoff | Rejected:
+        """The entry of the most specific type; the general backoff where there is none."""
+        for each in kind.__mro__:
+            if each in self.by_type:
+                return self.by_type[each]
+        return self.backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The handler did its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """To be delivered again; not `charged`: it was not tried."""
+
+    delay_us: int
+    reason: str
+    charged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """To the dead letter queue at once; where there is none, again after the delay."""
+
+    reason: str
+    delay_us: int
+
+
+Verdict = Done | Again | Never
+DONE = Done()
+
+
+def judge_failure(policy: RetryPolicy, error: BaseException, *, attempt: int, chance: float, told: str) -> Verdict:
+    """What the failure of a handler means. `chance` is from 0 to 1; `told` is how a dead letter tells it."""
+    if isinstance(error, Reject):
+        return Never(told, delay_after(policy.backoff, attempt, chance))
+    if isinstance(error, Retry) and error.after_s is not None:
+        return Again(round(error.after_s * SECOND_US), told)
+    entry = policy.of(type(error))
+    if isinstance(entry, Rejected):
+        return Never(told, delay_after(policy.backoff, attempt, chance))
+    return Again(delay_after(entry, attempt, chance), told)
+
+
+def delay_after(backoff: Backoff, attempt: int, chance: float) -> int:
+    """Microseconds until the next attempt: anywhere between nothing and the bound."""
+    return round(backoff.bound_s(attempt) * chance * SECOND_US)
+
+
+CUT_MARK = "[...]\n"
+"""Stands for what there was no room for."""
+
+
+def bounded_reason(first: str, rest: str = "", *, bytes_max: int = REASON_BYTES_MAX) -> str:
+    """What went wrong, then as much of the end of the rest as there is room for: a traceback's end says most."""
+    head = _cut(first, bytes_max)
+    room = bytes_max - len(head.encode(errors="replace")) - 1
+    tail = rest.encode(errors="replace")
+    if tail and len(tail) <= room:
+        return f"{head}\n{rest}"
+    kept = room - len(CUT_MARK)
+    return f"{head}\n{CUT_MARK}{tail[-kept:].decode(errors='ignore')}" if tail and kept > 0 else head
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= bytes_max else encoded[: bytes_max - 3].decode(errors="ignore") + "..."
+
+
+def _seconds(span: timedelta | float, what: str) -> float:
+    seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
+    if not 0 <= seconds <= 366 * DELAY_S_MAX:
+        raise SpecError(f"{what} is a length of time, from nothing to a year", given=span)
+    return seconds

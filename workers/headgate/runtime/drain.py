@@ -1,0 +1,55 @@
+"""`python -m headgate.runtime.drain`: tell the worker of this pod to drain, and return when it has. The preStop hook.
+
+It returns at once where no worker runs, and with the worker's grace at the latest: then SIGTERM comes, and the worker
+ends as it does then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from headgate.runtime.drain_files import DrainFiles
+
+MORE_S = 3.0
+"""Beyond the worker's grace: to give the lanes back takes a moment. The pod has ten seconds more than the grace."""
+LOOK_EVERY_S = 0.1
+EXIT_NOT_DRAINED = 1
+
+
+def drain(
+    environment: Mapping[str, str],
+    *,
+    now_s: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Whether nothing is in hand any more."""
+    files = DrainFiles.of(environment)
+    worker = None if files is None else files.worker()
+    if files is None or worker is None or not worker.is_alive():
+        return True
+    files.ask()
+    until_s = now_s() + worker.grace_s + MORE_S
+    while now_s() < until_s:
+        if files.is_answered() or not worker.is_alive():
+            return True
+        pause(LOOK_EVERY_S)
+    return False
+
+
+def main() -> int:
+    """The hook."""
+    try:
+        if drain(os.environ):
+            return 0
+        said = "the worker has not drained within its grace"
+    except OSError as error:
+        said = f"the worker can not be told to drain: {error}"
+    print(said, file=sys.stderr)  # noqa: T201  what a hook says
+    return EXIT_NOT_DRAINED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

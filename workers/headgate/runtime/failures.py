@@ -1,0 +1,34 @@
+"""A failure of a handler as it stands in the dead letter and in the log: the type, the message, the traceback."""
+
+from __future__ import annotations
+
+import traceback
+from concurrent.futures import thread
+from pathlib import Path
+from types import TracebackType
+
+from headgate.runtime.decide_retry import Reject, Retry, bounded_reason
+
+_OURS = (str(Path(__file__).parent), thread.__file__)
+"""The worker's own files, and the pool of threads that it runs handlers in."""
+
+
+def told(error: BaseException) -> str:
+    """Bounded: the type and message first, then the end of the traceback from the handler on."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    said = str(error)
+    if isinstance(error, Reject):
+        return bounded_reason(f"rejected: {said}" if said else "rejected")
+    if isinstance(error, Retry):
+        return bounded_reason(f"to be tried again: {said}" if said else "to be tried again")
+    lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
+    return bounded_reason(f"{name}: {said}" if said else name, "".join(lines))
+
+
+def _from_handler(trace: TracebackType | None) -> TracebackType | None:
+    """Without the worker's own frames, which say nothing of what went wrong."""
+    own = trace
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
+        own = own.tb_next
+    return own if own is not None else trace

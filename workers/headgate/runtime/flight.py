@@ -1,0 +1,60 @@
+"""A message in the worker's hands, from its receipt to its settling."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headgate.engines.contract import Delivery
+
+if TYPE_CHECKING:
+    from headgate.runtime.context import Context
+    from headgate.telemetry.tracing import TraceContext
+
+
+class Flight:
+    """One delivery. `until_s` and `deadline_s` are by the event loop's clock."""
+
+    __slots__ = (
+        "batch",
+        "can_stop",
+        "context",
+        "deadline_s",
+        "delivery",
+        "given_back",
+        "lost",
+        "overdue",
+        "task",
+        "trace",
+        "until_s",
+    )
+
+    def __init__(self, delivery: Delivery, until_s: float) -> None:
+        self.delivery = delivery
+        self.until_s = until_s
+        self.deadline_s = math.inf
+        self.lost = False
+        self.overdue = False
+        self.given_back = False
+        """Its time is over because the worker ends."""
+        self.task: asyncio.Task[None] | None = None
+        """What runs its handler now."""
+        self.can_stop = False
+        """Whether cancelling the task stops its handler: not while it is in a thread."""
+        self.batch: Sequence[Flight] = ()
+        """All that one call of the handler has, this one too, while it runs."""
+        self.context: Context | None = None
+        self.trace: TraceContext | None = None
+
+    def end(self) -> None:
+        """Its handler has returned. What leads back to this flight is let go, so that the message's memory is free at
+        once: the collector comes seldom here, and a message may be large."""
+        self.task = self.context = None
+        self.batch = ()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its handler was told to stop."""
+        return self.lost or self.overdue or self.given_back

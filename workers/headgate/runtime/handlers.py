@@ -1,0 +1,213 @@
+"""A user's function as a handler: found by its entry point, understood by its annotations.
+
+    async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
+    def log(payload): ...                                            # as its content type says
+    def store(payload: bytes) -> None: ...                           # in a thread
+    async def index(pages: list[Page]) -> None: ...                  # a batch
+
+What can not be understood is a mistake of its author and told in one line, before anything is connected.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from headgate.errors import SpecError
+from headgate.runtime.context import Context
+from headgate.runtime.decide_retry import RetryPolicy
+from headgate.runtime.payloads import Decode, decoder_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_OPTIONS = "__headgate_handler__"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class HandlerUnusable(SpecError):
+    """The handler can not be used."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the decorator says."""
+
+    batch: bool | None = None
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_invalid: bool = False
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A function, and how it wants to be called."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    batch: bool
+    decode: Decode
+    context: str | None
+    """The parameter that takes the context, or of a batch the contexts."""
+    retries: RetryPolicy
+    retry_invalid: bool
+
+    def call(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
+        """Call it: of one message with its payload, of a batch with all of them."""
+        given: Any = list(payloads) if self.batch else payloads[0]
+        if self.context is None:
+            return self.function(given)
+        told: Any = list(contexts) if self.batch else contexts[0]
+        return self.function(given, **{self.context: told})
+
+
+@overload
+def handler(function: Function, /) -> Function: ...
+
+
+@overload
+def handler(
+    *, batch: bool | None = None, retries: RetryPolicy | None = None, retry_invalid: bool = False
+) -> Callable[[Function], Function]: ...
+
+
+def handler(
+    function: Any = None,
+    /,
+    *,
+    batch: bool | None = None,
+    retries: RetryPolicy | None = None,
+    retry_invalid: bool = False,
+) -> Any:
+    """Say of a function what its annotations do not: whether `list[...]` is a batch or one payload that is a list,
+    what its exceptions mean, and whether a payload that does not fit its annotation is tried again (unless said, it
+    goes to the dead letter queue at once). `@handler` alone changes nothing.
+    """
+    if function is not None and not callable(function):
+        raise HandlerUnusable(
+            f"the decorator was given a {type(function).__name__}, and decorates a function",
+            remedy="write @handler(retries=...) with the name of each option",
+        )
+    options = Options(batch, retries or RetryPolicy(), retry_invalid)
+
+    def mark(function: Function) -> Function:
+        setattr(function, _OPTIONS, options)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def load_handler(entry_point: str) -> Handler:
+    """The handler that `module:function` names; the current folder is looked in first."""
+    module, colon, path = entry_point.partition(":")
+    if not (colon and module and path) or not all(
+        part.isidentifier() for part in (*module.split("."), *path.split("."))
+    ):
+        raise HandlerUnusable(
+            "a handler is named by its module and function", remedy="write mailer.tasks:send", given=entry_point
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found: Any = _imported(module, entry_point)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            told = _functions_of(found)
+            raise HandlerUnusable("the module has no such function", handler=entry_point, it_has=told or "none")
+        found = getattr(found, part)
+    return understand(found, entry_point)
+
+
+def _imported(module: str, entry_point: str) -> object:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
+            remedy = "start the worker where it can be imported, or set PYTHONPATH"
+            raise HandlerUnusable("there is no such module", handler=entry_point, module=missing.name, remedy=remedy)  # noqa: B904  the line says it all
+        raise _broken(missing, entry_point) from None
+    except (Exception, SystemExit) as error:
+        raise _broken(error, entry_point) from None
+
+
+def _broken(error: BaseException, entry_point: str) -> HandlerUnusable:
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.filename:
+        at = f"{error.filename}:{error.lineno}"
+    else:
+        at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    return HandlerUnusable("the handler's module fails when it is imported", handler=entry_point, error=said, at=at)
+
+
+def _functions_of(module: object) -> str:
+    names = [name for name, each in vars(module).items() if inspect.isfunction(each) and not name.startswith("_")]
+    return ", ".join(sorted(names)[:8])
+
+
+def understand(function: Any, name: str) -> Handler:
+    """What a function's annotations and its decorator say."""
+    if inspect.isclass(function) or not callable(function):
+        raise HandlerUnusable("a handler is a function, or an object that can be called", handler=name)
+    called = function if inspect.isroutine(function) else function.__call__
+    options: Options = getattr(function, _OPTIONS, Options())
+    payload, context = _parameters(called, name)
+    hints = _hints(called, name)
+    annotation = hints.get(payload, Any)
+    item = _item_of(annotation)
+    batch = options.batch if options.batch is not None else item is not None
+    if batch:
+        annotation = item if item is not None else Any
+    return Handler(
+        name=name,
+        function=function,
+        is_async=inspect.iscoroutinefunction(called),
+        batch=batch,
+        decode=decoder_of(annotation, name),
+        context=context,
+        retries=options.retries,
+        retry_invalid=options.retry_invalid,
+    )
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
+    """The names of what takes the payload and what takes the context."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerUnusable("a handler returns, and does not yield", handler=name)
+    parameters = inspect.signature(function).parameters
+    hints = _hints(function, name)
+    contexts = [each for each in parameters if _is_context(hints.get(each)) or each in ("context", "contexts")]
+    others = [each for key, each in parameters.items() if key not in contexts]
+    payloads = [each for each in others if each.kind in _POSITIONAL]
+    needed = [each.name for each in others if each.default is each.empty and each.kind not in _VARIADIC]
+    if not payloads or len(contexts) > 1 or set(needed) - {payloads[0].name}:
+        remedy = "give it one parameter for the payload, and if it wants one for the context"
+        raise HandlerUnusable("the handler's parameters are not understood", handler=name, remedy=remedy)
+    return payloads[0].name, contexts[0] if contexts else None
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        remedy = "import what its annotations name, not only for type checking"
+        raise HandlerUnusable("an annotation is not understood", handler=name, error=error, remedy=remedy) from None
+
+
+def _is_context(annotation: Any) -> bool:
+    return annotation is Context or (_item_of(annotation) is Context)
+
+
+def _item_of(annotation: Any) -> Any | None:
+    """What a list is of; None if it is no list."""
+    if typing.get_origin(annotation) in (list, Sequence):
+        return typing.get_args(annotation)[0]
+    return None

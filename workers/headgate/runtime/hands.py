@@ -1,0 +1,154 @@
+"""The messages in a worker's hands: kept hidden while their handlers live, and let go of when they are lost.
+
+One look at all of them at each beat; what is near its half is extended, in one call. A handler whose message is lost,
+or that takes too long, is cancelled where that is possible and told where it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from headgate.engines.contract import Extend, Settle, Settled
+from headgate.errors import HeadgateError
+from headgate.runtime.decide_beats import beat_every_s, decide_beats
+from headgate.runtime.flight import Flight
+
+log = logging.getLogger("headgate.worker")
+
+SECOND_US = 1_000_000
+
+
+class Hands:
+    """Of one worker."""
+
+    def __init__(
+        self,
+        settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
+        *,
+        visibility_s: float,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.visibility_s = visibility_s
+        self.on_overdue: Callable[[Flight], None] | None = None
+        """Told of a handler that takes too long and can not be cancelled."""
+        self.on_lost: Callable[[Flight], None] | None = None
+        self._settle = settle
+        self._now_s = now_s
+        self._flights: dict[int, Flight] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def all(self) -> list[Flight]:
+        """Those in hand now."""
+        return list(self._flights.values())
+
+    def take(self, flight: Flight) -> None:
+        """It is in hand from now on."""
+        self._flights[id(flight)] = flight
+
+    def let_go(self, flight: Flight) -> bool:
+        """It is not in hand any more. False if it was let go of before."""
+        return self._flights.pop(id(flight), None) is not None
+
+    # ---- keeping them hidden
+
+    async def keep_hidden(self) -> None:
+        """Until cancelled."""
+        every_s = beat_every_s(self.visibility_s)
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self.beat()
+            except HeadgateError as error:
+                log.warning("messages in hand could not be extended", extra={"error": str(error)})
+
+    async def beat(self) -> None:
+        """One look at all of them."""
+        flights = self.all()
+        now_s = self._loop.time()
+        beats = decide_beats(flights, now_s=now_s, visibility_s=self.visibility_s)
+        for place in beats.overdue:
+            flights[place].overdue = True
+            self.stop(flights[place])
+            if not flights[place].can_stop and self.on_overdue is not None:
+                self.on_overdue(flights[place])
+        for place in beats.lost:
+            self._lose(flights[place])
+        extended = [flights[place] for place in beats.extend]
+        if extended:
+            await self._extend(extended, self.visibility_s)
+
+    async def extend(self, flight: Flight, seconds: float) -> bool:
+        """Give its handler so long from now, and hide it at least as long."""
+        if flight.is_stopped or id(flight) not in self._flights:
+            return False
+        if flight.deadline_s < math.inf:
+            flight.deadline_s = self._loop.time() + seconds
+        await self._extend([flight], max(seconds, self.visibility_s))
+        return not flight.lost
+
+    async def _extend(self, flights: list[Flight], seconds: float) -> None:
+        sent_s = self._loop.time()
+        visibility_us = round(seconds * SECOND_US)
+        results = await self._settle([Extend(flight.delivery.receipt, visibility_us) for flight in flights])
+        for flight, result in zip(flights, results, strict=True):
+            if result is Settled.DONE:
+                flight.until_s = max(flight.until_s, sent_s + seconds)
+            elif result is Settled.STALE and id(flight) in self._flights:
+                self._lose(flight)
+
+    # ---- letting go
+
+    def _lose(self, flight: Flight) -> None:
+        flight.lost = True
+        self.stop(flight)
+        if self.on_lost is not None:
+            self.on_lost(flight)
+
+    def stop(self, flight: Flight) -> None:
+        """Cancel its handler, or tell it. The others of its batch go on."""
+        if flight.context is not None:
+            flight.context.tell_lost()
+        task = flight.task
+        if task is not None and flight.can_stop and all(each.is_stopped for each in flight.batch):
+            task.cancel()
+
+    # ---- as a context asks
+
+    def of(self, flight: Flight) -> HandsOfOne:
+        """What a context of this message reaches."""
+        return HandsOfOne(self, flight, self._loop)
+
+    def time_of_day_s(self, at_s: float) -> float:
+        """A moment of the event loop's clock, in seconds since 1970."""
+        return self._now_s() + at_s - self._loop.time()
+
+
+class HandsOfOne:
+    """The hands, as the context of one message reaches them."""
+
+    __slots__ = ("_flight", "_hands", "_loop")
+
+    def __init__(self, hands: Hands, flight: Flight, loop: asyncio.AbstractEventLoop) -> None:
+        self._hands = hands
+        self._flight = flight
+        self._loop = loop
+
+    async def extend(self, seconds: float) -> bool:
+        """On the event loop."""
+        return await self._hands.extend(self._flight, seconds)
+
+    def extend_blocking(self, seconds: float) -> bool:
+        """From a thread."""
+        return asyncio.run_coroutine_threadsafe(self.extend(seconds), self._loop).result()
+
+    def deadline_s(self) -> float | None:
+        """When its handler has to be done, in seconds since 1970."""
+        at_s = self._flight.deadline_s
+        return None if at_s == math.inf else self._hands.time_of_day_s(at_s)

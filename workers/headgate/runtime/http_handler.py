@@ -1,0 +1,171 @@
+"""Handlers in any language: each message is posted to a URL, and the answer says what becomes of it.
+
+The body is the payload. The headers tell the rest (docs/how-to/handle-messages-over-http.md). A connection that can
+not be made is no try: the message was never sent, so it is sent again here, for as long as it is ours, and costs no
+receive. What was sent and not answered counts as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import math
+import time
+from collections.abc import Sequence
+from random import Random
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+
+from headgate.engines.contract import Attributes
+from headgate.errors import SpecError
+from headgate.runtime.decide_response import REJECT_HEADER, Response, judge_response
+from headgate.runtime.decide_retry import Again, Backoff, Verdict, bounded_reason, delay_after
+from headgate.runtime.flight import Flight
+from headgate.runtime.payloads import CONTENT_TYPE
+from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace
+
+log = logging.getLogger("headgate.worker")
+
+CONNECT_WITHIN_S = 5.0
+IDLE_S = 4.0
+BODY_READ_BYTES = 2_048
+TELL_AFTER = 5
+NOT_CONNECTED = Backoff(first_s=0.2, factor=2.0, cap_s=5.0)
+DEFAULT_TIMEOUT_S = 300.0
+
+
+def checked_url(url: str) -> str:
+    """A URL that messages can be posted to."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        raise SpecError("--http is the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
+    return url
+
+
+class HttpPerformer:
+    """Posts messages to one URL."""
+
+    batch = False
+    can_stop = True
+    wants_context = True
+
+    def __init__(
+        self, url: str, *, queue: str, connections: int, timeout_s: float, backoff: Backoff, chance: Random
+    ) -> None:
+        self._url = checked_url(url)
+        self._queue = queue
+        self._timeout_s = timeout_s
+        self._backoff = backoff
+        self._chance = chance
+        self._draining = asyncio.Event()
+        # How long a handler may take is judged with all else that is in hand, so there is no timeout here but for
+        # connecting. An idle connection is closed before the servers in use do it (Node: 5 s), so that none meets it.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_WITHIN_S)
+        connector = aiohttp.TCPConnector(limit=connections, keepalive_timeout=IDLE_S)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+
+    def drain(self) -> None:
+        """Go on no longer trying to connect."""
+        self._draining.set()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """One after the other."""
+        return [await self.perform(flight) for flight in flights]
+
+    async def perform(self, flight: Flight) -> Verdict:
+        """Post one message."""
+        tries = 0
+        while True:
+            try:
+                return await self._post(flight)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                tries += 1
+                if tries == TELL_AFTER:
+                    log.warning("the handler can not be reached", extra={"url": self._url, "error": str(error)})
+                flight.deadline_s = math.inf  # it has not begun
+                if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
+                    return Again(0, "", charged=False)
+                flight.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                return self._failed(flight, error)
+
+    async def _is_draining_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._draining.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _post(self, flight: Flight) -> Verdict:
+        headers = headers_of(flight, self._queue)
+        # Not more than once: what was sent may have been done, and a retry of aiohttp's would not be counted.
+        async with self._session.post(
+            self._url, data=flight.delivery.payload, headers=headers, allow_redirects=False
+        ) as answer:
+            body = b"" if 200 <= answer.status < 300 else await answer.content.read(BODY_READ_BYTES)
+            response = Response(
+                answer.status,
+                answer.headers.get("Retry-After"),
+                answer.headers.get(REJECT_HEADER),
+                body.decode(errors="replace"),
+            )
+        return judge_response(
+            response,
+            attempt=flight.delivery.attempt,
+            chance=self._chance.random(),
+            now_s=time.time(),
+            backoff=self._backoff,
+        )
+
+    def _failed(self, flight: Flight, error: Exception) -> Again:
+        if isinstance(error, TimeoutError):
+            said = f"the handler did not answer within {self._timeout_s:g} s"
+        else:
+            said = f"no answer from the handler: {type(error).__name__}"
+        delay_us = delay_after(self._backoff, flight.delivery.attempt, self._chance.random())
+        return Again(delay_us, bounded_reason(said, str(error)))
+
+
+def headers_of(flight: Flight, queue: str) -> dict[str, str]:
+    """What a handler is told beside the payload."""
+    delivery = flight.delivery
+    headers = {
+        "Headgate-Queue": queue,
+        "Headgate-Message-Id": delivery.message_id,
+        "Headgate-Attempt": str(delivery.attempt),
+        "Headgate-Epoch": str(delivery.epoch),
+        "Content-Type": "application/octet-stream",
+    }
+    if delivery.group is not None:
+        headers["Headgate-Group"] = quote(delivery.group, safe="!#$&'()*+,/:;=?@[]~ ")
+    if flight.context is not None and (deadline := flight.context.deadline) is not None:
+        headers["Headgate-Deadline"] = deadline.isoformat()
+    if delivery.attributes:
+        headers |= _of_attributes(delivery.attributes)
+    trace = current_trace.get()
+    if trace is not None:
+        headers[TRACEPARENT] = trace.traceparent
+        if trace.tracestate is not None:
+            headers[TRACESTATE] = trace.tracestate
+    return headers
+
+
+def _of_attributes(attributes: Attributes) -> dict[str, str]:
+    """All of them as one JSON object in ASCII, since names of headers keep neither case nor every character."""
+    told = {
+        name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
+        for name, value in attributes.items()
+        if name not in (TRACEPARENT, TRACESTATE)
+    }
+    headers = {"Headgate-Attributes": json.dumps(told)} if told else {}
+    form = attributes.get(CONTENT_TYPE)
+    if isinstance(form, str) and form.isascii() and form.isprintable():
+        headers["Content-Type"] = form
+    return headers

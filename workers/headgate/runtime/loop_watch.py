@@ -1,0 +1,72 @@
+"""Says where the event loop hangs: a thread that looks at it each second, since a loop that hangs says nothing.
+
+A handler that is async and blocks is the usual cause: nothing else of the worker runs meanwhile, leases run out, and
+the probe ends the process in the end. The log then has the line of the handler that did it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+
+log = logging.getLogger("headgate.worker")
+
+LOOK_EVERY_S = 1.0
+HANGS_AFTER_S = 5.0
+
+
+class LoopWatch:
+    """Of one event loop. To be started on its thread."""
+
+    def __init__(self, *, hangs_after_s: float = HANGS_AFTER_S, look_every_s: float = LOOK_EVERY_S) -> None:
+        self.hangs_seen = 0
+        self._hangs_after_s = hangs_after_s
+        self._look_every_s = look_every_s
+        self._loop = asyncio.get_running_loop()
+        self._loops_thread = threading.get_ident()
+        self._turned_s = time.monotonic()
+        self._asked = False
+        self._told = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="headgate-loop-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def _turned(self) -> None:
+        self._turned_s = time.monotonic()
+        self._asked = False
+        if self._told:
+            self._told = False
+            log.warning("the event loop goes on")
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._look_every_s):
+            if not self._asked:
+                self._asked = True
+                self._turned_s = time.monotonic()
+                try:
+                    self._loop.call_soon_threadsafe(self._turned)
+                except RuntimeError:
+                    return
+            elif time.monotonic() - self._turned_s > self._hangs_after_s and not self._told:
+                self._told = True
+                self.hangs_seen += 1
+                self._tell()
+
+    def _tell(self) -> None:
+        frame = sys._current_frames().get(self._loops_thread)
+        stack = traceback.format_stack(frame)[-8:] if frame is not None else []
+        log.error(
+            "the event loop hangs: something blocks it",
+            extra={"for_s": round(time.monotonic() - self._turned_s, 1), "stack": "".join(stack)},
+        )

@@ -1,0 +1,205 @@
+"""Runs a Python handler: async ones on the event loop, others in threads. What it raises becomes a verdict.
+
+A handler is done when everything that it returned to await is done. Behind an ordinary decorator an async function
+looks like a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
+
+It knows neither receipts nor settling. A thread cannot be stopped: its handler reads `Context.lost`. From the time
+when a handler waits on the loop, its flights can be stopped (`Flight.can_stop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any, Protocol
+
+from headgate.runtime.context import Context
+from headgate.runtime.decide_retry import DONE, Never, Verdict, judge_failure
+from headgate.runtime.failures import told
+from headgate.runtime.flight import Flight
+from headgate.runtime.handlers import Handler
+from headgate.runtime.payloads import PayloadInvalid
+
+
+class Performer(Protocol):
+    """Something that handles messages."""
+
+    batch: bool
+    """Whether it takes several at a time."""
+    can_stop: bool
+    """Whether cancelling the task that runs it stops it, from its beginning."""
+
+    wants_context: bool
+    """Whether it looks at what a `Context` tells."""
+
+    async def perform(self, flight: Flight) -> Verdict:
+        """Handle one. It raises nothing but its cancellation."""
+        ...
+
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Handle these; a verdict for each."""
+        ...
+
+    def drain(self) -> None:
+        """The worker ends: what has not really begun is given back."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class PythonPerformer:
+    """Calls a Python handler."""
+
+    def __init__(self, handler: Handler, *, threads: int, chance: Random) -> None:
+        self.batch = handler.batch
+        self.can_stop = handler.is_async
+        self.wants_context = handler.context is not None
+        self._handler = handler
+        self._chance = chance
+        self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
+
+    async def perform(self, flight: Flight) -> Verdict:
+        """Handle one."""
+        handler = self._handler
+        try:
+            payload = handler.decode(flight.delivery)
+            if self._pool is None and handler.context is None:
+                outcome = await handler.function(payload)
+                if outcome is not None:
+                    await _await_all(outcome)
+            else:
+                await self._call([payload], [flight])
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return self._judge(error, flight)
+        return DONE
+
+    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+        """Handle these."""
+        verdicts: list[Verdict] = [DONE] * len(flights)
+        payloads: list[Any] = []
+        places: list[int] = []
+        for place, flight in enumerate(flights):
+            try:
+                payloads.append(self._handler.decode(flight.delivery))
+                places.append(place)
+            except PayloadInvalid as invalid:
+                verdicts[place] = self._judge(invalid, flight)
+        if not places:
+            return verdicts
+        failed = await self._failures(payloads, [flights[place] for place in places])
+        for place, failure in zip(places, failed, strict=True):
+            if failure is not None:
+                verdicts[place] = self._judge(failure, flights[place])
+        return verdicts
+
+    async def _failures(self, payloads: Sequence[Any], flights: Sequence[Flight]) -> Sequence[BaseException | None]:
+        """Call the handler of a batch; the failure of each message, if any. An error refers to the frame that caught
+        it, so that frame keeps no error: the batch would stay in memory until the collector comes."""
+        try:
+            return failures_of(await self._call(payloads, flights), len(payloads))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return [error] * len(payloads)
+
+    def drain(self) -> None:
+        """What runs goes on."""
+
+    async def close(self) -> None:
+        """Threads that still run are left alone; they end with the process."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, payloads: Sequence[Any], flights: Sequence[Flight]) -> Any:
+        """What the handler returns in the end."""
+        contexts = [flight.context for flight in flights]
+        if self._pool is None:
+            return await _await_all(await self._handler.call(payloads, contexts))
+        variables = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
+        if not inspect.isawaitable(outcome):
+            return outcome
+        return await _await_after_thread(outcome, flights[0].batch or flights, variables)
+
+    def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
+        """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
+        try:
+            return self._handler.call(payloads, contexts)
+        except SystemExit as error:
+            raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+        except StopIteration as error:
+            raise RuntimeError("the handler raised StopIteration") from error
+
+    def _judge(self, error: BaseException, flight: Flight) -> Verdict:
+        """A failure as a verdict; the cancellation of the task itself goes on."""
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise error
+        attempt = flight.delivery.attempt
+        if isinstance(error, PayloadInvalid) and not self._handler.retry_invalid:
+            return Never(str(error), 0)
+        said = str(error) if isinstance(error, PayloadInvalid) else told(error)
+        return judge_failure(self._handler.retries, error, attempt=attempt, chance=self._chance.random(), told=said)
+
+
+class HandlerExited(Exception):
+    """A handler called sys.exit."""
+
+
+async def _await_all(outcome: Any) -> Any:
+    """Await what a handler returned, and what that returns."""
+    while inspect.isawaitable(outcome):
+        outcome = await outcome
+    return outcome
+
+
+async def _await_after_thread(
+    awaitable: Awaitable[Any], batch: Sequence[Flight], variables: contextvars.Context
+) -> Any:
+    """Await on the loop what a handler returned in its thread, with the context variables that it set there.
+
+    From now on the handler can be stopped. The awaited part does not begin where all its messages were lost, overdue
+    or given back before the thread returned.
+    """
+    for flight in batch:
+        flight.can_stop = True
+    caller = asyncio.current_task()
+    if caller is not None and all(flight.is_stopped for flight in batch):
+        caller.cancel()
+    task = asyncio.get_running_loop().create_task(_await_without_exit(awaitable), context=variables)
+    try:
+        return await task
+    finally:
+        # A task that was cancelled before its first step has not begun to await it.
+        if isinstance(awaitable, asyncio.Future):
+            awaitable.cancel()
+        elif inspect.iscoroutine(awaitable):
+            awaitable.close()
+
+
+async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
+    """`sys.exit` in a task of its own would end the event loop."""
+    try:
+        return await _await_all(awaitable)
+    except SystemExit as error:
+        raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+
+
+class BatchAnswer(TypeError):
+    """What a batch handler returned is not understood."""
+
+
+def failures_of(outcomes: Any, count: int) -> Sequence[BaseException | None]:
+    """What a batch handler returned: nothing, or for each message None or the exception that is its failure."""
+    if outcomes is None:
+        return [None] * count
+    if not isinstance(outcomes, Sequence) or len(outcomes) != count:
+        raise BatchAnswer(f"a batch handler returns None, or a list of {count} entries, one for each message")
+    if not all(each is None or isinstance(each, BaseException) for each in outcomes):
+        raise BatchAnswer("a batch handler's list has None or an exception for each message")
+    return outcomes

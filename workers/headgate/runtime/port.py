@@ -1,0 +1,75 @@
+"""What the worker runtime needs of a queue: the engines' contract, and a few facts around it.
+
+The client's queue is fitted to it in `client_port.py`; tests bring one of their own (`headgate.testing.queues`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.engines.contract import Delivery, Settle, Settled
+from headgate.store.clocks import ClockFigures
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSeen:
+    """A lane that this process holds."""
+
+    lane: str
+    age_s: float
+    """Since the last renewal that counts was sent."""
+    epoch: int
+
+
+class WorkerQueue(Protocol):
+    """One queue, as the worker runtime uses it."""
+
+    name: str
+    """`namespace/name`."""
+    visibility_us: int
+    """How long what is received is hidden, unless extended."""
+
+    @property
+    def max_receives(self) -> int | None:
+        """After so many it is a dead letter; None where there is no queue for them."""
+        ...
+
+    @property
+    def stops(self) -> int:
+        """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
+        ...
+
+    def dead_loops(self) -> Sequence[str]:
+        """Why background loops of this queue do nothing any more; none while all of them run."""
+        ...
+
+    @property
+    def sharers(self) -> int:
+        """Among how many processes its lanes are shared, this one too; at least one."""
+        ...
+
+    async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
+        """As `Engine.receive`. It may be told that suspects run apart, beside the others."""
+        ...
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """As `Engine.settle`."""
+        ...
+
+    def leases(self) -> Sequence[LeaseSeen]:
+        """The lanes held here now."""
+        ...
+
+    def clock(self) -> ClockFigures | None:
+        """How far the nodes' clocks are from ours, as far as that was found; None: there are none."""
+        ...
+
+    async def leave(self) -> None:
+        """Take no more lanes, and hand each over as soon as nothing of it is open; what is open can be settled."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back, disconnect."""
+        ...

@@ -1,0 +1,309 @@
+"""One worker process: everything put together, its signals, and how it ends.
+
+The handler is loaded before anything is connected, so that a mistake in it costs one line and no load. While the
+store can not be reached it is tried again, each time later; the probes answer meanwhile. The first SIGTERM or SIGINT
+drains; the second ends the process at once, also while the event loop is busy. A file may tell it to drain as well
+(drain_files.py): then it ends when the signal comes that follows, or soon after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from types import FrameType
+
+from headgate.errors import Unavailable
+from headgate.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from headgate.runtime.decide_retry import Backoff
+from headgate.runtime.doors import Doors
+from headgate.runtime.drain_files import DrainFiles
+from headgate.runtime.handlers import Handler, load_handler
+from headgate.runtime.http_handler import HttpPerformer, checked_url
+from headgate.runtime.loop import run
+from headgate.runtime.loop_watch import LoopWatch
+from headgate.runtime.performing import Performer, PythonPerformer
+from headgate.runtime.port import WorkerQueue
+from headgate.runtime.suspects import ChildPool, ChildTerms
+from headgate.runtime.worker import Worker, WorkerTerms
+from headgate.runtime.worker_metrics import WorkerMetrics
+from headgate.telemetry.clock_metrics import measure_clocks
+from headgate.telemetry.graphite import Graphite, GraphiteSettings
+from headgate.telemetry.logs import log_to
+from headgate.telemetry.metrics import Registry
+from headgate.telemetry.spans import spans
+
+log = logging.getLogger("headgate.worker")
+
+OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DRAIN_LOOK_S = 0.5
+SIGNAL_WITHIN_S = 10.0
+"""A worker that drained since a file told it stays so long, for the signal that follows: the hook that wrote the file
+would be killed with the container."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What the command is told."""
+
+    queue: str
+    handler: str | None = None
+    http: str | None = None
+    terms: WorkerTerms = field(default_factory=WorkerTerms)
+    health: tuple[str, int] | None = None
+    graphite: GraphiteSettings | None = None
+    drain: DrainFiles | None = None
+    log_form: str = "json"
+    log_level: str = "info"
+
+
+Opening = Callable[[], Awaitable[WorkerQueue]]
+"""Opens the queue; Unavailable where it has to be tried again."""
+
+
+def run_worker(options: WorkerOptions, open_queue: Opening) -> None:
+    """Run a worker until it is told to end. It ends the process where threads of a handler do not end."""
+    log_to(form=options.log_form, level=options.log_level)
+    handler = load_handler(options.handler) if options.handler is not None else None
+    if options.http is not None:
+        checked_url(options.http)
+    run(WorkerProcess(options, handler, open_queue).run())
+    _end_in_spite_of_threads()
+
+
+def _end_in_spite_of_threads() -> None:
+    """A handler that still runs in a thread would keep the process, and its message stays hidden as promised."""
+    if any(thread.name.startswith("headgate-handler") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+class WorkerProcess:
+    """The parts of one worker process."""
+
+    def __init__(self, options: WorkerOptions, handler: Handler | None, open_queue: Opening) -> None:
+        self.options = options
+        self._handler = handler
+        self._open_queue = open_queue
+        self._chance = Random()  # noqa: S311  jitter
+        self.registry = Registry()
+        self._metrics = WorkerMetrics(self.registry, options.queue)
+        self._worker: Worker | None = None
+        self._queue: WorkerQueue | None = None
+        self._told = 0
+        self._ending = asyncio.Event()
+        self._signalled = asyncio.Event()
+        self._asked = False
+
+    async def run(self) -> None:
+        """Until it is told to end."""
+        self._ending, self._signalled = asyncio.Event(), asyncio.Event()
+        self._take_signals()
+        watch = LoopWatch()
+        watch.start()
+        doors = Doors(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(watch.stop)
+            if self.options.drain is not None:
+                looking = asyncio.get_running_loop().create_task(self._look_for_file(self.options.drain))
+                stack.callback(looking.cancel)
+            if self.options.health is not None:
+                stack.push_async_callback(doors.close)
+                await doors.open(*self.options.health)
+            if self.options.graphite is not None:
+                shipping = asyncio.get_running_loop().create_task(
+                    Graphite(self.options.graphite, self.registry).run()
+                )
+                stack.callback(shipping.cancel)
+            queue = await self._opened()
+            if queue is not None:
+                stack.push_async_callback(queue.close)
+                await self._work(queue, doors.port)
+        await self._answer_file()
+        log.info("worker has ended", extra={"queue": self.options.queue})
+
+    async def _opened(self) -> WorkerQueue | None:
+        """The queue; None if it was told to end before."""
+        tries = 0
+        while not self._ending.is_set():
+            try:
+                return await self._open_queue()
+            except Unavailable as error:
+                tries += 1
+                again_s = OPEN_AGAIN.bound_s(tries) * (0.5 + self._chance.random() / 2)
+                fields = {"queue": self.options.queue, "error": str(error), "again_in_s": round(again_s, 1)}
+                log.warning("the queue can not be opened", extra=fields)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), again_s)
+        return None
+
+    async def _work(self, queue: WorkerQueue, port: int) -> None:
+        performer, suspects = self._performers(queue)
+        self._worker = Worker(
+            queue, performer, self.options.terms, self._metrics, suspects=suspects, spans=spans(), chance=self._chance
+        )
+        self._queue = queue
+        self.tell_readings(queue)
+        if self._ending.is_set():
+            self._worker.end()
+        log.info(
+            "worker begins",
+            extra={
+                "queue": queue.name,
+                "handler": self.options.handler or self.options.http,
+                "concurrency": self.options.terms.concurrency,
+                "health_port": port,
+            },
+        )
+        await self._worker.run()
+
+    def _performers(self, queue: WorkerQueue) -> tuple[Performer, Performer | None]:
+        terms = self.options.terms
+        if self._handler is None or self.options.handler is None:
+            performer = HttpPerformer(
+                self.options.http or "",
+                queue=queue.name,
+                connections=terms.concurrency,
+                timeout_s=terms.timeout_s or 0.0,
+                backoff=terms.backoff,
+                chance=self._chance,
+            )
+            return performer, None
+        options = self.options
+        child = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level, terms.backoff)
+        suspects = ChildPool(child, chance=self._chance)
+        suspects.on_death = self._metrics.child_deaths.add
+        return PythonPerformer(self._handler, threads=terms.concurrency, chance=self._chance), suspects
+
+    def tell_readings(self, queue: WorkerQueue) -> None:
+        """Add the metrics that are read when somebody asks."""
+        reading = self.registry.reading
+        name = "headgate_worker_"
+
+        def slow() -> Iterable[tuple[tuple[str, ...], float]]:
+            yield (queue.name,), float(self._worker is not None and self._worker.is_slow)
+
+        def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:
+            yield (queue.name,), float(self._worker.in_hand if self._worker else 0)
+
+        def lanes() -> Iterable[tuple[tuple[str, ...], float]]:
+            yield (queue.name,), float(len(queue.leases()))
+
+        def lease_age() -> Iterable[tuple[tuple[str, ...], float]]:
+            yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
+
+        reading(name + "in_flight", "Messages received and not settled.", ["queue"], in_flight)
+        reading(
+            name + "slowed",
+            "1 while everything fails, so that one message at a time is taken, with pauses.",
+            ["queue"],
+            slow,
+        )
+        reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
+        reading(
+            name + "lease_age_seconds",
+            "Since the renewal of the lane that was renewed longest ago was sent; a lease lasts 10 s unless set.",
+            ["queue"],
+            lease_age,
+        )
+        measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])
+
+    # ---- signals and probes
+
+    def _take_signals(self) -> None:
+        """Handled between any two steps of Python, so that the second is heard while the event loop hangs."""
+        loop = asyncio.get_running_loop()
+
+        def on_signal(number: int, _: FrameType | None) -> None:
+            self._told += 1
+            if self._told > 1:
+                os._exit(128 + number)
+            loop.call_soon_threadsafe(self._end_by_signal)
+
+        for number in SIGNALS:
+            signal.signal(number, on_signal)
+
+    def _end_by_signal(self) -> None:
+        self._signalled.set()
+        if not self._asked:
+            self._end()
+
+    async def _look_for_file(self, files: DrainFiles) -> None:
+        try:
+            files.begin(self.options.terms.grace_s)
+        except OSError as error:
+            log.warning("the file that may tell it to drain is not looked for", extra={"error": str(error)})
+            return
+        while not files.is_asked():  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(DRAIN_LOOK_S)
+        if not self._ending.is_set():
+            self._asked = True
+            self._end()
+
+    async def _answer_file(self) -> None:
+        """All is given back: tell whoever asked, and let him be done before this container ends."""
+        if self.options.drain is None:
+            return
+        self.options.drain.finish()
+        if self._asked:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), SIGNAL_WITHIN_S)
+
+    def _end(self) -> None:
+        log.warning("worker is told to end", extra={"queue": self.options.queue})
+        self._ending.set()
+        if self._worker is not None:
+            self._worker.end()
+
+    def _seen(self) -> Seen | None:
+        worker = self._worker
+        if worker is None:
+            return None
+        return Seen(
+            turned_ago_s=asyncio.get_running_loop().time() - worker.turned_s,
+            slots=self.options.terms.concurrency,
+            stuck=worker.stuck,
+            is_receiving=worker.is_receiving,
+            is_ending=worker.is_ending,
+            stops=worker.queue.stops,
+            dead_loops=worker.queue.dead_loops(),
+        )
+
+    def _why_not_alive(self) -> str | None:
+        seen = self._seen()
+        return None if seen is None else why_not_alive(seen)
+
+    def _why_not_ready(self) -> str | None:
+        seen = self._seen()
+        return "the queue is not opened yet" if seen is None else why_not_ready(seen)
+
+
+def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], visibility_us: int | None) -> Opening:
+    """The queue as the SDK opens it. The driver is imported when it is first tried."""
+
+    async def open_queue() -> WorkerQueue:
+        from headgate.store.cassandra_lean import leave_numpy_out
+
+        leave_numpy_out()
+        from headgate.client.connection import connect
+        from headgate.runtime.client_port import ClientQueue
+
+        connection = connect(environment)
+        await connection.open()
+        try:
+            queue = await connection.queue(options.queue)
+        except BaseException:
+            await connection.close()
+            raise
+        return ClientQueue(connection, queue, visibility_us=visibility_us)
+
+    return open_queue

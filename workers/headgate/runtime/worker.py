@@ -1,0 +1,376 @@
+"""The worker: receives messages of one queue, has them handled, and settles them. What is decided is elsewhere.
+
+It stands on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor what a payload means. Lanes
+are the queue's; who shares them is decided beside it (docs/protocols/balance.md).
+
+- At most `concurrency` handlers run, over all lanes; a few messages more are in hand so that no handler waits.
+- What was lost is not settled; what could not be settled comes again.
+- A suspect runs apart (`suspects.py`); nothing else waits for it. How many are in hand is the queue's to bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from headgate.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
+from headgate.errors import HeadgateError, Unavailable
+from headgate.runtime.decide_drain import Ending, Step
+from headgate.runtime.decide_pace import Pace
+from headgate.runtime.decide_prefetch import MESSAGES_MAX, Prefetch
+from headgate.runtime.decide_rate import TokenBucket
+from headgate.runtime.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
+from headgate.runtime.flight import Flight
+from headgate.runtime.hands import Hands
+from headgate.runtime.performing import Performer
+from headgate.runtime.port import WorkerQueue
+from headgate.runtime.settling import Settler
+from headgate.runtime.slots import Slots, SlotTerms
+from headgate.runtime.worker_metrics import WorkerMetrics
+from headgate.telemetry.spans import Spans
+
+log = logging.getLogger("headgate.worker")
+
+SECOND_US = 1_000_000
+WAIT_S = 1.0
+"""A receive waits so long for its first message: as long as it may take to see that the worker is to end."""
+UNSETTLED_MAX = 2_000
+"""What is handled and not settled yet; beyond it nothing new is received."""
+STOP_WITHIN_S = 2.0
+"""So long a handler that is cancelled at the end of the grace may take to end."""
+SETTLE_WITHIN_S = 5.0
+CHILDREN_MAX = 4
+"""Processes for suspects, which are many after a worker with a backlog died."""
+RECEIVE_AGAIN_S = (0.1, 5.0)
+
+
+@dataclass(frozen=True)
+class WorkerTerms:
+    """The bounds of one worker."""
+
+    concurrency: int = 16
+    prefetch: int | None = None
+    """Messages in hand beyond those that are handled; None is as `decide_prefetch.py` says."""
+    batch_size: int = 100
+    rate_per_s: float | None = None
+    rate_is_shared: bool = False
+    """Whether the rate is of all workers of the queue together, each of which takes an equal part."""
+    timeout_s: float | None = None
+    grace_s: float = 30.0
+    backoff: Backoff = field(default_factory=Backoff)
+    """For what its handler said nothing of: it took too long."""
+
+
+class Worker:
+    """One queue, one handler, one process. To be made on a running event loop."""
+
+    def __init__(
+        self,
+        queue: WorkerQueue,
+        performer: Performer,
+        terms: WorkerTerms,
+        metrics: WorkerMetrics,
+        *,
+        suspects: Performer | None = None,
+        spans: Spans | None = None,
+        chance: Random | None = None,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+    ) -> None:
+        self.queue = queue
+        self.terms = terms
+        self.metrics = metrics
+        self.turned_s = 0.0
+        """When the receiving loop last turned, by the event loop's clock."""
+        self.is_receiving = False
+        self._chance = chance or Random()  # noqa: S311  jitter
+        self._ending = Ending(terms.grace_s)
+        self._settler = Settler(queue.settle, self._on_settled)
+        self.hands = Hands(queue.settle, visibility_s=queue.visibility_us / SECOND_US)
+        self.hands.on_overdue = self._on_overdue
+        self.hands.on_lost = self._on_lost
+        slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
+        self.suspects = suspects
+        self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
+        self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
+        self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
+        self._concluded = 0
+        self._pace = Pace.of(terms.concurrency)
+        self._bucket = TokenBucket(terms.rate_per_s) if terms.rate_per_s else None
+        self._broken: BaseException | None = None
+        self._change = asyncio.Event()
+        self._told = asyncio.Event()
+
+    def _slots_of(self, performer: Performer, terms: SlotTerms, slots_max: int) -> Slots:
+        return Slots(
+            performer,
+            self.hands,
+            self._conclude,
+            self.metrics,
+            terms,
+            slots_max=slots_max,
+            on_broken=self._on_broken,
+        )
+
+    # ---- its life
+
+    def end(self) -> bool:
+        """Tell it to end. False when it was told before: then whoever tells it ends the process."""
+        self._ending = self._ending.tell(asyncio.get_running_loop().time())
+        self._told.set()
+        self._change.set()
+        return self._ending.told == 1
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end."""
+        return self._ending.told > 0
+
+    @property
+    def in_hand(self) -> int:
+        """Messages received and not settled."""
+        return len(self.hands) + self._settler.pending
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether everything fails, so that one message at a time is taken, with pauses."""
+        return self._pace.is_slow
+
+    @property
+    def stuck(self) -> int:
+        """Slots whose handler is past its timeout and goes on."""
+        return self._slots.stuck
+
+    async def run(self) -> None:
+        """Work until it is told to end, then end well. Raises what made it impossible to go on."""
+        loop = asyncio.get_running_loop()
+        self.turned_s = loop.time()
+        beating = loop.create_task(self.hands.keep_hidden())
+        beating.add_done_callback(self._beating_ended)
+        try:
+            self.is_receiving = True
+            await self._feed()
+        finally:
+            self.is_receiving = False
+            if not self.is_ending:
+                self.end()
+            await self._finish()
+            beating.cancel()
+            for slots in self._all_slots():
+                await slots.close()
+        if self._broken is not None:
+            raise self._broken
+
+    def _beating_ended(self, beating: asyncio.Task[None]) -> None:
+        if not beating.cancelled():
+            self._on_broken(beating.exception())
+
+    def _on_broken(self, error: BaseException | None) -> None:
+        """A loop of ours ended by what it should not have met: the worker ends too, and says so."""
+        self._broken = self._broken or error
+        self.end()
+
+    def _all_slots(self) -> list[Slots]:
+        return [self._slots] if self._apart is None else [self._slots, self._apart]
+
+    async def _finish(self) -> None:
+        """What runs may end within the grace; what was not begun goes back at once."""
+        log.info("worker ends", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
+        loop = asyncio.get_running_loop()
+        self._give_back_waiting()
+        for slots in self._all_slots():
+            slots.performer.drain()
+        leaving = loop.create_task(self._leave())
+        while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is Step.FINISH:
+            await self._wait(0.2)
+        if len(self.hands):
+            log.warning("handlers did not end within the grace", extra={"in_hand": len(self.hands)})
+            await self._stop_handlers()
+        until_s = loop.time() + SETTLE_WITHIN_S
+        while self._settler.pending and loop.time() < until_s:
+            await self._wait(0.1)
+        leaving.cancel()
+
+    async def _leave(self) -> None:
+        """Lanes need not wait for the last handler; what can not be handed over now is given back at the end."""
+        try:
+            await self.queue.leave()
+        except HeadgateError as error:
+            log.warning("lanes are given back at the end only", extra={"error": str(error)})
+
+    def _give_back_waiting(self) -> None:
+        for slots in self._all_slots():
+            for flight in slots.take_back():
+                self._conclude(flight, Again(0, "", charged=False))
+
+    async def _stop_handlers(self) -> None:
+        """Cancel what can be cancelled. What can not stays hidden, and ends with the process."""
+        running = self.hands.all()
+        for flight in running:
+            flight.given_back = True
+        for flight in running:
+            self.hands.stop(flight)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + STOP_WITHIN_S
+        while any(flight.can_stop and flight.task is not None for flight in running) and loop.time() < until_s:
+            await self._wait(0.1)
+        for flight in running:
+            self.hands.let_go(flight)
+
+    async def _wait(self, at_most_s: float) -> None:
+        """Until something ends, or it is told to end."""
+        self._change.clear()
+        try:
+            await asyncio.wait_for(self._change.wait(), at_most_s)
+        except TimeoutError:
+            return
+
+    # ---- receiving
+
+    async def _feed(self) -> None:
+        loop = asyncio.get_running_loop()
+        again_s, again_s_max = RECEIVE_AGAIN_S
+        while not self.is_ending:
+            self.turned_s = loop.time()
+            rest_s = self._pace.rest_s(self.turned_s)
+            if rest_s > 0:
+                await self._until_told(min(rest_s, WAIT_S))
+                continue
+            free = self._free()
+            if free <= 0:
+                await self._wait(WAIT_S)
+                continue
+            if self._bucket is not None and self.terms.rate_is_shared:
+                self._bucket.per_s = (self.terms.rate_per_s or 0.0) / self.queue.sharers
+            allowed = free if self._bucket is None else self._bucket.take(free, loop.time())
+            if allowed <= 0 and self._bucket is not None:
+                await self._until_told(min(self._bucket.wait_s(), WAIT_S))
+                continue
+            try:
+                given = await self.queue.receive(
+                    allowed, visibility_us=self.queue.visibility_us, wait_us=round(WAIT_S * SECOND_US)
+                )
+            except Unavailable as error:
+                if self._bucket is not None:
+                    self._bucket.give_back(allowed, 0, loop.time())
+                self.metrics.receive_failures.add()
+                log.warning("receiving failed", extra={"error": str(error), "again_in_s": again_s})
+                await self._until_told(again_s)
+                again_s = min(again_s * 2, again_s_max)
+                continue
+            again_s = RECEIVE_AGAIN_S[0]
+            if self._bucket is not None:
+                self._bucket.give_back(allowed, len(given), loop.time())
+            self._accept(given)
+
+    def _free(self) -> int:
+        """How many messages more may be in hand."""
+        if self._settler.pending >= UNSETTLED_MAX:
+            return 0
+        apart = 0 if self._apart is None else self._apart.in_hand
+        beyond = self.terms.prefetch
+        if beyond is None:
+            beyond = self._prefetch.wanted(self._concluded, asyncio.get_running_loop().time())
+        in_hand = len(self.hands) - apart
+        return self._pace.room(self._slots.capacity + beyond - in_hand, in_hand)
+
+    async def _until_told(self, at_most_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._told.wait(), at_most_s)
+        except TimeoutError:
+            return
+
+    def _accept(self, given: Sequence[Delivery]) -> None:
+        until_s = asyncio.get_running_loop().time() + self.hands.visibility_s
+        common: list[Flight] = []
+        for delivery in given:
+            flight = Flight(delivery, until_s)
+            self.hands.take(flight)
+            if delivery.suspect and self._apart is not None:
+                self.metrics.suspects.add()
+                self._apart.add([flight])
+            else:
+                common.append(flight)
+        if common:
+            self._slots.add(common)
+        self.metrics.received.add(len(given))
+        if self.is_ending:
+            self._give_back_waiting()
+
+    # ---- settling
+
+    def _conclude(self, flight: Flight, verdict: Verdict | None) -> None:
+        """The handling of a message ended, or it is given back. What was lost, or settled before, is not settled."""
+        if not self.hands.let_go(flight):
+            return
+        self._concluded += 1
+        self._change.set()
+        if flight.lost:
+            return
+        if verdict is None:
+            verdict = self._verdict_of_stopped(flight)
+        receipt = flight.delivery.receipt
+        settle: Settle
+        if isinstance(verdict, Done):
+            settle = Ack(receipt)
+            if self._pace.failed and self._pace.went_well():
+                log.info("messages are done again", extra={"queue": self.queue.name})
+        elif isinstance(verdict, Again):
+            if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
+                log.warning("everything fails: one message at a time", extra={"queue": self.queue.name})
+            settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
+        else:
+            settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
+        self._settler.add(flight, settle)
+        if not isinstance(verdict, Done) and verdict.reason:
+            self._tell_failure(flight, verdict)
+
+    def _verdict_of_stopped(self, flight: Flight) -> Again:
+        attempt = flight.delivery.attempt
+        if flight.overdue:
+            delay_us = delay_after(self.terms.backoff, attempt, self._chance.random())
+            return Again(delay_us, f"the handler took longer than {self.terms.timeout_s:g} s")
+        return Again(0, "the worker ended before the handler did")
+
+    def _tell_failure(self, flight: Flight, verdict: Again | Never) -> None:
+        fields = {
+            "queue": self.queue.name,
+            "message_id": flight.delivery.message_id,
+            "attempt": flight.delivery.attempt,
+            "reason": verdict.reason,
+        }
+        if isinstance(verdict, Never) or self._is_last(flight):
+            log.error("message is given up", extra=fields)
+        else:
+            log.warning("message failed", extra=fields | {"again_in_s": verdict.delay_us / SECOND_US})
+
+    def _is_last(self, flight: Flight) -> bool:
+        most = self.queue.max_receives
+        return most is not None and flight.delivery.attempt >= most
+
+    def _on_overdue(self, flight: Flight) -> None:
+        """It goes on in its thread, and holds its slot; the message is given to the next attempt."""
+        self._conclude(flight, None)
+
+    def _on_lost(self, flight: Flight) -> None:
+        self.metrics.lost.add()
+        log.warning("message was lost while in hand", extra={"message_id": flight.delivery.message_id})
+
+    def _on_settled(self, flight: Flight, settle: Settle, result: Settled) -> None:
+        self._change.set()
+        if result is not Settled.DONE:
+            stale = result is Settled.STALE
+            (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
+            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
+            log.warning("message was not settled, and may come again", extra=fields)
+        elif isinstance(settle, Ack):
+            self.metrics.acked.add()
+        elif isinstance(settle, Nack) and not settle.charged:
+            self.metrics.returned.add()
+        elif self.queue.max_receives is not None and (isinstance(settle, DeadLetter) or self._is_last(flight)):
+            self.metrics.dead.add()
+        else:
+            self.metrics.nacked.add()

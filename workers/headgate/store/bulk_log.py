@@ -1,0 +1,122 @@
+"""What is written down of a bulk job: who drives it, and the batch that is in work (docs/protocols/spark.md, "Jobs").
+
+One row a job, changed by LWT alone, each time on the condition that the caller still drives the job. So of two
+drivers, one of which thinks the other dead, only one brings a batch from `planned` to `committed`, and a run that
+was killed is gone on with from what stands here. It knows neither queues nor what a plan says.
+
+    idle --plan--> planned --commit--> committed --settle--> idle
+                      |                                        ^
+                      +----------------drop--------------------+
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from headgate.errors import Conflict
+from headgate.store.catalogue_tables import BULK
+from headgate.store.consistency import Consistency
+from headgate.store.statements import InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.store import Store
+
+TRIES = 5
+
+Told = Mapping[str, Any]
+"""What the job tells its next run: numbers and texts by name, as JSON keeps them."""
+
+
+class JobTakenOver(Conflict):
+    """Another run of this bulk job goes on with it."""
+
+
+class Stage(Enum):
+    """How far the batch in work is."""
+
+    IDLE = "idle"
+    PLANNED = "planned"
+    """What belongs to it is fixed; whether it was worked is not known."""
+    COMMITTED = "committed"
+    """It is done for good; what it settles may not be settled yet."""
+
+
+@dataclass(frozen=True)
+class BulkRow:
+    """The row of one job, as its driver knows it."""
+
+    job: UUID
+    driver: UUID
+    stage: Stage
+    number: int
+    """Of the batch in work, or of the last one."""
+    plan: bytes
+    told: Told
+
+
+class BulkLog:
+    """The row of one job, for one driver. Each method gives the row as it is afterwards."""
+
+    def __init__(self, store: Store, job: UUID, new_uuid: Callable[[], UUID]) -> None:
+        self._store = store
+        self._job = job
+        self._new_uuid = new_uuid
+        self._driver = new_uuid()
+
+    async def read(self) -> BulkRow | None:
+        """As it stands now."""
+        rows = await self._store.read(Select(BULK, {"job": self._job}, consistency=Consistency.SERIAL))
+        return None if not rows or rows[0].driver is None else _row(self._job, rows[0])
+
+    async def take(self) -> BulkRow:
+        """Drive the job from now on. Who drove it before can change nothing any more."""
+        for _ in range(TRIES):
+            seen = await self.read()
+            if seen is None:
+                mine = BulkRow(self._job, self._driver, Stage.IDLE, 0, b"", {})
+                values = {"job": self._job, **_cells(mine)}
+                statement: Any = InsertIfAbsent(BULK, values, attempt=self._new_uuid())
+            else:
+                mine = replace(seen, driver=self._driver)
+                statement = self._update({"driver": self._driver}, seen)
+            if (await self._store.decide(statement)).applied:
+                return mine
+        raise JobTakenOver("other runs of this bulk job began at the same time", job=self._job)
+
+    async def plan(self, row: BulkRow, plan: bytes) -> BulkRow:
+        """The next batch is this."""
+        return await self._move(row, replace(row, stage=Stage.PLANNED, number=row.number + 1, plan=plan))
+
+    async def commit(self, row: BulkRow, plan: bytes) -> BulkRow:
+        """The batch is done; this is what is left to be settled of it."""
+        return await self._move(row, replace(row, stage=Stage.COMMITTED, plan=plan))
+
+    async def finish(self, row: BulkRow, told: Told) -> BulkRow:
+        """Nothing is in work any more; this is told to whoever comes next."""
+        return await self._move(row, replace(row, stage=Stage.IDLE, plan=b"", told=told))
+
+    async def _move(self, row: BulkRow, to: BulkRow) -> BulkRow:
+        if not (await self._store.decide(self._update(_cells(to), row))).applied:
+            raise JobTakenOver(job=self._job)
+        return to
+
+    def _update(self, to: Mapping[str, Any], seen: BulkRow) -> UpdateIf:
+        conditions = (is_("driver", seen.driver), is_("state", seen.stage.value), is_("number", seen.number))
+        return UpdateIf(BULK, {"job": self._job}, to, *conditions, attempt=self._new_uuid())
+
+
+def _cells(row: BulkRow) -> dict[str, Any]:
+    return {
+        "driver": row.driver,
+        "state": row.stage.value,
+        "number": row.number,
+        "plan": row.plan,
+        "told": json.dumps(row.told, separators=(",", ":"), sort_keys=True),
+    }
+
+
+def _row(job: UUID, row: Any) -> BulkRow:
+    return BulkRow(job, row.driver, Stage(row.state), row.number, row.plan or b"", json.loads(row.told or "{}"))

@@ -1,0 +1,117 @@
+"""The driver, as we use it: its parts under one roof, its libev reactor and nothing else, its logs kept to a line.
+
+The driver picks a reactor by what happens to be installed, and its asyncio one hangs when a callback sends the next
+request; so ours is named, and a machine without it is told so instead of getting another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headgate.errors import Surroundings
+
+_REMEDY = (
+    "install a wheel of cassandra-driver for this Python and platform (pip install --only-binary :all:"
+    " cassandra-driver), or libev's headers before it is built"
+)
+
+try:
+    import cassandra.cluster as driver
+    from cassandra.connection import Timer
+    from cassandra.io import libevreactor
+    from cassandra.io.libevreactor import LibevConnection
+except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
+    raise Surroundings("the Cassandra driver's libev reactor is not there", remedy=_REMEDY, said=error) from None
+
+DRIVER_LOGGERS = tuple(
+    f"cassandra.{name}"
+    for name in ("cluster", "connection", "pool", "policies", "metadata", "protocol", "io.libevreactor", "query")
+)
+
+
+def _nothing() -> None:
+    """What a timer that was given up does."""
+
+
+class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
+    """The end of one request, which lets go of it once it is answered.
+
+    A cancelled timer stays in the driver's queue until its moment, and would keep its request until then: what was
+    sent and all rows that came back, of each request of the last seconds.
+    """
+
+    def cancel(self) -> None:
+        """It was answered."""
+        self.canceled = True
+        self.callback = _nothing
+
+
+class HeadgateConnection(LibevConnection):  # type: ignore[misc]  # the driver has no types
+    """A connection with buffers for packed rows, which does not turn requests away while the socket is full.
+
+    The driver refuses to queue once the kernel's buffer is full, and the request then goes to a wrong coordinator or
+    fails; what is in flight is bounded by the store instead, in requests and in bytes.
+    """
+
+    @classmethod
+    def create_timer(cls, timeout: float, callback: Callable[[], object]) -> RequestTimer:
+        """As the driver's, with a timer that holds on to nothing when it is over."""
+        timer = RequestTimer(timeout, callback)
+        libevreactor._global_loop.add_timer(timer)
+        return timer
+
+    in_buffer_size = 65536
+    out_buffer_size = 65536
+
+    @property
+    def _socket_writable(self) -> bool:
+        return True
+
+    @_socket_writable.setter
+    def _socket_writable(self, writable: bool) -> None:
+        """Bounded elsewhere."""
+
+
+class _OneLine(logging.Filter):
+    """Strips tracebacks: what went wrong reaches whoever asked as an error of ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg = f"{record.getMessage()} {record.exc_info[1]}"
+            record.args = ()
+        record.exc_info = None
+        record.exc_text = None
+        if record.levelno > logging.WARNING:
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+_ONE_LINE = _OneLine()
+
+
+def keep_logs_to_a_line() -> None:
+    """The driver logs tracebacks of what it also raises; keep the line. Where nobody set up logging, keep silent."""
+    logging.getLogger("cassandra").addHandler(logging.NullHandler())
+    for name in DRIVER_LOGGERS:
+        logging.getLogger(name).addFilter(_ONE_LINE)
+
+
+def require_libev(cluster: object) -> None:
+    """Assert that the reactor in use is the one we chose."""
+    used = getattr(cluster, "connection_class", None)
+    if not (isinstance(used, type) and issubclass(used, LibevConnection)):
+        raise Surroundings("the Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
+
+
+def let_reactor_end() -> None:
+    """After the last connection of the process: the driver's timer repeats for ever and would keep its thread.
+
+    A reactor belongs to its own thread, so a callback on it stops the timer. A later connection starts it again.
+    """
+    reactor = libevreactor._global_loop
+    if reactor is not None and not reactor._live_conns:
+        HeadgateConnection.create_timer(0, reactor._loop_timer.stop)
+
+
+__all__ = ["HeadgateConnection", "RequestTimer", "driver", "keep_logs_to_a_line", "let_reactor_end", "require_libev"]

@@ -1,0 +1,205 @@
+"""What the driver raises, as what the store promises: was nothing done, or is it unknown, or will it never be done?
+
+`NotEnoughReplicas` and `Overloaded` promise that nothing was done, so they are given only where the server's own code
+shows it (Cassandra 5.0):
+
+- Unavailable is found before anything is sent for a single mutation and for a logged batch; an unlogged batch of
+  several partitions finds it in the middle; an LWT can find it when it commits what was already accepted.
+- Overloaded is raised per mutation too, and a time-out of any kind says nothing about the write.
+- NoHostAvailable means that no request left this process, since nothing is sent to a second node here.
+
+A Refused will be refused again; Surroundings is a schema or a right that is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import cassandra
+from cassandra import OperationTimedOut, ReadFailure, ReadTimeout, WriteFailure, WriteTimeout, WriteType
+from cassandra.connection import ConnectionBusy, ConnectionException
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import ErrorMessage
+
+from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.store.cassandra_driver import driver
+from headgate.store.statements import Batch, BatchIf, InsertIfAbsent, Scan, Select, Statement, UpdateIf, partition_of
+from headgate.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
+
+SERVER_ERROR = 0x0000
+PROTOCOL_ERROR = 0x000A
+OVERLOADED = 0x1001
+BOOTSTRAPPING = 0x1002
+CAS_WRITE_UNKNOWN = 0x1700
+SYNTAX = 0x2000
+UNPREPARED = 0x2500
+
+_REASONS_THAT_STAY = {1: "too many tombstones", 4: "a result too large for the server"}
+"""Why a replica refused to read, where another try meets the same."""
+
+_MISSING = ("unconfigured table", "does not exist", "undefined column name", "unknown identifier", "keyspace")
+_TOO_LARGE = ("too large", "oversized", "exceeds", "too big", "max value size")
+
+
+About: TypeAlias = Statement | str
+"""A statement, or a few words on what else was asked."""
+
+
+class TooLarge(Refused):
+    """Larger than the server takes."""
+
+
+class NotAllowed(Refused):
+    """Cassandra's role may not do this."""
+
+
+def translate(error: BaseException, statement: About) -> BaseException:
+    """The error of ours that says what became of the statement."""
+    if isinstance(error, HeadgateError):
+        return error
+    if isinstance(error, driver.NoHostAvailable):
+        return _of_no_host(error, statement)
+    if isinstance(error, cassandra.Unavailable):
+        return _undone(
+            NotEnoughReplicas(
+                alive=error.alive_replicas, required=error.required_replicas, table=table_of(statement)
+            ),
+            statement,
+        )
+    if isinstance(error, (WriteTimeout, ReadTimeout, WriteFailure, ReadFailure)):
+        return _of_replicas(error, statement)
+    if isinstance(error, OperationTimedOut):
+        return Unknown("no answer in time", coordinator=error.last_host, table=table_of(statement))
+    if isinstance(error, ConnectionException):
+        return Unknown("the connection broke before the answer", table=table_of(statement), said=error)
+    if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
+        return NotEnoughReplicas("too few replicas know the rights of the role", said=_said(error))
+    if isinstance(error, cassandra.Unauthorized):
+        return NotAllowed(
+            remedy="grant it to the role (headgate apply --print prints what is needed)", said=_said(error)
+        )
+    if isinstance(error, cassandra.InvalidRequest):
+        return _of_invalid(_said(error), statement)
+    if isinstance(error, ErrorMessage):
+        return _of_code(error, statement)
+    if isinstance(error, cassandra.RequestExecutionException):
+        return Unknown("the server failed", table=table_of(statement), said=_said(error))
+    return StatementFailed("the driver failed", table=table_of(statement), said=f"{type(error).__name__}: {error}")
+
+
+def of_prepare(error: BaseException, statement: About) -> BaseException:
+    """Nothing was done when the statement could not even be prepared."""
+    found = translate(error, statement)
+    if isinstance(found, Unknown):
+        return NotEnoughReplicas("the statement could not be prepared in time", last=found)
+    return found
+
+
+def table_of(statement: About) -> str:
+    """What it is about, for messages."""
+    if isinstance(statement, str):
+        return statement
+    first = statement.statements[0] if isinstance(statement, (Batch, BatchIf)) else statement
+    return first.shape.table.name
+
+
+def _undone(found: NotEnoughReplicas | Overloaded, statement: About) -> HeadgateError:
+    """The same, or Unknown where a part may have been done before it was found."""
+    several = isinstance(statement, Batch) and len(_partitions(statement)) > 1
+    in_parts = isinstance(statement, Batch) and several and not statement.logged
+    sent_elsewhere = isinstance(found, Overloaded) and several
+    if in_parts or sent_elsewhere or isinstance(statement, (InsertIfAbsent, UpdateIf, BatchIf)):
+        unknown = Unknown(found.message)
+        unknown.facts = found.facts
+        return unknown
+    return found
+
+
+def _partitions(batch: Batch) -> set[tuple[str, object]]:
+    return {(part.shape.table.name, partition_of(part)) for part in batch.statements}
+
+
+def _of_no_host(error: driver.NoHostAvailable, statement: About) -> HeadgateError:
+    errors = list(error.errors.values()) if isinstance(error.errors, dict) else []
+    if any(isinstance(each, OperationTimedOut) for each in errors):
+        return Unknown("no answer in time", table=table_of(statement))
+    if errors and all(isinstance(each, (NoConnectionsAvailable, ConnectionBusy)) for each in errors):
+        return Overloaded("all connections are full", table=table_of(statement))
+    ours = next((each for each in errors if not isinstance(each, (OSError, driver.DriverException))), None)
+    if ours is not None and not isinstance(ours, ConnectionException):
+        return StatementFailed(
+            "a request could not be encoded", table=table_of(statement), said=f"{type(ours).__name__}: {ours}"
+        )
+    return NotEnoughReplicas("no node of the home data centre can be reached", table=table_of(statement))
+
+
+def _of_replicas(error: WriteTimeout | ReadTimeout | WriteFailure | ReadFailure, statement: About) -> HeadgateError:
+    reasons = getattr(error, "error_code_map", None) or {}
+    lasting = next((text for code, text in _REASONS_THAT_STAY.items() if code in reasons.values()), None)
+    if lasting is not None and isinstance(statement, (Select, Scan)):
+        return Refused("replicas refuse to read this", reason=lasting, table=table_of(statement))
+    kind = getattr(error, "write_type", None)
+    return Unknown(
+        "too few replicas answered in time" if isinstance(error, (WriteTimeout, ReadTimeout)) else "replicas failed",
+        answered=error.received_responses,
+        required=error.required_responses,
+        kind=WriteType.value_to_name.get(kind, "READ"),
+        table=table_of(statement),
+    )
+
+
+def _of_invalid(said: str, statement: About) -> HeadgateError:
+    lower = said.lower()
+    if "expiration date" in lower:
+        return Refused(
+            "a time to live that ends after what this server can hold",
+            remedy="a shorter one, or storage_compatibility_mode NONE on every node",
+            table=table_of(statement),
+        )
+    if any(sign in lower for sign in _TOO_LARGE):
+        return too_large(said, statement)
+    if any(sign in lower for sign in _MISSING):
+        return Surroundings(
+            "Cassandra does not have this table as it is needed",
+            remedy="create or mend the tables with `headgate apply`",
+            table=table_of(statement),
+            said=said,
+        )
+    return StatementFailed("Cassandra takes this statement for invalid", table=table_of(statement), said=said)
+
+
+def too_large(said: str, statement: About) -> TooLarge:
+    """What was too large, and what to do."""
+    if "batch" in said.lower():
+        return TooLarge(
+            "the batch is larger than the server takes",
+            remedy="send less at once, one partition a batch, or raise batch_size_fail_threshold",
+            table=table_of(statement),
+            said=said,
+        )
+    return TooLarge(
+        "the write is larger than the server takes",
+        remedy="send less at once: commitlog_segment_size and native_transport_max_message_size bound it",
+        table=table_of(statement),
+        said=said,
+    )
+
+
+def _of_code(error: ErrorMessage, statement: About) -> HeadgateError:
+    said, code = _said(error), error.code
+    if code in (OVERLOADED, BOOTSTRAPPING):
+        return _undone(Overloaded(said=said, table=table_of(statement)), statement)
+    if code == CAS_WRITE_UNKNOWN:
+        return Unknown("the server does not know whether its own LWT was applied", table=table_of(statement))
+    if code == PROTOCOL_ERROR and any(sign in said.lower() for sign in _TOO_LARGE):
+        return too_large(said, statement)
+    if code in (PROTOCOL_ERROR, SYNTAX):
+        return StatementFailed("Cassandra does not understand this", table=table_of(statement), said=said)
+    return Unknown("the server failed", table=table_of(statement), said=said, code=f"0x{code:04x}")
+
+
+def _said(error: BaseException) -> str:
+    """The server's own words, without the driver's frame around them."""
+    text = str(getattr(error, "message", None) or error)
+    start = text.find('message="')
+    return text[start + len('message="') :].rstrip('">') if start >= 0 else text

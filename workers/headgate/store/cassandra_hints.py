@@ -1,0 +1,76 @@
+"""For how long each node of the home data centre keeps hints for others, as the node itself says: its own setting, as
+it is in force now, also where it was changed while it ran.
+
+Only nodes of the home data centre are coordinators of what Headgate writes (rule R5), and it is the coordinator that
+keeps a hint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.errors import Unavailable
+from headgate.store.cassandra import CassandraStore, Coordinator
+from headgate.store.consistency import Consistency
+
+ASK_WITHIN_S = 5.0
+_NAMES = ("max_hint_window", "max_hint_window_in_ms")
+_UNITS_US = {
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+    "µs": 1,
+    "ns": 0.001,
+}
+
+
+class HintWindowUnknown(Unavailable):
+    """A node does not tell for how long it keeps hints, so nothing can be taken for final."""
+
+
+class CassandraHintWindows:
+    """Asks the nodes."""
+
+    def __init__(self, store: CassandraStore) -> None:
+        self._store = store
+
+    async def read(self) -> Mapping[str, int]:
+        """By address, in us. Raises where one of them does not tell."""
+        nodes = self._store.coordinators()
+        found = await asyncio.gather(*(self._ask(node) for node in nodes))
+        return {node.address: window_us for node, window_us in zip(nodes, found, strict=True)}
+
+    async def _ask(self, node: Coordinator) -> int:
+        """`system_views` is a node's own: asked of that very one."""
+        if not node.up:
+            raise HintWindowUnknown(node=node.address, remedy="it is down; the collector waits until it is back")
+        rows: list[Any] = await self._store.cql(
+            "SELECT name, value FROM system_views.settings WHERE name IN (%s, %s)",
+            _NAMES,
+            within_s=ASK_WITHIN_S,
+            consistency=Consistency.ONE,
+            at=node,
+        )
+        told = {row.name: row.value for row in rows}
+        for name in _NAMES:
+            window_us = window_us_of(name, told.get(name))
+            if window_us is not None:
+                return window_us
+        raise HintWindowUnknown(node=node.address, remedy="may the role read system_views.settings?")
+
+
+def window_us_of(name: str, told: str | None) -> int | None:
+    """A duration as Cassandra writes it (`3h`, `10800000ms`), or of the older name in milliseconds."""
+    if told is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*([a-zµ]*)", told.strip())
+    if found is None:
+        return None
+    unit = found[2] or ("ms" if name.endswith("_in_ms") else "")
+    return None if unit not in _UNITS_US else int(int(found[1]) * _UNITS_US[unit])

@@ -1,0 +1,164 @@
+"""The schema of a real Cassandra: read from its own tables, changed one statement at a time, agreed upon.
+
+A creator that goes on before the nodes agree meets replicas that do not know the table yet, and its writes fail; so a
+change returns when every node that is up has the same schema, or says which has not. Agreement alone does not tell
+that a table is served: a node writes its description down first and takes it up a moment later (seen with six
+creators on one node), so each node is also asked what it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from headgate.errors import Unavailable
+from headgate.store.cassandra import CassandraStore, Coordinator
+from headgate.store.cassandra_errors import NotAllowed
+from headgate.store.consistency import Consistency
+from headgate.store.drift import FoundColumn, FoundTable, Kind
+from headgate.store.rows import Row
+from headgate.store.schema import FoundKeyspace, RightsMissing
+
+AGREED_WITHIN_S = 60.0
+CHANGED_WITHIN_S = 60.0
+LOOK_AGAIN_S = 0.1
+OWN_KEYSPACES = "system"
+"""How the names of the server's own keyspaces begin."""
+
+
+class NotAgreed(Unavailable):
+    """The nodes do not agree on the schema."""
+
+
+class CassandraSchema:
+    """Reads and changes the schema through a store's connections."""
+
+    def __init__(self, store: CassandraStore) -> None:
+        self._store = store
+
+    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+        """Replication comes as a map whose numbers are texts."""
+        rows = await self._read("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s", name)
+        if not rows:
+            return None
+        told = dict(rows[0].replication)
+        strategy = told.pop("class", "")
+        return FoundKeyspace(name, strategy, {key: int(value) for key, value in told.items() if value.isdigit()})
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+        """Columns and options of every table: two reads, perhaps of two nodes, while others make and drop tables. One
+        that shows without any column was met in between, and is looked at again."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + AGREED_WITHIN_S
+        while True:
+            rows = await self._read(
+                "SELECT table_name, id, gc_grace_seconds, default_time_to_live, comment, compaction, compression"
+                " FROM system_schema.tables WHERE keyspace_name = %s",
+                keyspace,
+            )
+            columns = await self._read_columns(keyspace)
+            between = [row.table_name for row in rows if row.table_name not in columns]
+            if not between:
+                return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
+            if loop.time() >= deadline_s:
+                raise NotAgreed("a table shows without its columns", table=f"{keyspace}.{min(between)}")
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:
+        columns: defaultdict[str, list[FoundColumn]] = defaultdict(list)
+        for row in await self._read(
+            "SELECT table_name, column_name, type, kind, position, clustering_order"
+            " FROM system_schema.columns WHERE keyspace_name = %s",
+            keyspace,
+        ):
+            columns[row.table_name].append(_column(row))
+        return columns
+
+    async def count_tables(self) -> int:
+        """All but the server's own."""
+        rows = await self._read("SELECT keyspace_name FROM system_schema.tables")
+        return sum(not row.keyspace_name.startswith(OWN_KEYSPACES) for row in rows)
+
+    async def nodes_in(self, data_center: str) -> int:
+        """One node knows itself and its peers."""
+        local = await self._read("SELECT data_center FROM system.local")
+        peers = await self._read("SELECT data_center FROM system.peers_v2")
+        return sum(row.data_center == data_center for row in (*local, *peers))
+
+    async def version(self) -> str:
+        """Of the schema, as one node tells it: whether somebody changed it costs no more than this."""
+        rows = await self._read("SELECT schema_version FROM system.local")
+        return str(rows[0].schema_version)
+
+    async def change(self, cql: str) -> None:
+        """Sent again as long as the answer is lost: worded so that a second one does nothing."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CHANGED_WITHIN_S
+        while True:
+            try:
+                await self._store.cql(cql, within_s=deadline_s - loop.time())
+                break
+            except NotAllowed as refused:
+                raise RightsMissing(said=refused.facts.get("said", "")) from refused
+            except Unavailable:
+                if loop.time() + LOOK_AGAIN_S >= deadline_s:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_S)
+        await self.agree()
+
+    async def agree(self, keyspace: str = "", tables: Collection[str] = ()) -> None:
+        """Ask every node that is up for its version and its tables, until all say the same and have them."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + AGREED_WITHIN_S
+        while True:
+            versions = await self._versions(keyspace, tables)
+            if len(set(versions.values())) == 1 and not any(each.startswith("has no ") for each in versions.values()):
+                return
+            if loop.time() >= deadline_s:
+                raise NotAgreed(
+                    versions=", ".join(f"{node} {version}" for node, version in sorted(versions.items())),
+                    remedy="see `nodetool describecluster`, and apply again when it shows one version",
+                )
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _versions(self, keyspace: str, tables: Collection[str]) -> dict[str, str]:
+        """By node: its version, or what is wrong with it."""
+        up = [node for node in self._store.coordinators() if node.up]
+        answers = await asyncio.gather(*(self._version_at(node, keyspace, frozenset(tables)) for node in up))
+        return {node.address: answer for node, answer in zip(up, answers, strict=True)}
+
+    async def _version_at(self, node: Coordinator, keyspace: str, tables: frozenset[str]) -> str:
+        try:
+            if tables:
+                rows = await self._ask(node, "DESCRIBE TABLES")
+                missing = tables - {row.name for row in rows if row.keyspace_name == keyspace}
+                if missing:
+                    return f"has no {min(missing)}"
+            found = await self._ask(node, "SELECT schema_version FROM system.local")
+        except Unavailable:
+            return "does not answer"
+        return str(found[0].schema_version)
+
+    async def _ask(self, node: Coordinator, cql: str) -> list[Row]:
+        return await self._store.cql(cql, consistency=Consistency.ONE, at=node, within_s=5.0)
+
+    async def _read(self, cql: str, *values: str) -> list[Row]:
+        return await self._store.cql(cql, values, consistency=Consistency.ONE)
+
+
+def _column(row: Row) -> FoundColumn:
+    return FoundColumn(row.column_name, row.type, Kind(row.kind), row.position, row.clustering_order == "desc")
+
+
+def _table(row: Row, columns: list[FoundColumn]) -> FoundTable:
+    return FoundTable(
+        row.table_name,
+        row.id,
+        tuple(sorted(columns, key=lambda column: (column.kind.value, column.position, column.name))),
+        row.gc_grace_seconds,
+        row.default_time_to_live,
+        row.comment or "",
+        dict(row.compaction),
+        dict(row.compression),
+    )

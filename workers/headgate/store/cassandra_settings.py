@@ -1,0 +1,265 @@
+"""How to reach Cassandra and as whom, read from the environment (or from the keys of a Secret) and checked as text.
+
+It opens nothing but the certificate files that are named, and knows no driver. Every fault is one line; all of them
+are told at once, so that nobody mends one to be shown the next.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.errors import SpecError
+from headgate.store.connection_variables import PREFIX, VARIABLES, variable_names
+
+MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
+"""What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
+NATIVE_PORT = 9042
+KEYSPACE = "headgate"
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[A-Za-z0-9._-]+)?")
+_KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
+_YES = frozenset(("true", "1", "yes", "on"))
+_NO = frozenset(("false", "0", "no", "off", ""))
+
+
+class SettingsBroken(SpecError):
+    """The connection to Cassandra is not told rightly."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Address:
+    """One contact point."""
+
+    host: str
+    port: int = NATIVE_PORT
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """PEM files: whom we trust (the system's authorities unless named), and who we are where the server asks."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """A connection, valid as far as text can tell."""
+
+    contact_points: tuple[Address, ...]
+    data_center: str | None = None
+    """The home data centre (rule R5); None takes the only one there is."""
+    username: str | None = None
+    password: str | None = None
+    tls: TlsSettings | None = None
+    keyspace: str = KEYSPACE
+    cluster_name: str | None = None
+    """Checked when it is given, so that a copied address does not lead to somebody else's cluster."""
+
+    def __repr__(self) -> str:
+        """Without the password: settings end up in logs."""
+        points = ",".join(map(str, self.contact_points))
+        return (
+            f"ConnectionSettings({points}, data_center={self.data_center}, username={self.username},"
+            f" keyspace={self.keyspace}, tls={'on' if self.tls else 'off'})"
+        )
+
+
+def read_settings(environment: Mapping[str, str]) -> ConnectionSettings:
+    """The settings of a process's environment (names: connection_variables.py); SettingsBroken has all faults."""
+    return _read(_Given.of(environment, variable_names(environment), missing=PREFIX))
+
+
+def read_secret_settings(secret: Mapping[str, str]) -> ConnectionSettings:
+    """The settings of a Secret, whose keys have no prefix and no other purpose."""
+    return _read(_Given.of(secret, {name: name for name in VARIABLES if name in secret}, missing=""))
+
+
+@dataclass(frozen=True, repr=False)
+class _Given:
+    """The settings by their names without the prefix, and each one's name as its user knows it. It has no repr of its
+    values, since the password is among them."""
+
+    values: Mapping[str, str]
+    names: Mapping[str, str]
+    missing: str
+    """The prefix of a setting that is missing, and whose partner is missing too."""
+    password: str | None
+    """As it is, with the spaces at its ends."""
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str], names: Mapping[str, str], *, missing: str) -> _Given:
+        values = {setting: variables[name].strip() for setting, name in names.items()}
+        password = variables[names["PASSWORD"]] if "PASSWORD" in names else None
+        return cls(*_with_mounted(values, names), missing, password or None)
+
+    def get(self, setting: str, default: str = "") -> str:
+        return self.values.get(setting) or default
+
+    def name(self, setting: str, *, beside: str | None = None) -> str:
+        """Its name; of one that is missing, in the form of the one beside it."""
+        if setting in self.names:
+            return self.names[setting]
+        if beside is None or beside not in self.names:
+            return self.missing + setting
+        return self.names[beside].removesuffix(beside) + setting
+
+
+def _read(given: _Given) -> ConnectionSettings:
+    faults = tuple(_faults(given))
+    if faults:
+        raise SettingsBroken(faults)
+    return ConnectionSettings(
+        contact_points=tuple(_addresses(given)),
+        data_center=given.get("DATA_CENTER") or None,
+        username=given.get("USERNAME") or None,
+        password=given.password,
+        tls=_tls(given),
+        keyspace=given.get("KEYSPACE", KEYSPACE),
+        cluster_name=given.get("CLUSTER_NAME") or None,
+    )
+
+
+def _with_mounted(values: Mapping[str, str], names: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """With the files of SSL_DIRECTORY; one that is named by its own variable is taken from there."""
+    if not values.get("SSL_DIRECTORY"):
+        return dict(values), dict(names)
+    form = names["SSL_DIRECTORY"].removesuffix("SSL_DIRECTORY")
+    mounted = {
+        name: str(path)
+        for name, file in MOUNTED.items()
+        if not values.get(name) and (path := Path(values["SSL_DIRECTORY"], file)).is_file()
+    }
+    return {**values, **mounted}, {**names, **{name: form + name for name in mounted}}
+
+
+def _faults(given: _Given) -> Iterator[str]:
+    yield from _contact_point_faults(given.get("CONTACT_POINTS"), given.name("CONTACT_POINTS"))
+    keyspace = given.get("KEYSPACE", KEYSPACE)
+    if not _KEYSPACE.fullmatch(keyspace):
+        name = given.name("KEYSPACE")
+        yield f"{name}={keyspace}: a keyspace is at most 48 lower case letters, digits and _, a letter first"
+    remedy = "set both, or neither where Cassandra asks for no password"
+    yield from _pair_faults(given, "USERNAME", "PASSWORD", remedy)
+    yield from _tls_faults(given)
+
+
+def _pair_faults(given: _Given, first: str, second: str, remedy: str) -> Iterator[str]:
+    if bool(given.get(first)) == bool(given.get(second)):
+        return
+    missing, there = (second, first) if given.get(first) else (first, second)
+    yield f"{given.name(missing, beside=there)} is empty though {given.name(there)} is set: {remedy}"
+
+
+def _contact_point_faults(text: str, name: str) -> Iterator[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not any(parts):
+        yield f"{name} is not set: name nodes of your Cassandra as host[:port], separated by commas"
+        return
+    for part in parts:
+        if not part:
+            yield f"{name}={text}: an empty entry between two commas"
+        elif isinstance(parsed := _parse_address(part), str):
+            yield f"{name}: {parsed}"
+
+
+def _addresses(given: _Given) -> Iterator[Address]:
+    for part in given.get("CONTACT_POINTS").split(","):
+        parsed = _parse_address(part.strip())
+        if isinstance(parsed, Address):
+            yield parsed
+
+
+def _parse_address(part: str) -> Address | str:
+    """The address, or what is wrong with it."""
+    host, port = part, ""
+    if part.startswith("["):
+        host, closed, rest = part[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            return f"{part}: an IPv6 address with a port is written [address]:port"
+        port = rest[1:]
+        if rest == ":":
+            return f"{part}: a port is missing after the colon"
+    elif part.count(":") == 1:
+        host, _, port = part.partition(":")
+        if not port:
+            return f"{part}: a port is missing after the colon"
+    if "/" in part:
+        return f"{part}: a host and a port, without a scheme or a path"
+    if not _HOST.fullmatch(host):
+        return f"{part}: not a host name or an address"
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        return f"{part}: a port is a number from 1 to 65535"
+    return Address(host, int(port) if port else NATIVE_PORT)
+
+
+def _wants_tls(given: _Given) -> bool:
+    switch = given.get("USE_SSL")
+    return bool(given.get("SSL_CA")) if not switch else switch.lower() in _YES
+
+
+def _tls(given: _Given) -> TlsSettings | None:
+    if not _wants_tls(given):
+        return None
+    ca, certificate, key = (
+        Path(given.get(name)) if given.get(name) else None for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")
+    )
+    return TlsSettings(ca, certificate, key)
+
+
+def _tls_faults(given: _Given) -> Iterator[str]:
+    switch = given.get("USE_SSL")
+    if switch.lower() not in _YES | _NO:
+        yield f"{given.name('USE_SSL')}={switch}: say true or false"
+        return
+    if not _wants_tls(given):
+        return
+    yield from _pair_faults(given, "SSL_CERT", "SSL_KEY", "a client certificate needs both files")
+    files = ("SSL_CA", "SSL_CERT", "SSL_KEY")
+    unreadable = [line for name in files for line in _file_faults(given.name(name), given.get(name))]
+    yield from unreadable
+    if not unreadable:
+        yield from _content_faults(given)
+
+
+def _file_faults(name: str, path: str) -> Iterator[str]:
+    if not path:
+        return
+    try:
+        with Path(path).open("rb"):
+            return
+    except OSError as error:
+        yield f"{name}={path}: {(error.strerror or str(error)).lower()}: name a PEM file that this process may read"
+
+
+def _content_faults(given: _Given) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if path := given.get("SSL_CA"):
+        try:
+            context.load_verify_locations(cafile=path)
+        except ssl.SSLError:
+            yield f"{given.name('SSL_CA')}={path}: holds no certificate in PEM"
+    certificate, key = given.get("SSL_CERT"), given.get("SSL_KEY")
+    if certificate and key:
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except ssl.SSLError:
+            files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
+            yield f"{files}: not a certificate and its key in PEM, without a password"
+
+
+def _no_password() -> str:
+    """An encrypted key is refused; without this the terminal would be asked."""
+    return ""

@@ -1,0 +1,139 @@
+"""Bad surroundings of a connection, each told as one line: what is wrong, where, what to do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import cassandra
+from cassandra import UnresolvableContactPoints
+
+from headgate.errors import HeadgateError, Surroundings
+from headgate.store.cassandra_driver import driver
+from headgate.store.cassandra_settings import ConnectionSettings
+
+
+def tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
+    """A context that checks the server's certificate and its host name; None without TLS."""
+    if settings.tls is None:
+        return None
+    ca = settings.tls.ca
+    context = ssl.create_default_context(cafile=str(ca) if ca is not None else None)
+    if settings.tls.certificate is not None and settings.tls.key is not None:
+        context.load_cert_chain(settings.tls.certificate, settings.tls.key)
+    return context
+
+
+def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | None) -> None:
+    """Refuse the wrong cluster, the wrong data centre (rule R5), or a keyspace that is not there."""
+    if settings.cluster_name is not None and metadata.cluster_name != settings.cluster_name:
+        raise Surroundings(
+            "another cluster answers at the contact points",
+            remedy="set CLUSTER_NAME and CONTACT_POINTS to the same one",
+            wanted=settings.cluster_name,
+            found=metadata.cluster_name,
+        )
+    centres = _centres(metadata.all_hosts())
+    if settings.data_center is None and len(centres) > 1:
+        raise Surroundings(
+            "DATA_CENTER is not set, and the cluster has several",
+            remedy=f"set DATA_CENTER to one of {', '.join(centres)}",
+        )
+    if settings.data_center is not None and settings.data_center not in centres:
+        raise _wrong_centre(settings, centres)
+    if keyspace is not None and keyspace not in metadata.keyspaces:
+        raise Surroundings(
+            "there is no such keyspace, or the role may not see it",
+            remedy="set KEYSPACE, or create it with `headgate apply`",
+            keyspace=keyspace,
+            at=_points(settings),
+        )
+
+
+def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]) -> HeadgateError:
+    """Why no connection came to be."""
+    if isinstance(error, HeadgateError):
+        return error
+    if isinstance(error, UnresolvableContactPoints):
+        return Surroundings(
+            "no contact point has an address",
+            remedy="are the names in CONTACT_POINTS right, and is the name service there?",
+            at=_points(settings),
+        )
+    centres = _centres(known)
+    if settings.data_center is not None and centres and settings.data_center not in centres:
+        return _wrong_centre(settings, centres)
+    causes = _causes(error)
+    for cause in causes:
+        found = _explain_cause(cause, settings)
+        if found is not None:
+            return found
+    return Surroundings(
+        "Cassandra can not be reached",
+        remedy="is it up, and are CONTACT_POINTS and USE_SSL right?",
+        at=_points(settings),
+        said="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
+    )
+
+
+def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surroundings | None:
+    said = str(cause)
+    if isinstance(cause, cassandra.AuthenticationFailed) or "Bad credentials" in said:
+        if settings.username is None:
+            return Surroundings(
+                "Cassandra wants a password", remedy="set USERNAME and PASSWORD", at=_points(settings)
+            )
+        return Surroundings(
+            "Cassandra does not take this user and password",
+            remedy="check USERNAME and PASSWORD",
+            at=_points(settings),
+            username=settings.username,
+        )
+    if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in said:
+        names = "mismatch" in said or "not valid for" in said
+        return Surroundings(
+            "the server's certificate names another host" if names else "the server's certificate is not trusted",
+            remedy="give it one with the address in its SAN, since nodes are known by address"
+            if names
+            else "set SSL_CA to the authority that signed it",
+            at=_points(settings),
+        )
+    if isinstance(cause, ssl.SSLError) or "SSL" in said:
+        return Surroundings(
+            "the server does not speak TLS as asked",
+            remedy="is USE_SSL right, and does the server ask for SSL_CERT and SSL_KEY?",
+            at=_points(settings),
+            said=said,
+        )
+    if isinstance(cause, ConnectionRefusedError) or "Connection refused" in said:
+        return Surroundings(
+            "nobody listens at the contact points",
+            remedy="start Cassandra, or mend CONTACT_POINTS",
+            at=_points(settings),
+        )
+    return None
+
+
+def _wrong_centre(settings: ConnectionSettings, centres: tuple[str, ...]) -> Surroundings:
+    return Surroundings(
+        "no node is in the data centre of this connection",
+        remedy=f"set DATA_CENTER to one of {', '.join(centres)}",
+        data_center=settings.data_center,
+        at=_points(settings),
+    )
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    errors = getattr(error, "errors", None)
+    if isinstance(error, driver.NoHostAvailable) and isinstance(errors, dict) and errors:
+        return [cause for cause in errors.values() if isinstance(cause, BaseException)]
+    return [error]
+
+
+def _centres(hosts: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(sorted({host.datacenter for host in hosts if host.datacenter is not None}))
+
+
+def _points(settings: ConnectionSettings) -> str:
+    return ",".join(map(str, settings.contact_points))

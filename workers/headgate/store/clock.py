@@ -1,0 +1,352 @@
+"""Decisions about time (rule R1): what the time is, whether it may be relied on, which nodes may be coordinators.
+The prose is in docs/protocols/clocks.md; the I/O is in clocks.py.
+
+It knows no system clock and no server: looks at the machine's clocks and readings of the nodes' are handed in, all in
+microseconds.
+
+Invariants:
+- now is boot time and an offset, and never goes backwards, whatever happens to the wall clock;
+- trusted means: within half of `max_skew_us`, less half of the round trip, of every node used as coordinator, and
+  these are more than half of the known ones: so any two trusted processes share one, and differ by the whole at most;
+- a pause, a step or age takes the trust away at the next look, and only a check that began afterwards gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from headgate.expiry import SECOND_US, Promise
+
+READING_RESOLUTION_US = 1_000
+"""Cassandra tells its time in whole milliseconds."""
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Two clocks of this machine, read at one moment: one that counts sleep and is never set, and the wall's."""
+
+    boot_us: int
+    wall_us: int
+
+    @property
+    def apart_us(self) -> int:
+        """Constant as long as nobody sets the wall clock, and this machine is not stopped from outside."""
+        return self.wall_us - self.boot_us
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far clocks may differ, and how long a comparison is good for."""
+
+    max_skew_us: int = 500_000
+    ask_every_us: int = 60 * SECOND_US
+    ask_again_us: int = SECOND_US
+    trusted_for_us: int = 120 * SECOND_US
+    turn_gap_us_max: int = SECOND_US
+    narrowest_us: int | None = None
+    """The narrowest bound that anybody here asks for, where that is less than `max_skew_us`."""
+
+    @property
+    def step_us_max(self) -> int:
+        """A change of wall against boot time above this has to be looked into.
+
+        A second at most; less where the bound is narrow, since a machine that was stopped for half a second with both
+        its clocks, and only had its wall clock mended, is half a second late without any other sign of it.
+        """
+        return min(SECOND_US, self.narrowest_skew_us // 4)
+
+    @property
+    def narrowest_skew_us(self) -> int:
+        """What the most exacting caller asks for."""
+        return self.max_skew_us if self.narrowest_us is None else self.narrowest_us
+
+    def serving(self, max_skew_us: int) -> Bounds:
+        """These bounds, and one more that somebody asks for by `require`."""
+        narrowest_us = min(self.narrowest_skew_us, max_skew_us)
+        return replace(self, max_skew_us=max(self.max_skew_us, max_skew_us), narrowest_us=narrowest_us)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A node's time, and the boot time here before it was asked and after it answered."""
+
+    node: str
+    sent_boot_us: int
+    answered_boot_us: int
+    node_us: int
+
+    @property
+    def round_trip_us(self) -> int:
+        """How long the answer took; half of it is what the reading can not tell."""
+        return self.answered_boot_us - self.sent_boot_us
+
+    @property
+    def uncertainty_us(self) -> int:
+        """Half of the round trip, and half of the step in which the node counts."""
+        return (self.round_trip_us + READING_RESOLUTION_US + 1) // 2
+
+    def difference_us(self, offset_us: int) -> int:
+        """By how much the node is ahead of boot time and this offset, at best knowledge."""
+        ours_twice = self.sent_boot_us + self.answered_boot_us + 2 * offset_us
+        return (2 * self.node_us + READING_RESOLUTION_US - ours_twice) // 2
+
+
+class Standing(Enum):
+    """What a reading says of a node."""
+
+    WITHIN = "within"
+    BEYOND = "beyond"
+    UNCLEAR = "unclear"
+    """It did not answer, or so slowly that the answer says too little."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One node, judged."""
+
+    node: str
+    standing: Standing
+    difference_us: int = 0
+    uncertainty_us: int = 0
+
+    @property
+    def worst_us(self) -> int:
+        """The most by which the two clocks can differ."""
+        return abs(self.difference_us) + self.uncertainty_us
+
+
+class Doubt(Enum):
+    """Why the clocks have to be compared before anything is owned, acknowledged or sent."""
+
+    NEVER_ASKED = "the clock was not compared with Cassandra's yet"
+    PAUSED = "this process stood still"
+    STEPPED = "the wall clock was set, or this machine was stopped"
+
+
+@dataclass(frozen=True)
+class Check:
+    """The last comparison that ended."""
+
+    started_boot_us: int
+    findings: tuple[Finding, ...]
+    asked: frozenset[str]
+
+    @property
+    def within(self) -> tuple[Finding, ...]:
+        """The nodes that may be coordinators."""
+        return tuple(finding for finding in self.findings if finding.standing is Standing.WITHIN)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether more than half of the known nodes are within: then any two processes that agree share one."""
+        return 2 * len(self.within) > len(self.findings)
+
+    @property
+    def farthest(self) -> Finding:
+        """Of the coordinators the one that is apart the most; there is one where they agree."""
+        return max(self.within, key=lambda each: each.worst_us)
+
+    @property
+    def worst(self) -> Finding | None:
+        """The one to be named when they do not agree: the farthest of those beyond, else one that is unclear."""
+        outside = [finding for finding in self.findings if finding.standing is not Standing.WITHIN]
+        return max(outside, key=lambda each: (each.standing is Standing.BEYOND, each.worst_us), default=None)
+
+
+@dataclass(frozen=True)
+class ClockState:
+    """All that is known of time here."""
+
+    offset_us: int
+    apart_us: int
+    turned_boot_us: int
+    doubt: Doubt | None
+    doubted_boot_us: int
+    doubted_by_us: int = 0
+    check: Check | None = None
+    pauses: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the time is not to be relied on, in one line: what, which node, by how much."""
+
+    problem: str
+    node: str | None = None
+    by_us: int | None = None
+    bound_us: int | None = None
+    remedy: str | None = None
+
+
+TOO_LONG_AGO = "it is too long ago that the clock was compared with Cassandra's"
+TOO_SLOWLY = "a node told its time too slowly to compare clocks as closely as is asked for here"
+SEE_TO_THE_NETWORK = "see whether the node is up, and the network fast enough for maxClockSkew"
+SET_THE_CLOCKS = "let NTP or chrony keep this host and the nodes in time"
+
+
+def begin(look: Instant) -> ClockState:
+    """At first the wall clock is taken at its word, and nothing is owned before it was checked."""
+    return ClockState(look.apart_us, look.apart_us, look.boot_us, Doubt.NEVER_ASKED, look.boot_us)
+
+
+def notice(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
+    """At every use: was this process paused, or the wall clock set? The same object when nothing was."""
+    gap_us = look.boot_us - state.turned_boot_us
+    if gap_us > bounds.turn_gap_us_max:
+        return replace(
+            _doubted(state, Doubt.PAUSED, look, gap_us), turned_boot_us=look.boot_us, pauses=state.pauses + 1
+        )
+    step_us = look.apart_us - state.apart_us
+    if abs(step_us) > bounds.step_us_max:
+        return replace(_doubted(state, Doubt.STEPPED, look, step_us), apart_us=look.apart_us, steps=state.steps + 1)
+    return state
+
+
+def turn(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
+    """Once a turn of the loop: what `notice` sees, and that the turn was made."""
+    return replace(notice(state, look, bounds), turned_boot_us=look.boot_us)
+
+
+def _doubted(state: ClockState, doubt: Doubt, look: Instant, by_us: int) -> ClockState:
+    """A doubt is as old as its latest cause: a check that began before it says nothing about it."""
+    return replace(state, doubt=doubt, doubted_boot_us=look.boot_us, doubted_by_us=by_us)
+
+
+def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bounds) -> bool:
+    """At start, at any doubt, every minute; soon while nodes do not agree, or one is up that was not asked, or what
+    was found is too wide for somebody here: that may have been a slow answer."""
+    if state.doubt is not None or state.check is None:
+        return True
+    unasked = set(up) - state.check.asked
+    serves_all = state.check.agrees and state.check.farthest.worst_us <= bounds.narrowest_skew_us // 2
+    pause_us = bounds.ask_every_us if serves_all and not unasked else bounds.ask_again_us
+    return look.boot_us - state.check.started_boot_us >= pause_us
+
+
+def excluded(state: ClockState, known: Iterable[str]) -> frozenset[str]:
+    """The nodes that may not be coordinators. None as long as too few agree: there nothing is owned anyhow, and who
+    is right can not be told."""
+    if state.check is None or not state.check.agrees:
+        return frozenset()
+    return frozenset(known) - {finding.node for finding in state.check.within}
+
+
+def now_us(state: ClockState, look: Instant, given_us: int) -> int:
+    """The time: boot time and the offset, but never less than was given before."""
+    return max(given_us, look.boot_us + state.offset_us)
+
+
+def judge(reading: Reading, offset_us: int, bound_us: int) -> Finding:
+    """Within the bound for sure, beyond it for sure, or unclear."""
+    difference_us, uncertainty_us = reading.difference_us(offset_us), reading.uncertainty_us
+    standing = Standing.UNCLEAR
+    if abs(difference_us) + uncertainty_us <= bound_us:
+        standing = Standing.WITHIN
+    elif abs(difference_us) - uncertainty_us > bound_us:
+        standing = Standing.BEYOND
+    return Finding(reading.node, standing, difference_us, uncertainty_us)
+
+
+def conclude(
+    state: ClockState,
+    *,
+    started: Instant,
+    ended: Instant,
+    readings: Mapping[str, Reading | None],
+    given_us: int,
+    bounds: Bounds,
+) -> ClockState:
+    """Judge all nodes by the offset in use; if they disagree, by the wall clock of now: it may have been set right.
+
+    A time already given can be ahead of either: it is judged too, since callers see it until the clock caught up.
+    """
+    state = notice(state, ended, bounds)
+    offsets = (state.offset_us, ended.apart_us)
+    asked = frozenset(node for node, reading in readings.items() if reading is not None)
+    checks = [
+        Check(started.boot_us, _judge_all(readings, max(offset_us, given_us - ended.boot_us), bounds), asked)
+        for offset_us in offsets
+    ]
+    chosen = 1 if not checks[0].agrees and checks[1].agrees else 0
+    settled = state.doubted_boot_us <= started.boot_us
+    return replace(
+        state,
+        offset_us=offsets[chosen],
+        apart_us=ended.apart_us if settled else state.apart_us,
+        check=checks[chosen],
+        doubt=None if settled else state.doubt,
+    )
+
+
+def _judge_all(readings: Mapping[str, Reading | None], offset_us: int, bounds: Bounds) -> tuple[Finding, ...]:
+    return tuple(
+        judge(reading, offset_us, bounds.max_skew_us // 2) if reading else Finding(node, Standing.UNCLEAR)
+        for node, reading in sorted(readings.items())
+    )
+
+
+def trouble(state: ClockState, look: Instant, bounds: Bounds, max_skew_us: int | None = None) -> Trouble | None:
+    """Why nothing may be owned, acknowledged or sent now; None if it may. The bound can be narrower than usual."""
+    if state.check is None or state.doubt is not None:
+        return Trouble((state.doubt or Doubt.NEVER_ASKED).value, by_us=state.doubted_by_us or None)
+    bound_us = min(bounds.max_skew_us, bounds.max_skew_us if max_skew_us is None else max_skew_us) // 2
+    if not state.check.agrees:
+        return _disagreement(state.check, bound_us)
+    if not Promise(state.check.started_boot_us, bounds.trusted_for_us).still_holds(look.boot_us):
+        return Trouble(TOO_LONG_AGO, by_us=look.boot_us - state.check.started_boot_us)
+    farthest = state.check.farthest
+    if farthest.worst_us <= bound_us:
+        return None
+    if abs(farthest.difference_us) - farthest.uncertainty_us > bound_us:
+        return _beyond(farthest, bound_us)
+    return Trouble(TOO_SLOWLY, farthest.node, farthest.worst_us, bound_us, SEE_TO_THE_NETWORK)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a state is good for, as long as it stays the same: `trouble` judged once instead of at every use."""
+
+    until_boot_us: int
+    """Before this moment there is no trouble but for who asks for a narrower bound."""
+    bound_us_min: int
+    """Nor for whoever's bound is at least this."""
+
+
+def trust(state: ClockState, bounds: Bounds) -> Trust | None:
+    """None where the time is not to be relied on at all."""
+    check = state.check
+    if check is None or state.doubt is not None or not check.agrees:
+        return None
+    worst_us = max(each.worst_us for each in check.within)
+    if worst_us > bounds.max_skew_us // 2:
+        return None
+    until = Promise(check.started_boot_us, bounds.trusted_for_us)
+    return Trust(until.silent_after_us, 2 * worst_us)
+
+
+def _disagreement(check: Check, bound_us: int) -> Trouble:
+    worst = check.worst
+    if worst is None:
+        return Trouble("no node of the home data centre is known")
+    if worst.standing is Standing.BEYOND:
+        return _beyond(worst, bound_us)
+    return Trouble(
+        "too few nodes told their time soon enough to compare clocks",
+        node=worst.node,
+        bound_us=bound_us,
+        remedy=SEE_TO_THE_NETWORK,
+    )
+
+
+def _beyond(finding: Finding, bound_us: int) -> Trouble:
+    return Trouble(
+        "this clock and a node's differ too much", finding.node, finding.difference_us, bound_us, SET_THE_CLOCKS
+    )
+
+
+def best_reading(readings: Iterable[Reading]) -> Reading | None:
+    """Of several readings of a node the one that can tell most: with the shortest round trip."""
+    return min(readings, key=lambda reading: reading.round_trip_us, default=None)

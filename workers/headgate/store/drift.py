@@ -1,0 +1,159 @@
+"""Where a table as it is found differs from the table as it is declared, and what may be done about it.
+
+Pure: what was found is handed in. It only ever adds: a column that is missing is added, an option that is off is set;
+nothing is dropped, renamed or retyped. What can not be mended so is told, for a person to decide. A column that we do
+not declare is no drift: a newer release, or its owner, added it.
+
+gc_grace is raised and never lowered: below 24 hours it is drift whatever was declared (rule R4), above ours it is
+somebody's choice that harms nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from uuid import UUID
+
+from headgate.store.cql import add_column_cql, alter_table_cql
+from headgate.store.table import Table
+
+
+class Kind(Enum):
+    """Where in a table a column stands; the values are Cassandra's words."""
+
+    PARTITION = "partition_key"
+    CLUSTERING = "clustering"
+    STATIC = "static"
+    REGULAR = "regular"
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column as the server describes it."""
+
+    name: str
+    cql_type: str
+    kind: Kind
+    position: int = -1
+    """Within its part of the key; the server says -1 for all others."""
+    descending: bool = False
+
+    def __str__(self) -> str:
+        order = " descending" if self.descending else ""
+        return f"{self.cql_type} {self.kind.value}{order}{f' {self.position}' if self.position >= 0 else ''}"
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A table as the server describes it."""
+
+    name: str
+    id: UUID
+    columns: tuple[FoundColumn, ...]
+    gc_grace_s: int
+    default_ttl_s: int = 0
+    comment: str = ""
+    compaction: Mapping[str, str] = field(default_factory=dict)
+    compression: Mapping[str, str] = field(default_factory=dict)
+
+
+class Standing(Enum):
+    """What became of a difference."""
+
+    MENDABLE = "can be mended"
+    MENDED = "mended"
+    BY_HAND = "has to be mended by hand"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One difference."""
+
+    table: str
+    what: str
+    wanted: str
+    found: str
+    standing: Standing
+    cql: str | None = None
+    """What mends it."""
+
+    def mended(self) -> Drift:
+        """The same, once its CQL has run."""
+        return replace(self, standing=Standing.MENDED)
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.what} is {self.found}, should be {self.wanted} ({self.standing.value})"
+
+
+def columns_of(table: Table) -> dict[str, FoundColumn]:
+    """The columns of a declared table, as the server would describe them."""
+    clustering = table.clustering_names
+    found = {}
+    for name, column in table.by_name.items():
+        kind, position = Kind.STATIC if column.static else Kind.REGULAR, -1
+        if name in table.partition_names:
+            kind, position = Kind.PARTITION, table.partition_names.index(name)
+        elif name in clustering:
+            kind, position = Kind.CLUSTERING, clustering.index(name)
+        found[name] = FoundColumn(name, column.type.cql, kind, position, name in table.descending)
+    return found
+
+
+def compare(keyspace: str, wanted: Table, found: FoundTable) -> tuple[Drift, ...]:
+    """Every difference, columns first; none when it is as it should be."""
+    return (*_columns(keyspace, wanted, found), *_options(keyspace, wanted, found))
+
+
+def missing(table: Table) -> Drift:
+    """A table that was there once. Its name is never used again: writes to the old one could still land."""
+    return Drift(table.name, "the table", "there", "dropped", Standing.BY_HAND)
+
+
+def _columns(keyspace: str, wanted: Table, found: FoundTable) -> Iterator[Drift]:
+    there = {column.name: column for column in found.columns}
+    for name, column in columns_of(wanted).items():
+        if name not in there:
+            in_key = column.kind in (Kind.PARTITION, Kind.CLUSTERING)
+            cql = None if in_key else add_column_cql(keyspace, wanted, name)
+            yield _drift(wanted, f"column {name}", str(column), "missing", cql)
+        elif there[name] != column:
+            yield _drift(wanted, f"column {name}", str(column), str(there[name]), None)
+    for column in found.columns:
+        if column.kind in (Kind.PARTITION, Kind.CLUSTERING) and column.name not in wanted.by_name:
+            yield _drift(wanted, f"column {column.name}", "not in the key", str(column), None)
+
+
+def _options(keyspace: str, wanted: Table, found: FoundTable) -> Iterator[Drift]:
+    def drift(option: str, should: object, is_: object) -> Drift:
+        return _drift(wanted, option, str(should), str(is_), alter_table_cql(keyspace, wanted, [option]))
+
+    if found.gc_grace_s < wanted.gc_grace_s:
+        yield drift("gc_grace_seconds", wanted.gc_grace_s, found.gc_grace_s)
+    if found.default_ttl_s != wanted.default_ttl_s:
+        yield drift("default_time_to_live", wanted.default_ttl_s, found.default_ttl_s)
+    if found.comment != wanted.purpose:
+        yield drift("comment", repr(wanted.purpose), repr(found.comment))
+    for option, should, is_ in (
+        ("compaction", wanted.compaction, found.compaction),
+        ("compression", wanted.compression, found.compression),
+    ):
+        declared = {key: _plain(key, value) for key, value in should}
+        there = {key: _plain(key, is_.get(key, "")) for key in declared}
+        if there != declared:
+            yield drift(option, declared, there)
+
+
+def _plain(key: str, value: object) -> str:
+    """Class names come back with their package."""
+    text = str(value)
+    return text.rpartition(".")[2] if key == "class" else text
+
+
+def _drift(table: Table, what: str, wanted: str, found: str, cql: str | None) -> Drift:
+    return Drift(table.name, what, wanted, found, Standing.MENDABLE if cql else Standing.BY_HAND, cql)
+
+
+def unmended(drifts: Iterable[Drift]) -> tuple[Drift, ...]:
+    """Those that are still there."""
+    return tuple(drift for drift in drifts if drift.standing is not Standing.MENDED)

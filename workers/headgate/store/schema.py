@@ -1,0 +1,227 @@
+"""Keyspaces and tables made, checked and mended from their values; by any number of processes at once.
+
+It knows no driver (`SchemaPort` is what it needs) and no queue. Invariants:
+
+- additive only: nothing is dropped, renamed or retyped, and a keyspace that exists is never altered;
+- concurrent creators make one table: its id is derived from its name (docs/decisions/0005-table-ids.md), every change
+  is worded so that a second one does nothing, and is waited for until the nodes agree;
+- a table that was dropped is not made again under its name: `made_before` tells which there have been.
+
+A crash between any two changes leaves less done, and running it again does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.errors import Refused, Surroundings
+from headgate.store.cql import create_keyspace_cql, create_table_cql
+from headgate.store.drift import Drift, FoundTable, compare, missing, unmended
+from headgate.store.table import Keyspace, Table
+
+
+@dataclass(frozen=True)
+class FoundKeyspace:
+    """A keyspace as the server describes it."""
+
+    name: str
+    strategy: str
+    replicas: Mapping[str, int]
+    """By data centre; empty where the strategy knows none."""
+
+
+class SchemaPort(Protocol):
+    """What is needed of a server. `CassandraSchema` implements it."""
+
+    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+        """The keyspace, if there is one."""
+        ...
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+        """Its tables by name."""
+        ...
+
+    async def count_tables(self) -> int:
+        """All tables of all users in the cluster."""
+        ...
+
+    async def nodes_in(self, data_center: str) -> int:
+        """How many nodes a data centre has."""
+        ...
+
+    async def change(self, cql: str) -> None:
+        """Run one change of the schema, and return when all nodes that are up agree. RightsMissing if not allowed."""
+        ...
+
+    async def agree(self, keyspace: str, tables: Collection[str]) -> None:
+        """Return when all nodes that are up have one schema and serve these tables: others may be making them."""
+        ...
+
+
+class RightsMissing(Refused):
+    """The role may not do this."""
+
+
+class SchemaRightsMissing(RightsMissing):
+    """This role may not create what is needed."""
+
+    def __init__(self, cql: Iterable[str], said: str) -> None:
+        self.cql = tuple(cql)
+        super().__init__(
+            remedy="hand the CQL (headgate apply --print) to an administrator, then apply again",
+            said=said,
+            statements=len(self.cql),
+        )
+
+
+class KeyspaceUnfit(Surroundings):
+    """The keyspace exists, and is not replicated where it is needed; an existing one is never altered."""
+
+
+@dataclass(frozen=True)
+class SchemaPlan:
+    """What has to be done, in order, and what only a person can do."""
+
+    keyspaces: tuple[Keyspace, ...]
+    tables: tuple[tuple[str, Table], ...]
+    """With the keyspace of each."""
+    drifts: tuple[Drift, ...]
+    there: tuple[tuple[str, str], ...] = ()
+    """Keyspace and name of the tables that need not be made."""
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """The CQL of all of it."""
+        return (
+            *(create_keyspace_cql(keyspace) for keyspace in self.keyspaces),
+            *(create_table_cql(keyspace, table) for keyspace, table in self.tables),
+            *(drift.cql for drift in self.drifts if drift.cql),
+        )
+
+
+@dataclass(frozen=True)
+class SchemaReport:
+    """What was done."""
+
+    created: tuple[str, ...] = ()
+    """Names of keyspaces and tables."""
+    drifts: tuple[Drift, ...] = ()
+
+    @property
+    def unmended(self) -> tuple[Drift, ...]:
+        """What only a person can mend."""
+        return unmended(self.drifts)
+
+
+def default_replication(nodes: int) -> int:
+    """Three, or as many as there are."""
+    return max(1, min(3, nodes))
+
+
+@dataclass(frozen=True)
+class SchemaStanding:
+    """What there is of a keyspace and of some tables in it."""
+
+    keyspace_there: bool
+    there: frozenset[str]
+    """The names of all its tables."""
+    drifts: tuple[Drift, ...]
+    """Of the tables that were asked for and are there."""
+
+
+async def read_standing(port: SchemaPort, keyspace: Keyspace, tables: Collection[Table]) -> SchemaStanding:
+    """Look at a keyspace, and compare these tables. KeyspaceUnfit where it is not replicated where it is needed."""
+    found = await port.read_keyspace(keyspace.name)
+    if found is None:
+        return SchemaStanding(keyspace_there=False, there=frozenset(), drifts=())
+    require_fit(found, keyspace)
+    there = await port.read_tables(keyspace.name)
+    drifts = [
+        drift for table in tables if table.name in there for drift in compare(keyspace.name, table, there[table.name])
+    ]
+    return SchemaStanding(keyspace_there=True, there=frozenset(there), drifts=tuple(drifts))
+
+
+async def plan(
+    port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
+) -> SchemaPlan:
+    """Compare what is there with what is needed. Reads only."""
+    found = await port.read_keyspace(keyspace.name)
+    there: Mapping[str, FoundTable] = {}
+    if found is not None:
+        require_fit(found, keyspace)
+        there = await port.read_tables(keyspace.name)
+    create: list[tuple[str, Table]] = []
+    drifts: list[Drift] = []
+    for table in tables:
+        if table.name in there:
+            drifts += compare(keyspace.name, table, there[table.name])
+        elif table.name in made_before:
+            drifts.append(missing(table))
+        else:
+            create.append((keyspace.name, table))
+    served = tuple((keyspace.name, table.name) for table in tables if table.name in there)
+    return SchemaPlan(() if found else (keyspace,), tuple(create), tuple(drifts), served)
+
+
+async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
+    """Do it. Safe to be done by several at once, and again after a crash."""
+    try:
+        for keyspace in planned.keyspaces:
+            await port.change(create_keyspace_cql(keyspace))
+        for keyspace_name, table in planned.tables:
+            await port.change(create_table_cql(keyspace_name, table))
+        drifts = [await _mend(port, drift) for drift in planned.drifts]
+    except SchemaRightsMissing:
+        raise
+    except RightsMissing as refused:
+        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("said", ""))) from refused
+    await _agree(port, planned)
+    created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
+    return SchemaReport(created, tuple(drifts))
+
+
+async def ensure(
+    port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
+) -> SchemaReport:
+    """Make what is missing, mend what can be, tell the rest."""
+    return await carry_out(port, await plan(port, keyspace, tables, made_before))
+
+
+async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> tuple[Drift, ...]:
+    """The differences, with nothing done about them; a table that is not there is one."""
+    there = await port.read_tables(keyspace)
+    drifts: list[Drift] = []
+    for table in tables:
+        drifts += compare(keyspace, table, there[table.name]) if table.name in there else [missing(table)]
+    return tuple(drifts)
+
+
+async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
+    """All tables, those that were found too: a server shows a table that another is making before it serves it."""
+    names: dict[str, list[str]] = {keyspace.name: [] for keyspace in planned.keyspaces}
+    for keyspace, name in (*planned.there, *((keyspace, table.name) for keyspace, table in planned.tables)):
+        names.setdefault(keyspace, []).append(name)
+    for keyspace, tables in names.items():
+        await port.agree(keyspace, tables)
+
+
+async def _mend(port: SchemaPort, drift: Drift) -> Drift:
+    if drift.cql is None:
+        return drift
+    await port.change(drift.cql)
+    return drift.mended()
+
+
+def require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
+    """LOCAL_QUORUM means replicas of the home data centre: without any there, every request would fail."""
+    for data_center, _ in wanted.replication:
+        if found.strategy.endswith("NetworkTopologyStrategy") and not found.replicas.get(data_center):
+            raise KeyspaceUnfit(
+                keyspace=found.name,
+                data_center=data_center,
+                replicated=", ".join(sorted(found.replicas)) or "nowhere",
+                remedy="name a keyspace of your own, or let an administrator add the data centre to its replication",
+            )

@@ -1,0 +1,209 @@
+"""Plain writes and reads, as a coordinator does them: replicas asked at once, answers counted, differences mended.
+
+- A write goes to every replica that is believed alive; for the others, and for those that do not acknowledge in time,
+  a hint is kept. It succeeds when its consistency is met, and lands wherever it lands if not.
+- A read asks just as many replicas as its consistency wants (and one more when they are slow), merges what they say,
+  and before it answers writes to each of those what it lacked: blocking read repair, so that of two reads at quorum,
+  one after the other, the later never sees less.
+- With a limit, rows that one replica has and another has deleted do not count: it asks again, for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headgate.store.consistency import Consistency, SerialLevel
+from headgate.store.simulated.answers import Answers
+from headgate.store.simulated.mutations import Mutation, Part, mutations_of
+from headgate.store.simulated.partition import Image, images_agree, merge_images, missing_from
+from headgate.store.simulated.selections import Command, command_of, selected_rows
+from headgate.store.simulated.topology import Group
+from headgate.store.statements import Batch, Plain, Select
+from headgate.store.store import NotEnoughReplicas, Unknown
+
+if TYPE_CHECKING:
+    from headgate.store.simulated.node import Node
+
+LIMIT_GROWTH = 4
+
+
+class Coordinator:
+    """What a node does with a plain request."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._cluster = node.cluster
+        self._loop = node.cluster.world.loop
+
+    async def write(self, statement: Plain | Batch) -> None:
+        """Each partition's mutation at the consistency of the whole."""
+        mutations = mutations_of(statement, self._node.now_s)
+        if len(mutations) == 1:
+            await self.replicate(mutations[0], statement.consistency)
+            return
+        started: list[Answers] = []
+        try:
+            for mutation in mutations:
+                started.append(self.begin(mutation, statement.consistency))
+        except NotEnoughReplicas as error:
+            # Other partitions of it may be written, or may still be: that nothing was done can not be promised.
+            raise Unknown(error.message, **error.facts) from error  # type: ignore[arg-type]
+        await wait_for_all(started)
+
+    async def replicate(self, mutation: Mutation, consistency: Consistency, kind: str = "write") -> None:
+        """Write one mutation, and wait for its consistency."""
+        await self.begin(mutation, consistency, kind).future
+
+    def begin(self, mutation: Mutation, consistency: Consistency, kind: str = "write") -> Answers:
+        """Send one mutation to its replicas, and see to the hints."""
+        node = self._node
+        groups = self._cluster.topology.groups(mutation.token, consistency, node.data_centre)
+        up, down = self.split(self._cluster.topology.replicas(mutation.token))
+        require(groups, up)
+        answers = Answers(self._loop, groups)
+        for name in down:
+            node.hints.keep(name, mutation)
+        nodes = self._cluster.nodes
+        for name in up:
+            target = nodes[name]
+            node.send(kind, target, target.on_write, node, answers, mutation)
+        self._loop.call_later(self._cluster.settings.write_timeout_s, self.see_to_hints, answers, up, mutation)
+        return answers
+
+    def see_to_hints(self, answers: Answers, asked: tuple[str, ...], mutation: Mutation) -> None:
+        """The time for acknowledgements is up: keep a hint for whoever gave none, and tell whoever waits."""
+        self.hint_the_silent(answers, asked, mutation)
+        answers.fail("too few replicas acknowledged in time", acknowledged=len(answers.replies))
+
+    def hint_the_silent(self, answers: Answers, asked: tuple[str, ...], mutation: Mutation) -> None:
+        """Keep a hint for each that was asked and gave no acknowledgement."""
+        if len(answers.replies) < len(asked):
+            for name in asked:
+                if name not in answers.replies:
+                    self._node.hints.keep(name, mutation)
+
+    def split(self, replicas: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Replicas that this node takes for alive, and the others."""
+        if self._cluster.all_links_are_fine:
+            return replicas, ()
+        sees = self._node.sees
+        return tuple(name for name in replicas if sees(name)), tuple(name for name in replicas if not sees(name))
+
+    # ---- reading
+
+    async def select(self, select: Select) -> list[Any]:
+        """The rows of a Select."""
+        table = select.shape.table
+        command = command_of(select, self._node.now_s, self._cluster.gc_grace_s(table))
+        consistency = select.consistency
+        if consistency is Consistency.SERIAL:
+            consistency = plain_consistency(table.serial)
+        image = await self.read(command, consistency)
+        return selected_rows(select, command, image)
+
+    async def read(self, command: Command, consistency: Consistency) -> Image:
+        """What enough replicas know together of a part of a partition, mended where they differed."""
+        groups = self._cluster.topology.groups(command.token, consistency, self._node.data_centre)
+        while True:
+            images = await self._ask(command, groups)
+            known = list(images.values())
+            if len(known) == 1 or images_agree(known):
+                return known[0]
+            merged = merge_images(known, command.cut.backwards)
+            await self._repair(command, images, merged)
+            limit = command.cut.limit
+            if limit is None or not merged.truncated:
+                return merged
+            if sum(row.is_live(command.cut.now_s) for row in merged.rows) >= limit:
+                return merged
+            # Rows of one replica that another one has deleted have used up the limit: ask for more of them.
+            command = replace(command, cut=replace(command.cut, limit=limit * LIMIT_GROWTH))
+
+    async def _ask(self, command: Command, groups: tuple[Group, ...]) -> dict[str, Image]:
+        node = self._node
+        eligible = self._nearest_first(self.split(self._cluster.topology.replicas(command.token))[0])
+        require(groups, eligible)
+        answers = Answers(self._loop, groups)
+        asked = self._fewest(eligible, groups)
+        nodes = self._cluster.nodes
+        for name in asked:
+            target = nodes[name]
+            node.send("read", target, target.on_read, node, answers, command)
+        settings = self._cluster.settings
+        give_up = self._loop.call_later(
+            settings.read_timeout_s, answers.fail, "too few replicas answered a read in time"
+        )
+        spare = [name for name in eligible if name not in asked and any(name in group.names for group in groups)]
+        hurry = None
+        if spare and settings.speculative_retry_s is not None:
+            hurry = self._loop.call_later(
+                settings.speculative_retry_s, self._ask_one_more, spare[0], answers, command
+            )
+        try:
+            await answers.future
+        finally:
+            give_up.cancel()
+            if hurry is not None:
+                hurry.cancel()
+        return dict(answers.replies)
+
+    def _ask_one_more(self, name: str, answers: Answers, command: Command) -> None:
+        target = self._cluster.nodes[name]
+        self._node.send("read", target, target.on_read, self._node, answers, command)
+
+    def _nearest_first(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        here, own = self._node.data_centre, self._node.name
+        places = self._cluster.topology.data_centre_of
+        return tuple(sorted(names, key=lambda name: (name != own, places[name] != here)))
+
+    @staticmethod
+    def _fewest(eligible: tuple[str, ...], groups: tuple[Group, ...]) -> list[str]:
+        asked: list[str] = []
+        for group in groups:
+            have = sum(name in group.names for name in asked)
+            asked += [name for name in eligible if name in group.names and name not in asked][: group.needed - have]
+        return asked
+
+    async def _repair(self, command: Command, images: dict[str, Image], merged: Image) -> None:
+        lacking = {name: missing_from(image, merged, command.queried) for name, image in images.items()}
+        lacking = {name: update for name, update in lacking.items() if not update.is_empty}
+        if not lacking:
+            return
+        answers = Answers(self._loop, (Group(frozenset(lacking), len(lacking)),))
+        for name, update in lacking.items():
+            mutation = Mutation(command.key, command.token, [Part(command.table, command.values, update)])
+            target = self._cluster.nodes[name]
+            self._node.send("repair", target, target.on_write, self._node, answers, mutation)
+        timer = self._loop.call_later(
+            self._cluster.settings.write_timeout_s,
+            answers.fail,
+            "replicas that lacked a write were not mended in time",
+        )
+        try:
+            await answers.future
+        finally:
+            timer.cancel()
+
+
+def plain_consistency(serial: SerialLevel) -> Consistency:
+    """The consistency at which an LWT reads and commits: the plain one that its serial level stands for."""
+    return Consistency.LOCAL_QUORUM if serial is SerialLevel.LOCAL_SERIAL else Consistency.QUORUM
+
+
+def require(groups: tuple[Group, ...], up: tuple[str, ...]) -> None:
+    """Refuse at once what can not succeed."""
+    for group in groups:
+        alive = sum(name in group.names for name in up)
+        if alive < group.needed:
+            raise NotEnoughReplicas(needed=group.needed, alive=alive)
+
+
+async def wait_for_all(started: list[Answers]) -> None:
+    """Wait until each has ended; if any failed, it is the first failure that is told."""
+    await asyncio.wait([answers.future for answers in started])
+    failures = [answers.future.exception() for answers in started]
+    for failure in failures:
+        if failure is not None:
+            raise failure

@@ -1,0 +1,105 @@
+"""What one replica promises, accepts and commits for one partition: the acceptor of Paxos, as in Cassandra 5.0. Pure.
+
+    prepare(b)   promised if b is above all that was promised; tells what is accepted and what was committed last
+    propose(b)   accepted unless something above b was promised
+    commit(b)    applied; an acceptance up to b is done with
+
+A proposal without an update is what a refused LWT or a serial read leaves: it ends whatever was in flight below it.
+A ballot is (microseconds of the coordinator's clock, chance), so a proposal's cells are stamped with its ballot.
+Invariant: at most one update is ever chosen for a ballot, and a later ballot finds it or a majority that can not know
+of it; tests/simulation checks what follows from that, over many seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from headgate.store.simulated.mutations import Mutation
+
+Ballot = tuple[int, int]
+NO_BALLOT: Ballot = (0, 0)
+
+
+class Proposal(NamedTuple):
+    """A ballot and what it is about to do; None does nothing."""
+
+    ballot: Ballot
+    mutation: Mutation | None
+
+
+NOTHING = Proposal(NO_BALLOT, None)
+
+
+class Promise(NamedTuple):
+    """The answer to a prepare. If it is refused, `witnessed` is the ballot that stands in its way."""
+
+    promised: bool
+    witnessed: Ballot
+    accepted: Proposal
+    committed: Proposal
+
+
+class Acceptor:
+    """The Paxos state of one partition on one replica; it outlives the process."""
+
+    __slots__ = ("accepted", "committed", "promised")
+
+    def __init__(self) -> None:
+        self.promised = NO_BALLOT
+        self.accepted = NOTHING
+        self.committed = NOTHING
+
+    def prepare(self, ballot: Ballot) -> Promise:
+        """Promise to accept nothing below the ballot, unless that was promised of a higher one."""
+        if ballot <= self.promised:
+            return Promise(False, self.promised, self.accepted, self.committed)
+        self.promised = ballot
+        return Promise(True, ballot, self.accepted, self.committed)
+
+    def propose(self, proposal: Proposal) -> bool:
+        """Accept, unless a higher ballot was promised."""
+        if proposal.ballot < self.promised:
+            return False
+        self.promised = proposal.ballot
+        self.accepted = proposal
+        return True
+
+    def commit(self, proposal: Proposal) -> None:
+        """Note it as committed. The caller applies the mutation."""
+        if proposal.ballot > self.committed.ballot:
+            self.committed = proposal
+        if self.accepted.ballot <= proposal.ballot:
+            self.accepted = NOTHING
+
+
+class Summary(NamedTuple):
+    """What a majority of promises says of the partition's past."""
+
+    in_progress: Proposal
+    """Accepted by somebody, perhaps by a majority, and not known to be committed: it has to be finished first."""
+    committed: Proposal
+    behind: tuple[str, ...]
+    """Replicas that have not heard of the last commit."""
+
+
+def summary_of(promises: Mapping[str, Promise]) -> Summary:
+    """The latest accepted and the latest committed proposal among the promises."""
+    in_progress = max((promise.accepted for promise in promises.values()), key=_ballot)
+    committed = max((promise.committed for promise in promises.values()), key=_ballot)
+    if in_progress.ballot <= committed.ballot or in_progress.mutation is None:
+        in_progress = NOTHING
+    behind = tuple(name for name, promise in promises.items() if promise.committed.ballot < committed.ballot)
+    return Summary(in_progress, committed, behind)
+
+
+def highest(promises: Iterable[Promise]) -> Ballot:
+    """The highest ballot that anybody has seen, so that the next one can be above it."""
+    return max(
+        (max(promise.witnessed, promise.accepted.ballot, promise.committed.ballot) for promise in promises),
+        default=NO_BALLOT,
+    )
+
+
+def _ballot(proposal: Proposal) -> Ballot:
+    return proposal.ballot

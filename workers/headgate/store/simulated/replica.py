@@ -1,0 +1,86 @@
+"""What one node keeps on its disk: partitions, Paxos state, hints and logged batches. Pure: no time, no messages.
+
+Everything here outlives the node's process, as a commit log that is synced would make it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headgate.store.simulated.mutations import Mutation
+from headgate.store.simulated.partition import EMPTY, Image, Partition
+from headgate.store.simulated.paxos import Acceptor
+from headgate.store.simulated.selections import Command
+from headgate.store.types import Value
+
+
+class Hint(NamedTuple):
+    """A write that its target has to get yet. It is worth something until `gc_grace_s` after it was made."""
+
+    made_s: float
+    gc_grace_s: int
+    mutation: Mutation
+
+
+class LoggedBatch(NamedTuple):
+    """A logged batch, kept by two nodes until its coordinator says that it is done."""
+
+    written_s: float
+    gc_grace_s: int
+    mutations: tuple[Mutation, ...]
+
+
+class Held(NamedTuple):
+    """A partition with its key, for scans."""
+
+    token: int
+    values: tuple[Value, ...]
+    partition: Partition
+
+
+class Replica:
+    """The storage of one node."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[bytes, Held]] = {}
+        self.gc_grace_s: dict[str, int] = {}
+        self.acceptors: dict[tuple[str, bytes], Acceptor] = {}
+        self.hints: dict[str, list[Hint]] = {}
+        self.batches: dict[int, LoggedBatch] = {}
+
+    def apply(self, mutation: Mutation) -> None:
+        """Write all parts of a mutation."""
+        for table, values, update in mutation.parts:
+            held = self.tables.get(table.name)
+            if held is None:
+                held = self.tables[table.name] = {}
+                self.gc_grace_s[table.name] = table.gc_grace_s
+            entry = held.get(mutation.key)
+            if entry is None:
+                entry = held[mutation.key] = Held(mutation.token, values, Partition())
+            entry.partition.apply(update)
+
+    def read(self, command: Command) -> Image:
+        """Answer a read."""
+        entry = self.tables.get(command.table.name, {}).get(command.key)
+        return entry.partition.image(command.cut) if entry is not None else EMPTY
+
+    def acceptor(self, table: str, key: bytes) -> Acceptor:
+        """The Paxos state of a partition."""
+        found = self.acceptors.get((table, key))
+        if found is None:
+            found = self.acceptors[table, key] = Acceptor()
+        return found
+
+    def held_between(self, table: str, above: int, up_to: int) -> list[tuple[bytes, Held]]:
+        """Partitions of a token range, in the order of tokens."""
+        found = [(key, held) for key, held in self.tables.get(table, {}).items() if above < held.token <= up_to]
+        return sorted(found, key=lambda entry: (entry[1].token, entry[0]))
+
+    def purge(self, table: str, now_s: int, gc_before_s: int) -> None:
+        """Compact one table: forget tombstones, and what has expired, older than that."""
+        held = self.tables.get(table, {})
+        for key in list(held):
+            held[key].partition.purge(now_s, gc_before_s)
+            if held[key].partition.is_empty:
+                del held[key]

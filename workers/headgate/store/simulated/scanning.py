@@ -1,0 +1,127 @@
+"""Scans: a page of keys of a token range, merged from all nodes that hold any of it.
+
+Every node that is needed sends its next partitions in token order; what all of them have told about is merged as far
+as the earliest end, and the page stops there. Differences are not mended on the way, as they would be in Cassandra: a
+scan decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headgate.store.rows import rows_of
+from headgate.store.shapes import ScanShape
+from headgate.store.simulated.answers import Answers
+from headgate.store.simulated.coordinator import require
+from headgate.store.simulated.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
+from headgate.store.simulated.selections import has_live_static, live_rows, shown_values
+from headgate.store.simulated.topology import Group
+from headgate.store.statements import Scan
+from headgate.store.table import Table
+from headgate.store.types import Value
+
+if TYPE_CHECKING:
+    from headgate.store.simulated.node import Node
+
+Place = tuple[int, bytes]
+"""Where in the order of tokens a partition stands; its key decides between equal tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCommand:
+    """The next page of a scan."""
+
+    scan: Scan
+    after: Place | None
+
+
+class Page(NamedTuple):
+    """Rows of keys, and where the next page begins; None if this was the last."""
+
+    rows: list[Any]
+    after: Place | None
+
+
+class Found(NamedTuple):
+    """What one node tells: partitions by place, and whether there are more."""
+
+    partitions: dict[Place, tuple[tuple[Value, ...], Image]]
+    end: Place | None
+
+
+class Scanning:
+    """What a node does with a scan."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._cluster = node.cluster
+        self._loop = node.cluster.world.loop
+
+    async def page(self, command: RangeCommand) -> Page:
+        """One page."""
+        node = self._node
+        topology = self._cluster.topology
+        wanted = topology.all_groups(command.scan.consistency, node.data_centre)
+        names = tuple(name for name in topology.data_centre_of if any(name in g.names for gs in wanted for g in gs))
+        up, _ = node.coordinator.split(names)
+        for groups in wanted:
+            require(groups, up)
+        answers = Answers(self._loop, (Group(frozenset(up), len(up)),))
+        gc_before_s = node.now_s - self._cluster.gc_grace_s(command.scan.shape.table)
+        cut = Cut(EVERYTHING, False, None, node.now_s, gc_before_s)
+        for name in up:
+            target = self._cluster.nodes[name]
+            node.send("range", target, target.scanning.on_range, node, answers, command, cut)
+        timer = self._loop.call_later(self._cluster.settings.range_timeout_s, answers.finish)
+        await answers.future
+        timer.cancel()
+        for groups in wanted:
+            require(groups, tuple(answers.replies))
+        return self._merged(command, cut, answers.replies)
+
+    def on_range(self, sender: Node, answers: Answers, command: RangeCommand, cut: Cut) -> None:
+        """As a replica: tell the next partitions held here."""
+        scan = command.scan
+        above = scan.from_token if command.after is None else command.after[0] - 1
+        partitions: dict[Place, tuple[tuple[Value, ...], Image]] = {}
+        end = None
+        rows = 0
+        for key, held in self._node.replica.held_between(scan.shape.table.name, above, scan.to_token):
+            place = (held.token, key)
+            if command.after is not None and place <= command.after:
+                continue
+            image = held.partition.image(cut)
+            partitions[place] = (held.values, image)
+            rows += max(1, len(image.rows))
+            if rows >= scan.page_rows:
+                end = place
+                break
+        self._node.send("keys", sender, answers.take, self._node.name, Found(partitions, end))
+
+    def _merged(self, command: RangeCommand, cut: Cut, replies: dict[str, Found]) -> Page:
+        shape = command.scan.shape
+        ends = [found.end for found in replies.values() if found.end is not None]
+        end = min(ends) if ends else None
+        values = {place: told[0] for found in replies.values() for place, told in found.partitions.items()}
+        rows: list[Any] = []
+        for place in sorted(values):
+            if end is not None and place > end:
+                break
+            replicas = self._cluster.topology.replicas(place[0])
+            told = [replies[name].partitions.get(place) for name in replicas if name in replies]
+            image = merge_images([entry[1] if entry is not None else EMPTY for entry in told], False)
+            rows += _keys_of(shape, values[place], image, cut.now_s)
+        return Page(rows, end)
+
+
+def _keys_of(shape: ScanShape, values: tuple[Value, ...], image: Image, now_s: int) -> list[Any]:
+    table: Table = shape.table
+    live = live_rows(image, now_s, None)
+    if not live and has_live_static(image, now_s):
+        live = [None]
+    if set(shape.columns) == set(table.partition_names):
+        live = live[:1]
+    return rows_of(
+        shape.columns, [shown_values(table, shape.columns, values, image.static, row, now_s) for row in live]
+    )

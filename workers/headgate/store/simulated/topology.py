@@ -1,0 +1,83 @@
+"""Where partitions live, and how many answers a consistency wants. Pure.
+
+Each data centre is a ring of its nodes; a partition lies on `replication` of them, beginning where its token falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from headgate.errors import Bug
+from headgate.store.consistency import Consistency
+
+
+class Group(NamedTuple):
+    """So many of these have to answer."""
+
+    names: frozenset[str]
+    needed: int
+
+
+class Topology:
+    """Data centres with their nodes, and how often each partition is kept in each."""
+
+    def __init__(self, data_centres: Mapping[str, Iterable[str]], replication: Mapping[str, int]) -> None:
+        self.nodes = {name: tuple(nodes) for name, nodes in data_centres.items()}
+        self.replication = {name: min(replication.get(name, 0), len(nodes)) for name, nodes in self.nodes.items()}
+        self.data_centre_of = {node: name for name, nodes in self.nodes.items() for node in nodes}
+        self._placements: dict[int, tuple[str, ...]] = {}
+        self._groups: dict[tuple[int, Consistency, str], tuple[Group, ...]] = {}
+
+    @cached_property
+    def _turns(self) -> int:
+        return prod(len(nodes) for nodes in self.nodes.values() if nodes)
+
+    def replicas(self, token: int) -> tuple[str, ...]:
+        """The nodes of a partition, in ring order, data centre after data centre."""
+        turn = token % self._turns
+        found = self._placements.get(turn)
+        if found is None:
+            names = []
+            for data_centre, nodes in self.nodes.items():
+                start = turn % len(nodes)
+                names += [nodes[(start + step) % len(nodes)] for step in range(self.replication[data_centre])]
+            found = self._placements[turn] = tuple(names)
+        return found
+
+    def groups(self, token: int, consistency: Consistency, local: str) -> tuple[Group, ...]:
+        """Who has to answer for a partition, seen from a coordinator in the data centre `local`."""
+        place = (token % self._turns, consistency, local)
+        found = self._groups.get(place)
+        if found is None:
+            found = self._groups[place] = self._groups_of(self.replicas(token), consistency, local)
+        return found
+
+    def all_groups(self, consistency: Consistency, local: str) -> list[tuple[Group, ...]]:
+        """As `groups`, for each place of the ring: what a scan needs of everybody."""
+        return [self.groups(turn, consistency, local) for turn in range(self._turns)]
+
+    def _groups_of(self, replicas: tuple[str, ...], consistency: Consistency, local: str) -> tuple[Group, ...]:
+        everybody = frozenset(replicas)
+        here = frozenset(name for name in replicas if self.data_centre_of[name] == local)
+        if consistency is Consistency.ONE:
+            return (Group(everybody, 1),)
+        if consistency is Consistency.ALL:
+            return (Group(everybody, len(everybody)),)
+        if consistency is Consistency.QUORUM:
+            return (Group(everybody, majority(len(everybody))),)
+        if consistency is Consistency.LOCAL_QUORUM:
+            if not here:
+                raise Bug("LOCAL_QUORUM where the keyspace has no replicas", data_centre=local)
+            return (Group(here, majority(len(here))),)
+        if consistency is Consistency.EACH_QUORUM:
+            centres = [frozenset(name for name in replicas if self.data_centre_of[name] == dc) for dc in self.nodes]
+            return tuple(Group(names, majority(len(names))) for names in centres if names)
+        raise Bug("not a consistency of plain reads and writes", consistency=consistency.value)
+
+
+def majority(count: int) -> int:
+    """More than half."""
+    return count // 2 + 1

@@ -1,0 +1,230 @@
+"""The store: runs statements, and decides what to do when an answer does not come. Two things implement `attempt`:
+`CassandraStore` on the driver and `SimulatedStore` on virtual replicas; everything in this file is common to both.
+
+- A plain write or a read is sent again until it is answered or its time is up: both are idempotent (rule R4).
+  A write whose time is up is `Unknown`: it may be there, or may still land.
+- An LWT is sent once (rule R3); again only while it is certain that no server has seen it. When its answer is lost,
+  the partition is read at the table's serial level for the uuid of the attempt: that read also ends whatever replicas
+  have in flight, so an attempt that it does not find was not applied, or was overwritten since. Both are "not mine".
+  One thing can still surface: a request that a stopped coordinator has not read yet is run when it goes on, if its
+  conditions hold then. What it takes belongs to nobody, so what is taken by LWT has to expire or be fenced.
+- One attempt never takes all the time there is: a coordinator that is stopped or cut off answers nothing, and another
+  one would. The first attempt gets `attempt_s`, each further one twice the time of the one before.
+- A read that decides is one request; a scan pages, and only finds keys (rule R8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from headgate.errors import Bug, Refused, Surroundings, Unavailable
+from headgate.store.consistency import Consistency
+from headgate.store.rows import Row
+from headgate.store.statements import (
+    BatchIf,
+    Decision,
+    Scan,
+    Select,
+    Write,
+    lifetime_s,
+)
+from headgate.store.wired import WiredRows, wire_rows
+
+T = TypeVar("T")
+
+
+class Unknown(Unavailable):
+    """It may have been applied, or may still be; nobody can tell yet."""
+
+
+class NotEnoughReplicas(Unavailable):
+    """Too few replicas are alive to try; nothing was done.
+
+    Where some of it may have been done before the lack was seen it is `Unknown` instead: of an LWT, whose earlier
+    rounds may have been accepted, and of an unlogged batch of several partitions.
+    """
+
+
+class Overloaded(Unavailable):
+    """It was turned away unread; nothing was done."""
+
+
+class StatementFailed(Bug):
+    """The driver or the server failed on a statement in a way that is not understood."""
+
+
+STORE_ERRORS = (Unavailable, Refused, Surroundings, StatementFailed)
+"""How a statement may end although this process is sound: a right that was revoked, a table that is being altered, a
+node that is down. A background loop tries again; it ends neither itself nor the work of others."""
+
+
+class Verdict(Enum):
+    """How an LWT ended."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    OVERWRITTEN = "overwritten"
+    """Its answer was lost, and its attempt is not to be found: not applied, or overwritten since. Not mine."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of an LWT, and the rows as it met them when it was refused or had to be looked for.
+
+    `resolved` tells that the answer was lost and was found by a serial read; `rows` are then whole rows.
+
+    A refusal returns one row for each row that exists among those its conditions are about, in clustering order, and
+    none for those that do not exist. It is a named tuple of
+
+    - UpdateIf: the columns of its conditions, and no key;
+    - InsertIfAbsent: every column of the table;
+    - BatchIf: the key and the columns of all its conditions; every column once it holds an InsertIfAbsent.
+
+    Fields are read by name; their order is the server's.
+    """
+
+    verdict: Verdict
+    rows: tuple[Row, ...] = ()
+    resolved: bool = False
+
+    @property
+    def applied(self) -> bool:
+        """Whether it is known to have been applied, and by this very attempt."""
+        return self.verdict is Verdict.APPLIED
+
+
+class Store(ABC):
+    """Runs statements. Every method takes the time it may take: nothing waits without end."""
+
+    within_s: float = 10.0
+    attempt_s: float = 2.5
+    retry_pause_s: float = 0.05
+    retry_pause_s_max: float = 1.0
+
+    @abstractmethod
+    async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
+        """Send it once, and wait so long. Raises Unknown, NotEnoughReplicas or Overloaded; never tries again.
+
+        The last two promise that nothing was done.
+        """
+
+    @abstractmethod
+    def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """Keys by token range, page by page; each page is tried again as a read is."""
+
+    @abstractmethod
+    def monotonic_s(self) -> float:
+        """A clock for time limits: real, or the simulation's."""
+
+    @abstractmethod
+    async def pause(self, seconds: float) -> None:
+        """Wait, in real or virtual time."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of connections; what is in flight ends as Unknown."""
+
+    async def write(self, statement: Write, *, within_s: float | None = None) -> None:
+        """Make a plain write durable at its consistency, or raise Unknown when the time is up."""
+        await self._until_answered(statement, within_s)
+
+    async def read(self, select: Select, *, within_s: float | None = None) -> Sequence[Row]:
+        """The rows of one partition, whole."""
+        return (await self._until_answered(select, within_s)).rows
+
+    async def read_together(self, selects: Sequence[Select], *, within_s: float | None = None) -> Sequence[Row]:
+        """The rows of several partitions, all or none: one request, where a store knows how. For who looks at them
+        again and again: to him a small partition costs hardly more than its request does."""
+        answers = await asyncio.gather(*(self.read(each, within_s=within_s) for each in selects))
+        return [row for rows in answers for row in rows]
+
+    async def read_wired(self, select: Select, *, within_s: float | None = None) -> WiredRows:
+        """The same rows, not made into values: for who reads millions and wants little of each."""
+        columns = [select.shape.table.by_name[name] for name in select.shape.result_names]
+        return wire_rows(columns, await self.read(select, within_s=within_s))
+
+    async def decide(self, statement: Decision, *, within_s: float | None = None) -> Outcome:
+        """Run an LWT once, and find out how it ended even when its answer is lost. Unknown if even that fails."""
+        limit = self.within_s if within_s is None else within_s
+        deadline = self.monotonic_s() + limit
+        try:
+            answer = await self._until_seen(statement, deadline)
+        except Unknown:
+            return await self._resolve(statement, max(deadline - self.monotonic_s(), limit))
+        if answer.applied:
+            return Outcome(Verdict.APPLIED)
+        return Outcome(Verdict.REFUSED, tuple(answer.rows))
+
+    async def _until_seen(self, statement: Decision, deadline: float) -> AttemptAnswer:
+        """Send an LWT until a server may have seen it; one that was turned away unread keeps its uuid."""
+        pause_s = self.retry_pause_s
+        while True:
+            try:
+                return await self.attempt(statement, min(self.attempt_s, deadline - self.monotonic_s()))
+            except (NotEnoughReplicas, Overloaded):
+                if deadline - self.monotonic_s() <= pause_s:
+                    raise
+            await self.pause(pause_s)
+            pause_s = min(pause_s * 2, self.retry_pause_s_max)
+
+    async def _resolve(self, statement: Decision, within_s: float) -> Outcome:
+        select, attempt_name = _read_of_attempt(statement)
+        try:
+            found = await self.read(select, within_s=within_s)
+        except Unavailable as error:
+            raise Unknown("an LWT without an answer, and its attempt can not be read", last=error.message) from error
+        mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
+        return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
+
+    async def _until_answered(self, statement: Write | Select, within_s: float | None) -> AttemptAnswer:
+        return await self._tried_again(
+            lambda left_s: self.attempt(statement, left_s), within_s, is_write=not isinstance(statement, Select)
+        )
+
+    async def _tried_again(
+        self, send: Callable[[float], Awaitable[T]], within_s: float | None, *, is_write: bool = False
+    ) -> T:
+        """What is idempotent, sent until it is answered or the time is up."""
+        limit = self.within_s if within_s is None else within_s
+        deadline = self.monotonic_s() + limit
+        pause_s, attempt_s = self.retry_pause_s, self.attempt_s
+        sent_in_doubt = False
+        while True:
+            left_s = deadline - self.monotonic_s()
+            try:
+                return await send(min(left_s, attempt_s))
+            except Unavailable as error:
+                sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
+                if deadline - self.monotonic_s() <= pause_s:
+                    if is_write and sent_in_doubt and not isinstance(error, Unknown):
+                        raise Unknown("no answer to a write in time", last=error.message) from error
+                    raise
+            await self.pause(pause_s)
+            pause_s = min(pause_s * 2, self.retry_pause_s_max)
+            attempt_s *= 2
+
+
+@dataclass(frozen=True)
+class AttemptAnswer:
+    """What came back: rows of a read, or whether an LWT was applied and what it met."""
+
+    rows: Sequence[Row] = ()
+    applied: bool = True
+
+
+def _read_of_attempt(statement: Decision) -> tuple[Select, str]:
+    """A serial read of a row (or of the partition's static cells) that bears the attempt, the longest lived."""
+    parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
+    lasting = max(parts, key=lifetime_s)
+    table = lasting.shape.table
+    attempt_name = table.attempt
+    if attempt_name is None:
+        raise Bug("an LWT on a table without a column for attempts", table=table.name)
+    wanted = table.partition_names if attempt_name in table.static_names else table.key_names
+    key = dict(zip(wanted, lasting.shape.attempt_row_of(lasting.values), strict=True))
+    return Select(table, key, limit=1, consistency=Consistency.SERIAL), attempt_name

@@ -1,0 +1,112 @@
+"""A background loop that outlives the errors it meets.
+
+Nobody awaits the tasks that keep leases, the list of members or the clock. An error would end such a task unseen, and
+the process would live on and do nothing. A `SupervisedLoop` logs the error, pauses, and starts its work again;
+liveness asks it whether it is dead all the same.
+
+Invariant: it ends only when its work returns or when it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headgate.errors import HeadgateError
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.5, 2.0
+"""The pause doubles with each failure. It stays short, because a queue that stood still shall work again within
+seconds once its trouble is over."""
+CALM_S = 30.0
+"""Work that ran for this long without an error has recovered."""
+FAILING_S_MAX = 60.0
+"""A loop that has met nothing but unexpected errors for this long is dead: a new process may do better."""
+
+
+class SupervisedLoop:
+    """One background task: started once, started again after each error, stopped by its owner."""
+
+    def __init__(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, log: logging.Logger, **fields: object
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._log = log
+        self._fields = fields
+        self._task: asyncio.Task[None] | None = None
+        self._logged: set[str] = set()
+        self._failing_since_s: float | None = None
+        self._unexpected: BaseException | None = None
+
+    def start(self) -> None:
+        """Run the work from now on, unless it runs already."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"headgate: {self.name}")
+
+    async def stop(self) -> None:
+        """End it and wait until it has ended."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """End it without waiting."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor ended."""
+        return self._task is not None and not self._task.done()
+
+    def why_dead(self) -> str | None:
+        """Why only a new process can bring this loop back; None while it runs or is not wanted."""
+        task = self._task
+        if task is not None and task.done() and (task.cancelled() or task.exception() is not None):
+            return f"the loop of {self.name} has ended"
+        since_s = self._failing_since_s
+        if since_s is None or self._unexpected is None:
+            return None
+        failing_s = asyncio.get_running_loop().time() - since_s
+        if failing_s < FAILING_S_MAX:
+            return None
+        return f"the loop of {self.name} has failed for {failing_s:.0f} s: {self._unexpected!r}"
+
+    async def _run(self) -> None:
+        pause_s = PAUSE_S_MIN
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            calm = loop.call_later(CALM_S, self._recover)
+            try:
+                await self._work()
+                return
+            except Exception as error:
+                if loop.time() - began_s >= CALM_S:
+                    pause_s = PAUSE_S_MIN
+                self._note(error, loop.time())
+            finally:
+                calm.cancel()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def _recover(self) -> None:
+        if self._failing_since_s is not None:
+            self._log.info("background loop works again", extra={**self._fields, "loop": self.name})
+        self._failing_since_s = self._unexpected = None
+        self._logged.clear()
+
+    def _note(self, error: Exception, now_s: float) -> None:
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        expected = isinstance(error, HeadgateError)
+        self._unexpected = None if expected else error
+        if repr(error) in self._logged:
+            return
+        self._logged.add(repr(error))
+        fields = {**self._fields, "loop": self.name, "error": str(error)}
+        self._log.error("background loop failed and starts again", extra=fields, exc_info=None if expected else error)

@@ -1,0 +1,55 @@
+"""How far the clocks of Cassandra's nodes are from this process's, as metrics: what a bound on clocks has to hold.
+
+Told as the last comparison found it (docs/protocols/clocks.md): once a minute, and after each pause or step. A
+process with several connections tells a node once, by the comparison that says the worst of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headgate.store.clocks import ClockFigures
+from headgate.telemetry.metrics import Registry
+
+SECOND_US = 1_000_000
+Read = Callable[[], Iterable[ClockFigures]]
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def measure_clocks(registry: Registry, read: Read) -> None:
+    """Have it read when somebody asks."""
+
+    def differences() -> Values:
+        return _of_nodes(read(), of_difference=True)
+
+    def uncertainties() -> Values:
+        return _of_nodes(read(), of_difference=False)
+
+    def bound() -> Values:
+        return [((), min(each.bound_us for each in clocks) / SECOND_US)] if (clocks := list(read())) else []
+
+    def trusted() -> Values:
+        return [((), float(all(each.trusted for each in clocks)))] if (clocks := list(read())) else []
+
+    name = "headgate_clock_"
+    registry.reading(
+        name + "difference_seconds", "By how much a node's clock is ahead of this process's.", ["node"], differences
+    )
+    registry.reading(
+        name + "uncertainty_seconds", "What the comparison of clocks could not tell.", ["node"], uncertainties
+    )
+    registry.reading(
+        name + "bound_seconds", "Difference and uncertainty together may be so much: half of maxClockSkew.", (), bound
+    )
+    registry.reading(name + "trusted", "1 while the time here may be relied on.", (), trusted)
+
+
+def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> Values:
+    worst: dict[str, tuple[int, int]] = {}
+    for each in clocks:
+        for node, difference_us in each.differences_us.items():
+            found = difference_us, each.uncertainties_us[node]
+            if node not in worst or abs(difference_us) + found[1] > abs(worst[node][0]) + worst[node][1]:
+                worst[node] = found
+    for node, (difference_us, uncertainty_us) in sorted(worst.items()):
+        yield (node,), (difference_us if of_difference else uncertainty_us) / SECOND_US

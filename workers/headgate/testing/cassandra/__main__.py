@@ -1,0 +1,104 @@
+"""The command `python -m headgate.testing.cassandra`: fetch, start, stop and show a Cassandra for development.
+
+    fetch     get all that a start needs into the cache (about a minute, once)
+    start     start the node of the state directory, or find it running; prints its environment variables
+    stop      end it; its data stay
+    status    whether it runs, and its environment variables; exit code 3 when it does not
+
+Prints `NAME=value` lines on standard output, all else on standard error, so that a shell can read them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from headgate.errors import HeadgateError, SpecError
+from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.connection import Connection
+from headgate.testing.cassandra.image import image_archive
+from headgate.testing.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
+from headgate.testing.cassandra.settings import NodeSettings, Profile
+from headgate.testing.debian import unpacked
+from headgate.testing.docker_engine import PACKAGES
+from headgate.testing.progress import say
+
+NOT_RUNNING = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    asked = _parser().parse_args(arguments)
+    try:
+        with redirect_stdout(sys.stderr):
+            found = _run(asked)
+    except HeadgateError as error:
+        say(f"headgate: {error}", to=sys.stderr)
+        return 1
+    if found is not None:
+        for name, value in found.environment().items():
+            say(f"{name}={shlex.quote(value)}")
+    return NOT_RUNNING if asked.command == "status" and found is None else 0
+
+
+def _run(asked: argparse.Namespace) -> Connection | None:
+    directory: Path = asked.state_dir
+    match asked.command:
+        case "fetch":
+            say(f"Cassandra's jars are in {find_installation().jars}")
+            if asked.with_engine:
+                unpacked(*PACKAGES)
+                say(f"a container image of them is {image_archive()}")
+        case "start":
+            settings = NodeSettings(profile=Profile(asked.profile), overrides=_overrides(asked.set))
+            return start_kept(directory, settings, address=asked.address, native_port=asked.port)
+        case "stop":
+            say("stopped" if stop_kept(directory) else "it does not run")
+        case "status":
+            found = find_kept(directory)
+            say(f"runs, its state in {directory}" if found is not None else f"does not run, by {directory}")
+            return found
+    return None
+
+
+def _overrides(pairs: Sequence[str]) -> dict[str, object]:
+    """`name=value` as in cassandra.yaml; a value that reads as JSON is one, any other is text."""
+    told: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SpecError("not a setting", remedy="write --set name=value", got=pair)
+        try:
+            told[name] = json.loads(value)
+        except ValueError:
+            told[name] = value
+    return told
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m headgate.testing.cassandra",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("fetch", "start", "stop", "status"))
+    parser.add_argument("--state-dir", type=Path, default=default_state_directory(), help="where its data live")
+    parser.add_argument("--address", default="127.0.0.1", help="start: an address of this machine to listen at")
+    parser.add_argument("--port", type=int, help="start: the port for CQL (else a free one)")
+    parser.add_argument("--profile", choices=[str(profile) for profile in Profile], default=str(Profile.FUNCTIONAL))
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="start: a setting of cassandra.yaml"
+    )
+    parser.add_argument(
+        "--with-engine", action="store_true", help="fetch: also a Docker engine and an image, for tests"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

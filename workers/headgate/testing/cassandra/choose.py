@@ -1,0 +1,66 @@
+"""Where the Cassandra of a test session comes from: decided from what the user says and what the machine has.
+
+HEADGATE_TEST_CASSANDRA    jars | docker | existing: what the user says holds, or fails
+HEADGATE_CONTACT_POINTS    names a cluster that runs: that one (or CONTACT_POINTS)
+a Docker engine answers    testcontainers starts the official image
+else                       the jars, by Maven and Java
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib.util import find_spec
+
+from headgate.errors import SpecError
+from headgate.store.connection_variables import connection_variables
+from headgate.testing.cassandra.connection import read_connection
+from headgate.testing.cassandra.docker import DockerCassandra
+from headgate.testing.cassandra.serving import Existing, Serving
+from headgate.testing.cassandra.settings import NodeSettings
+from headgate.testing.cassandra.single import Cassandra
+from headgate.testing.docker_engine import docker_answers
+
+VARIABLE = "HEADGATE_TEST_CASSANDRA"
+
+
+class Source(StrEnum):
+    """Where it comes from."""
+
+    JARS = "jars"
+    DOCKER = "docker"
+    EXISTING = "existing"
+
+
+def decide_source(environment: Mapping[str, str], *, docker_runs: bool) -> Source:
+    """The source for this environment; pure."""
+    named = environment.get(VARIABLE, "").strip().lower()
+    has_points = "CONTACT_POINTS" in connection_variables(environment)
+    if named:
+        if named not in set(Source):
+            raise SpecError(
+                "no such source of Cassandra", remedy=f"set {VARIABLE} to jars, docker or existing", got=named
+            )
+        if named == Source.EXISTING and not has_points:
+            raise SpecError(
+                "an existing cluster is asked for and none is named", remedy="set HEADGATE_CONTACT_POINTS"
+            )
+        return Source(named)
+    if has_points:
+        return Source.EXISTING
+    return Source.DOCKER if docker_runs else Source.JARS
+
+
+def serve(settings: NodeSettings | None = None) -> Serving:
+    """A Cassandra from the source that is right here; the caller ends it by `stop`."""
+    source = decide_source(os.environ, docker_runs=_docker_is_usable(os.environ))
+    if source is Source.EXISTING:
+        return Existing(read_connection(os.environ))
+    if source is Source.DOCKER:
+        return DockerCassandra.start(settings)
+    return Cassandra.start(settings)
+
+
+def _docker_is_usable(environment: Mapping[str, str]) -> bool:
+    return find_spec("testcontainers") is not None and docker_answers(environment.get("DOCKER_HOST"))

@@ -1,0 +1,92 @@
+"""Cassandra's jars, resolved by Maven from a package registry and kept in the cache by version.
+
+Maven's local repository stands inside the entry while it is made and is removed from it, so ~/.m2 is not touched and
+nothing is kept twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headgate.errors import Surroundings
+from headgate.testing import progress
+from headgate.testing.cache import cached, is_cached
+from headgate.testing.cassandra.java import find_java
+from headgate.testing.processes import require_program
+
+VERSION = "5.0.9"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>io.headgate</groupId>
+  <artifactId>test-cassandra</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.cassandra</groupId><artifactId>cassandra-all</artifactId><version>{}</version></dependency>
+  </dependencies>
+</project>
+"""
+_NO_NETWORK = re.compile(r"Unknown host|Connection refused|timed out|Temporary failure|unreachable|offline", re.I)
+
+
+def jars() -> Path:
+    """The directory of the jars; fetched once."""
+    if is_cached("cassandra", VERSION):
+        return cached("cassandra", VERSION, _fetch)
+    with progress.step(f"fetching Cassandra {VERSION} with Maven", expect_s=45):
+        return cached("cassandra", VERSION, _fetch, needs_mb=400)
+
+
+def _fetch(entry: Path) -> None:
+    maven = require_program(
+        "mvn", remedy="install Maven (Debian: apt-get install maven); it fetches Cassandra's jars"
+    )
+    java = find_java()
+    work = entry / ".maven"
+    work.mkdir()
+    (work / "pom.xml").write_text(_POM.format(VERSION))
+    done = subprocess.run(
+        [
+            *(
+                maven,
+                "--batch-mode",
+                "--quiet",
+                "--file",
+                work / "pom.xml",
+                f"-Dmaven.repo.local={work / 'repository'}",
+            ),
+            *(_COPY, f"-DoutputDirectory={entry}", "-DincludeScope=runtime"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAVA_HOME": str(java.program.parent.parent)},
+    )
+    if done.returncode != 0:
+        raise maven_failure(done.stdout + done.stderr)
+    shutil.rmtree(work)
+    if not (entry / f"cassandra-all-{VERSION}.jar").is_file():
+        raise Surroundings("Maven brought no Cassandra", remedy="see what `mvn` is on this machine", program=maven)
+
+
+def maven_failure(said: str) -> Surroundings:
+    """One line for what Maven says in many, without the addresses of the registry it was told to use."""
+    if "No space left on device" in said:
+        return Surroundings("the disk is full", remedy="free 400 MB for Maven and the jars")
+    errors = [line.removeprefix("[ERROR]").strip() for line in said.splitlines() if "[ERROR]" in line]
+    line = re.sub(r"https?://\S+", "(the registry)", errors[0] if errors else said.strip()[-300:])
+    if _NO_NETWORK.search(said):
+        return Surroundings(
+            "Maven can not reach its registry",
+            remedy="is there a network? a proxy or mirror belongs in Maven's settings.xml",
+            said=line[:300],
+        )
+    return Surroundings(
+        "Maven could not resolve Cassandra's jars", remedy="run it again, or see Maven's word", said=line
+    )

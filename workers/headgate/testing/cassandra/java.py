@@ -1,0 +1,75 @@
+"""Which Java runs Cassandra: found, and its version checked before a JVM prints a page of what it dislikes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.errors import Surroundings
+
+ACCEPTED = (11, 17)
+SYSTEM = Path("/usr/lib/jvm")
+_REMEDY = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java installation that Cassandra accepts."""
+
+    program: Path
+    major: int
+    build: str
+
+    @property
+    def keytool(self) -> Path:
+        """The program that makes keys and certificates; it comes with every Java."""
+        return self.program.with_name("keytool")
+
+
+def find_java() -> Java:
+    """The first Java of JAVA_HOME, PATH and the system's directory that Cassandra accepts."""
+    seen: list[str] = []
+    for program in _candidates():
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+        major = parse_major(said)
+        if major in ACCEPTED:
+            return Java(program.resolve(), major, parse_build(said))
+        seen.append(str(major))
+    if not seen:
+        raise Surroundings("there is no Java", remedy=_REMEDY)
+    raise Surroundings("Cassandra 5 runs on Java 17 or 11", remedy=_REMEDY, found=" and ".join(sorted(set(seen))))
+
+
+def _candidates() -> Iterable[Path]:
+    homes = [Path(os.environ["JAVA_HOME"]) / "bin"] if os.environ.get("JAVA_HOME") else []
+    homes += [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
+    homes += [home / "bin" for home in sorted(SYSTEM.glob("*17*"))]
+    return (home / "java" for home in homes if os.access(home / "java", os.X_OK))
+
+
+def parse_major(said: str) -> int | None:
+    """The 17 in `openjdk version "17.0.15"`, the 8 in `"1.8.0_392"`."""
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else None
+
+
+def parse_build(said: str) -> str:
+    """The exact build, fit for a file name; what is archived for one build is of no use to another."""
+    found = re.search(r"\(build ([^,)]+)", said) or re.search(r'version "([^"]+)"', said)
+    return re.sub(r"[^A-Za-z0-9.+-]", "_", found[1]) if found else "unknown"
+
+
+def require_memory(needs_mb: int) -> None:
+    """Refuse early where the kernel would kill the server late."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    if found is not None and int(found[1]) // 1024 < needs_mb:
+        raise Surroundings(
+            "too little memory is free to start Cassandra",
+            remedy="end something, or start fewer nodes",
+            free_mb=int(found[1]) // 1024,
+            needs_mb=needs_mb,
+        )

@@ -1,0 +1,170 @@
+"""A single node that outlives the command that started it: for `make demo` and `headgate dev`.
+
+Its state directory holds everything of it: data, log, who it is (a pid file) and where it listens (server.json), so
+that a later command finds it, ends exactly it, or starts it again with the same data at the same ports.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headgate.errors import Conflict, SpecError, Surroundings
+from headgate.testing.cache import cache_root, locked, require_room
+from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.connection import Connection, read_connection
+from headgate.testing.cassandra.java import require_memory
+from headgate.testing.cassandra.node import START_TIMEOUT_S, GivenUp, Node
+from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.ports import server_ports
+from headgate.testing.processes import Server, port_taken
+
+_ROOM_MB = 500
+_PID, _TOLD = "cassandra.pid", "server.json"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one command leaves for the next."""
+
+    address: str
+    native_port: int
+    storage_port: int
+    jmx_port: int
+    environment: dict[str, str]
+
+    @property
+    def connection(self) -> Connection:
+        """How to reach it."""
+        return read_connection(self.environment)
+
+
+@dataclass
+class Starting:
+    """A start that may be given up by another thread, at any moment of it."""
+
+    launched: bool = False
+    """Whether a server was begun, which is then ours to end; one that ran already is not."""
+    _given_up: threading.Event = field(default_factory=threading.Event)
+
+    def give_up(self) -> None:
+        """The start ends as soon as it can, and leaves no server that it has launched."""
+        self._given_up.set()
+
+    def is_given_up(self) -> bool:
+        """Whether it was."""
+        return self._given_up.is_set()
+
+
+def default_state_directory() -> Path:
+    """Where the node of the demo lives unless another place is named."""
+    return cache_root() / "run" / "cassandra"
+
+
+def start_kept(
+    directory: Path,
+    settings: NodeSettings | None = None,
+    *,
+    address: str = "127.0.0.1",
+    native_port: int | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+    starting: Starting | None = None,
+) -> Connection:
+    """Start the node of this directory, or find it running; return when it answers, or `GivenUp`."""
+    directory = directory.resolve()
+    starting = starting or Starting()
+    with locked(directory / ".lock"):
+        before = read_told(directory)
+        running = before is not None and _server(directory).alive()
+        if before is not None and running:
+            _require_same_place(before, address, native_port)
+        wanted = settings or NodeSettings()
+        parts = find_installation()
+        if before is not None and running:
+            # It may still be starting, for a command that was ended meanwhile.
+            ports = (before.native_port, before.storage_port, before.jmx_port)
+            node = Node(wanted, Place(directory, address, *ports), installation=parts, pid_file=directory / _PID)
+            node.wait_until_ready(timeout_s=timeout_s, is_given_up=starting.is_given_up)
+            return before.connection
+        require_memory(wanted.memory_mb)
+        require_room(directory, _ROOM_MB)
+        ports = _ports(before, address, native_port)
+        place = Place(directory, address, *ports)
+        node = Node(wanted, place, installation=parts, pid_file=directory / _PID)
+        told = Told(address, *ports, node.connection.environment())
+        # Written before the start: a command that is killed meanwhile leaves what ends the server.
+        _write(directory / _TOLD, json.dumps(told.__dict__, indent=2) + "\n")
+        if starting.is_given_up():
+            raise GivenUp(at=node.connection.contact_points[0])
+        starting.launched = True
+        try:
+            node.start(timeout_s=timeout_s, is_given_up=starting.is_given_up)
+        except BaseException:
+            node.kill()
+            raise
+        return node.connection
+
+
+def stop_kept(directory: Path) -> bool:
+    """End the node of this directory, flushed; whether there was one. Its data stay."""
+    server = _server(directory.resolve())
+    was_alive = server.alive()
+    server.stop(grace_s=60)
+    return was_alive
+
+
+def find_kept(directory: Path) -> Connection | None:
+    """How to reach the node of this directory, when it runs."""
+    told = read_told(directory.resolve())
+    return told.connection if told is not None and _server(directory.resolve()).alive() else None
+
+
+def read_told(directory: Path) -> Told | None:
+    """What the command that started it last has left."""
+    file = directory / _TOLD
+    if not file.exists():
+        return None
+    try:
+        return Told(**json.loads(file.read_text()))
+    except (ValueError, TypeError):
+        raise SpecError("not a state directory of a node", remedy="name another, or remove it", file=file) from None
+
+
+def _server(directory: Path) -> Server:
+    return Server("cassandra", [], log=directory / "system.log", pid_file=directory / _PID)
+
+
+def _require_same_place(running: Told, address: str, native_port: int | None) -> None:
+    if running.address != address or native_port not in (None, running.native_port):
+        raise Conflict(
+            "the node of this directory runs at another address",
+            remedy="stop it first, or name another state directory",
+            runs_at=f"{running.address}:{running.native_port}",
+        )
+
+
+def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[int, int, int]:
+    """Those it had last time where they are free still, else new ones; a native port that is asked for is kept to."""
+    addresses = sorted({address, "127.0.0.1"})
+    native, storage, jmx = server_ports(3, addresses)
+    if before is not None and before.address == address:
+        native = native if port_taken(address, before.native_port) else before.native_port
+        storage = storage if port_taken(address, before.storage_port) else before.storage_port
+    if native_port is not None and port_taken(address, native_port):
+        raise Surroundings(
+            "the port is taken",
+            remedy="end who listens there, or leave the port to be chosen",
+            port=f"{address}:{native_port}",
+        )
+    return native_port or native, storage, jmx
+
+
+def _write(file: Path, text: str) -> None:
+    """In one step, and for our eyes only: it holds a password."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".new")
+    beside.touch(mode=0o600)
+    beside.write_text(text)
+    beside.replace(file)

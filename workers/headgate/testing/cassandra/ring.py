@@ -1,0 +1,277 @@
+"""A ring: several nodes that hold each row together, on loopback addresses or each on a host of its own.
+
+All nodes are seeds with fixed tokens and no bootstrap, so that they start at once, in nine seconds instead of
+minutes. A ring on loopback can lose nodes; one on hosts (`HostedRing`) can lose the links between them too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from headgate.errors import HeadgateError, Refused, Unavailable
+from headgate.testing.cache import require_room
+from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.connection import Connection
+from headgate.testing.cassandra.cql_probe import Row
+from headgate.testing.cassandra.installation import Installation
+from headgate.testing.cassandra.java import require_memory
+from headgate.testing.cassandra.node import START_TIMEOUT_S, Node
+from headgate.testing.cassandra.settings import NodeSettings, Place, evenly_spaced_tokens
+from headgate.testing.cassandra.tls import Certificates
+from headgate.testing.network import Host, Network
+from headgate.testing.ownership import temporary_directory
+from headgate.testing.ports import server_ports
+from headgate.testing.processes import wait_until
+
+_ROOM_MB_PER_NODE = 400
+_ROLES_ARRIVE_S = 20.0
+_ASK_ROLES = "SELECT * FROM system_auth.roles"
+_ASK_HISTORY = "SELECT * FROM system_distributed.parent_repair_history"
+_SCHEMA_VERBS = ("CREATE", "ALTER", "DROP")
+_NATIVE, _STORAGE, _JMX = 9042, 7000, 7199
+
+
+class Ring:
+    """Running nodes; a context manager that ends them. Made by `Ring.start`."""
+
+    def __init__(self, nodes: list[Node], directory: Path) -> None:
+        self.nodes = nodes
+        self._directory = directory
+
+    @classmethod
+    def start(
+        cls,
+        settings: NodeSettings | None = None,
+        *,
+        nodes: int = 3,
+        tls: Certificates | None = None,
+        require_client_auth: bool = False,
+        timeout_s: float = START_TIMEOUT_S,
+    ) -> Ring:
+        """Nodes on 127.0.0.1, 127.0.0.2 and so on, and return when each can reach all."""
+        wanted = _with_tls(settings, tls, require_client_auth=require_client_auth)
+        parts = find_installation()
+        require_memory(wanted.memory_mb * nodes)
+        addresses = [f"127.0.0.{number + 1}" for number in range(nodes)]
+        native, storage, *jmx = server_ports(2 + nodes, addresses)
+        directory = _directory(nodes)
+        places = [
+            Place(directory / f"n{number + 1}", address, native, storage, jmx[number])
+            for number, address in enumerate(addresses)
+        ]
+        made = [_node(wanted, place, parts, tls, None) for place in _as_ring(places)]
+        ring = cls(made, directory)
+        ring._launch(timeout_s)
+        return ring
+
+    @property
+    def connection(self) -> Connection:
+        """How to reach it as its superuser, by any node."""
+        points = tuple(point for node in self.nodes for point in node.connection.contact_points)
+        return replace(self.nodes[0].connection, contact_points=points)
+
+    def contact_points(self) -> list[str]:
+        """`host:port` of every node."""
+        return [str(point) for point in self.connection.contact_points]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that tell a process of Headgate where it is."""
+        return self.connection.environment()
+
+    def cql(self, statement: str, *, consistency: str = "QUORUM", via: int = 0) -> list[Row]:
+        """Run one statement as the superuser, with node `via` as coordinator; wait until all know a new schema."""
+        rows = self.nodes[via].cql(statement, consistency=consistency)
+        if statement.split(maxsplit=1)[0].upper() in _SCHEMA_VERBS:
+            self._wait_until_schema_agrees()
+        return rows
+
+    def wait_until_whole(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return when every node runs and, as a coordinator, gets an answer from all of them."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.nodes:
+            self._wait_until_ready(node, deadline)
+        for node in self.nodes:
+            while (why := _cannot_reach_all(node)) is not None:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        "the ring is not whole",
+                        remedy=f"the node's last words:\n{node.server.last_error_lines()}",
+                        seen_from=node.address,
+                        last=why,
+                    )
+                time.sleep(0.1)
+
+    def _wait_until_ready(self, node: Node, deadline: float) -> None:
+        """Roles are read at ONE here, and made while the nodes still find each other: one that missed our superuser
+        would refuse us for ever. So where a node stays unready, others read the roles at ALL, which repairs it."""
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                node.wait_until_ready(timeout_s=max(1.0, min(_ROLES_ARRIVE_S, left_s)))
+            except Unavailable:
+                if left_s <= _ROLES_ARRIVE_S:
+                    raise
+                self._spread_roles()
+            else:
+                return
+
+    def _spread_roles(self) -> None:
+        for node in self.nodes:
+            with suppress(Unavailable, Refused):
+                node.cql(_ASK_ROLES, consistency="ALL")
+
+    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Let what is paused go on, start what is dead, and return when the ring is whole."""
+        for node in self.nodes:
+            node.resume()
+            if not node.alive():
+                node.launch()
+        self.wait_until_whole(timeout_s=timeout_s)
+
+    def _wait_until_schema_agrees(self) -> None:
+        if not wait_until(lambda: len(self._schema_versions()) <= 1, timeout_s=30):
+            raise Unavailable("the nodes do not agree on the schema", versions=sorted(self._schema_versions()))
+
+    def _schema_versions(self) -> set[str]:
+        """What the nodes that answer hold the schema to be; one that is dead, paused or cut off learns it later."""
+        seen = set()
+        for node in self.nodes:
+            with suppress(Unavailable), node.probe(timeout_s=2.0) as probe:
+                seen.add(str(probe.query("SELECT schema_version FROM system.local")[0]["schema_version"]))
+        return seen
+
+    def stop(self) -> None:
+        """End all nodes; their data go with them."""
+        for node in self.nodes:
+            node.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _launch(self, timeout_s: float) -> None:
+        try:
+            for node in self.nodes:
+                node.launch()
+            self.wait_until_whole(timeout_s=timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+
+class HostedRing(Ring):
+    """A ring whose nodes `n1`, `n2`, `n3` stand on hosts of their own. Made by `HostedRing.start_on_hosts`."""
+
+    def __init__(self, nodes: list[Node], directory: Path, network: Network, hosts: list[Host]) -> None:
+        super().__init__(nodes, directory)
+        self.network = network
+        self.hosts = hosts
+        self._clients: dict[str, Host] = {}
+
+    @classmethod
+    def start_on_hosts(
+        cls, settings: NodeSettings | None = None, *, nodes: int = 3, timeout_s: float = START_TIMEOUT_S
+    ) -> HostedRing:
+        """A node a network namespace, and return when each can reach all. Needs root."""
+        wanted = settings or NodeSettings()
+        parts = find_installation()
+        require_memory(wanted.memory_mb * nodes)
+        directory = _directory(nodes)
+        network = Network(directory)
+        try:
+            hosts = [network.add_host(f"n{number + 1}") for number in range(nodes)]
+            places = [Place(directory / host.name, host.address, _NATIVE, _STORAGE, _JMX) for host in hosts]
+            made = [
+                _node(wanted, place, parts, None, host.namespace)
+                for place, host in zip(_as_ring(places), hosts, strict=True)
+            ]
+        except BaseException:
+            network.close()
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        ring = cls(made, directory, network, hosts)
+        ring._launch(timeout_s)
+        return ring
+
+    def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
+        """Lose what goes from the side of `source` to that of `target`, and unless one_way what comes back."""
+        self.network.cut(source, target, one_way=one_way)
+
+    def heal(self) -> None:
+        """No cut and no delay any more."""
+        self.network.heal()
+
+    def delay(self, source: str, target: str, ms: float, *, one_way: bool = False) -> None:
+        """Hold each packet between the two sides for `ms`, in each direction."""
+        self.network.delay(source, target, ms, one_way=one_way)
+
+    def client(self, beside: str) -> Host:
+        """The host of clients on the side of a node: cut off from whom that node is cut off from."""
+        if beside not in self._clients:
+            self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
+        return self._clients[beside]
+
+    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Heal all links first; then as any ring."""
+        self.heal()
+        super().mend(timeout_s=timeout_s)
+
+    def stop(self) -> None:
+        """End all nodes and remove their hosts."""
+        super().stop()
+        self.network.close()
+
+
+def _with_tls(settings: NodeSettings | None, tls: Certificates | None, *, require_client_auth: bool) -> NodeSettings:
+    wanted = settings or NodeSettings()
+    return wanted if tls is None else replace(wanted, tls=tls.server(require_client_auth=require_client_auth))
+
+
+def _directory(nodes: int) -> Path:
+    directory = temporary_directory("headgate-cassandra-")
+    require_room(directory, _ROOM_MB_PER_NODE * nodes)
+    return directory
+
+
+def _as_ring(places: list[Place]) -> list[Place]:
+    """The same places as parts of one ring: everybody a seed, each with its share of the tokens."""
+    seeds = tuple(place.address for place in places)
+    tokens = evenly_spaced_tokens(len(places))
+    return [
+        replace(place, seeds=seeds, token=token, nodes=len(places))
+        for place, token in zip(places, tokens, strict=True)
+    ]
+
+
+def _node(
+    settings: NodeSettings, place: Place, parts: Installation, tls: Certificates | None, namespace: str | None
+) -> Node:
+    return Node(
+        settings,
+        place,
+        installation=parts,
+        namespace=namespace,
+        client_tls=None if tls is None else tls.client(),
+    )
+
+
+def _cannot_reach_all(node: Node) -> HeadgateError | None:
+    """Why a read of what every node holds does not get all answers; None when it does."""
+    asked = _ASK_ROLES if node.settings.authentication else _ASK_HISTORY
+    try:
+        node.cql(asked, consistency="ALL")
+        peers = node.cql("SELECT peer FROM system.peers")
+    except (Unavailable, Refused) as error:
+        return error
+    return None if len(peers) == node.place.nodes - 1 else Unavailable("not all peers are known", known=len(peers))

@@ -1,0 +1,68 @@
+"""Who may do what on a server under test: its superuser, and roles with exactly the grants that a test is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headgate.errors import Refused
+from headgate.testing.cassandra.connection import Connection
+from headgate.testing.cassandra.cql_probe import CqlProbe
+
+Probe = Callable[[Connection], CqlProbe]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A name and a password."""
+
+    username: str
+    password: str
+
+
+DEFAULT = Credentials("cassandra", "cassandra")
+"""The superuser that a new server makes by itself, as its documentation says."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A permission on a resource, in the words of CQL: Grant("SELECT", "KEYSPACE shop")."""
+
+    permission: str
+    resource: str
+
+    def cql(self, role: str) -> str:
+        """The statement that gives it."""
+        return f"GRANT {self.permission} ON {self.resource} TO {quoted_name(role)}"
+
+
+def create_role_statements(role: Credentials, grants: Iterable[Grant] = (), *, superuser: bool = False) -> list[str]:
+    """A role that can log in and may do what is granted, nothing else."""
+    create = (
+        f"CREATE ROLE IF NOT EXISTS {quoted_name(role.username)} WITH PASSWORD = {quoted_text(role.password)}"
+        f" AND LOGIN = true AND SUPERUSER = {'true' if superuser else 'false'}"
+    )
+    return [create, *(grant.cql(role.username) for grant in grants)]
+
+
+def replace_default_superuser(probe: Probe, ours: Connection) -> None:
+    """Make the superuser that the settings name, and take login and rights from the one everybody knows."""
+    assert ours.username is not None and ours.password is not None, "only a server that asks has a superuser"
+    try:
+        with probe(ours.as_role(DEFAULT.username, DEFAULT.password)) as default:
+            for statement in create_role_statements(Credentials(ours.username, ours.password), superuser=True):
+                default.query(statement, consistency="ALL")
+    except Refused:
+        return  # It is not there yet, or disarmed already.
+    with probe(ours) as own:
+        own.query(f"ALTER ROLE {quoted_name(DEFAULT.username)} WITH SUPERUSER = false AND LOGIN = false")
+
+
+def quoted_name(name: str) -> str:
+    """An identifier as CQL takes it whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(text: str) -> str:
+    """A text literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,38 @@
+"""Whose a temporary thing is: names that carry their maker, so that what a killed maker left can be told and removed.
+
+A tag is the maker's process id and the moment it started; the kernel gives the pair to one process only. Nothing
+whose maker still runs is ever touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from headgate.testing.processes import Identity
+
+_TAG = re.compile(r"(\d+)x([0-9a-f]+)")
+
+
+def maker_tag() -> str:
+    """The tag of this process; short, since the kernel bounds the names of links and namespaces."""
+    us = Identity.of(os.getpid())
+    assert us is not None, "this process runs"
+    return f"{us.pid}x{us.started:x}"
+
+
+def is_abandoned(name: str, prefix: str) -> bool:
+    """Whether `name` was made under `prefix` by a process that does not run any more."""
+    found = _TAG.match(name.removeprefix(prefix)) if name.startswith(prefix) else None
+    return found is not None and not Identity(int(found[1]), int(found[2], 16)).alive()
+
+
+def temporary_directory(prefix: str) -> Path:
+    """A new directory that carries this process's tag; what dead makers left under the prefix goes on the way."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if is_abandoned(left.name, prefix):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{maker_tag()}-"))

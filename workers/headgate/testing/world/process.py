@@ -1,0 +1,192 @@
+"""A simulated process: it owns whatever runs in its context, has clocks of its own, and can be paused and killed.
+
+A pause is a SIGSTOP: nothing of it runs; timers that fall due and messages that arrive are kept, and all run at
+once, late, when it goes on. A kill is a kill -9: nothing of it ever runs again, no `finally` and no `except` either;
+what it had sent still lands. Both can be set to strike before the n-th step of the process, a step being what runs
+between two awaits: a scenario that strikes before each one has tried every place where a process can die.
+
+The tasks of the dead are held, pending, until the world is taken down: asyncio would complain of their loss, and
+Python would run their `finally` blocks, as no kill ever does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import warnings
+import weakref
+from asyncio import events
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from headgate.errors import Bug
+from headgate.testing.world.clock import Clock
+from headgate.testing.world.loop import OWNER
+
+if TYPE_CHECKING:
+    from headgate.testing.world.world import World
+
+T = TypeVar("T")
+
+
+class State(Enum):
+    """What the machine would say of it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One process of the world. Made by `World.process`."""
+
+    def __init__(self, world: World, name: str, data_centre: str, *, booted_s: float, life: int) -> None:
+        self.world = world
+        self.name = name
+        self.data_centre = data_centre
+        self.state = State.RUNNING
+        self.clock = Clock(world.loop.time, booted_s=booted_s)
+        self.chance = world.chance(f"process {name}, life {life}")
+        """A stream of its own in each life: who begins again must not draw the same uuids again."""
+        self.gate: Callable[[events.Handle], bool] | None = None
+        self.steps = 0
+        self.context = contextvars.copy_context()
+        self.context.run(OWNER.set, self)
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._held: list[events.Handle] = []
+        self._buried: list[asyncio.Task[Any]] = []
+        self._strike: tuple[int, Callable[[], None]] | None = None
+        self._on_change: list[Callable[[], None]] = []
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine in this process. Its task never ends if the process is killed.
+
+        What it raises is raised by `World.run`, unless somebody has awaited the task by then.
+        """
+        task = self.world.loop.create_task(work, context=self.context.copy())
+        task.add_done_callback(self.world.ended)
+        return task
+
+    def uuid(self) -> UUID:
+        """A random uuid (version 4) from the seed."""
+        return UUID(int=self.chance.getrandbits(128), version=4)
+
+    def note(self, what: str, *details: Any) -> None:
+        """Write an entry into the history."""
+        self.world.history.note(self.name, what, *details)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Called by the loop for each task that begins in this process."""
+        self._tasks.add(task)
+
+    def when_state_changes(self, tell: Callable[[], None]) -> None:
+        """Have a function called after each pause, resumption or kill."""
+        self._on_change.append(tell)
+
+    # ---- faults
+
+    def pause(self, *, for_s: float | None = None, machine: bool = False) -> None:
+        """SIGSTOP; with `machine`, its virtual machine is paused, so that its monotonic clock stands still too."""
+        if self.state is not State.RUNNING:
+            return
+        self.note("paused", ("for_s", for_s), ("machine", machine))
+        self._enter(State.PAUSED)
+        if machine:
+            self.clock.freeze()
+        if for_s is not None:
+            self.world.outside(for_s, self.resume)
+
+    def resume(self) -> None:
+        """SIGCONT: everything that came due meanwhile runs now, in the order in which it came due."""
+        if self.state is not State.PAUSED:
+            return
+        self.note("resumed", ("held", len(self._held)))
+        self.clock.thaw()
+        self._enter(State.RUNNING)
+        held, self._held = self._held, []
+        self.world.loop._ready.extend(held)  # type: ignore[attr-defined]
+
+    def kill(self) -> None:
+        """End it, kill -9, now; if it kills itself, the step that runs is its last."""
+        if self.state is State.DEAD:
+            return
+        self.note("killed")
+        self._enter(State.DEAD)
+        self._buried = [task for task in self._tasks if not task.done()]
+        self.world.bury(self)
+
+    def count_steps(self) -> None:
+        """Count from now on what runs between two awaits, in `steps`."""
+        self.steps = 0
+        self._set_gate()
+
+    def kill_before_step(self, step: int) -> None:
+        """Kill it just before the n-th step from now (the first is 1)."""
+        self._strike_before(step, self.kill)
+
+    def pause_before_step(self, step: int, *, for_s: float, machine: bool = False) -> None:
+        """Pause it just before the n-th step from now (the first is 1)."""
+        self._strike_before(step, lambda: self.pause(for_s=for_s, machine=machine))
+
+    # ---- within
+
+    def _strike_before(self, step: int, strike: Callable[[], None]) -> None:
+        if step < 1:
+            raise Bug("steps are counted from one", step=step)
+        self.steps = 0
+        self._strike = (step, strike)
+        self._set_gate()
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._set_gate()
+        for tell in self._on_change:
+            tell()
+
+    def _set_gate(self) -> None:
+        gates = {State.RUNNING: self._count, State.PAUSED: self._hold, State.DEAD: self._drop}
+        self.gate = gates[self.state]
+
+    def _count(self, handle: events.Handle) -> bool:
+        self.steps += 1
+        if self._strike is not None and self.steps >= self._strike[0]:
+            strike = self._strike[1]
+            self._strike = None
+            strike()
+            return self.gate is None or self.gate(handle)
+        return True
+
+    def _hold(self, handle: events.Handle) -> bool:
+        self._held.append(handle)
+        return False
+
+    def _drop(self, handle: events.Handle) -> bool:
+        return False
+
+    def unwind(self) -> None:
+        """Give back the memory of the dead, once nothing that their `finally` blocks do can matter any more."""
+        for task in self._buried:
+            _forget(task)
+        self._buried = []
+        self._held = []
+
+    def __repr__(self) -> str:
+        return f"Process({self.name}, {self.state.value})"
+
+
+UNWIND_AWAITS_MAX = 100
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    work = task.get_coro()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what it was about to begin is never awaited: it is dead
+        for _ in range(UNWIND_AWAITS_MAX):
+            try:
+                work.close()
+                return
+            except BaseException:  # noqa: S112 - a `finally` that awaits again is closed again
+                continue

@@ -1,0 +1,155 @@
+"""One simulated world: a seed, a loop, a history, a network, and the processes in it.
+
+    world = World(seed=7)
+    store = SimulatedStore(Cluster(world), world.process("producer"))
+    world.run(scenario(world, store))
+    print(world.history.text())
+
+Everything that is left to chance comes from the seed, each use from a stream of its own, so that what one part draws
+does not change what another gets. Python's collector is off while the world runs: a run depends on nothing but its
+seed and its code. (Code that asks the machine itself for the time or for chance is not held back; two runs of the
+same seed then differ, which is how a test finds it.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from collections.abc import Callable, Coroutine
+from random import Random
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headgate.errors import Bug
+from headgate.testing.world.history import History
+from headgate.testing.world.loop import OWNER, VirtualLoop
+from headgate.testing.world.network import Network, Weather
+from headgate.testing.world.process import Process, State, _forget
+
+T = TypeVar("T")
+
+UNTIL_S = 400 * 24 * 3600.0
+"""No scenario is longer; one that is has run away."""
+
+
+class World:
+    """All that a scenario acts in. Close it, or use it as a context, to give its memory back."""
+
+    def __init__(
+        self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = UNTIL_S
+    ) -> None:
+        self.seed = seed
+        self.loop = VirtualLoop(self.chance("loop"), shuffled=shuffled, until_s=until_s)
+        self.loop.report = self._report
+        self.loop.set_exception_handler(self._unhandled)
+        self.history = History(self.loop.time)
+        self.network = Network(self.loop, self.history, self.chance("network"), weather or Weather())
+        self.processes: dict[str, Process] = {}
+        self._lives: dict[str, int] = {}
+        self._dead: list[Process] = []
+        self._failures: list[BaseException] = []
+        self._failed: list[asyncio.Task[Any]] = []
+
+    def chance(self, purpose: str) -> Random:
+        """A stream of chance of its own, from the seed and the purpose."""
+        return Random(f"{self.seed} {purpose}")  # a text is hashed by SHA-512, not by the process's hash seed
+
+    def process(self, name: str, *, data_centre: str = "dc1") -> Process:
+        """Start a process. One that died may be started again under its name, with nothing left of it."""
+        before = self.processes.get(name)
+        if before is not None and before.state is not State.DEAD:
+            raise Bug("two processes of one name", name=name)
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        booted_s = round(self.chance(f"boot {name}").uniform(1_000, 1_000_000), 3)
+        process = Process(self, name, data_centre, booted_s=booted_s, life=life)
+        self.processes[name] = process
+        return process
+
+    def run(self, scenario: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine, outside of all processes, to its end. Raises what any callback raised and nobody took."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            result = self.loop.run_until_complete(scenario)
+        finally:
+            if collecting:
+                gc.enable()
+        self._raise_what_nobody_took()
+        return result
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """Called when a task that was started in a process has ended."""
+        if _is_unheard(task):
+            self._failed.append(task)
+
+    def _raise_what_nobody_took(self) -> None:
+        failed, self._failed = self._failed, []
+        for task in failed:
+            if _is_unheard(task):
+                error = task.exception()
+                if error is not None:
+                    self._failures.append(error)
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def now_s(self) -> float:
+        """True time since the world began."""
+        return self.loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    def outside(self, after_s: float, act: Callable[[], object]) -> None:
+        """Do something after a while, belonging to no process, so that no pause or kill holds it."""
+        context = contextvars.copy_context()
+        context.run(OWNER.set, None)
+        self.loop.call_at(self.loop.time() + after_s, act, context=context)
+
+    def bury(self, process: Process) -> None:
+        """Keep what is left of a dead process until the world is closed."""
+        self._dead.append(process)
+
+    def close(self) -> None:
+        """Take the world down: whatever still waits is forgotten, without a word."""
+        if self.loop.is_closed():
+            return
+        for process in [*self._dead, *self.processes.values()]:
+            process.unwind()
+        for task in asyncio.all_tasks(self.loop):
+            _forget(task)
+        self.loop._ready.clear()  # type: ignore[attr-defined]
+        self.loop._timers.clear()
+        self.loop.close()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception") or Bug(context.get("message", "something went wrong in the loop"))
+        self.history.note("world", "unhandled", type(error).__name__, str(error))
+        self._failures.append(error)
+
+    def _report(self) -> str:
+        waiting = sorted(asyncio.all_tasks(self.loop), key=lambda task: int(task.get_name().rpartition("/")[2]))
+        lines = [f"  {task.get_name()} waits in {_place(task)}" for task in waiting[:50]]
+        states = ", ".join(f"{name} {process.state.value}" for name, process in self.processes.items())
+        return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
+
+
+def _is_unheard(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and bool(task._log_traceback)
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    stack = task.get_stack(limit=1)
+    if not stack:
+        return "(finished)"
+    code = stack[-1].f_code
+    return f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} line {stack[-1].f_lineno}"

@@ -1,8 +1,0 @@
-"""What whoever brings a counter to Cassandra, or removes one, needs to know of counters (engines/registry.py)."""
-
-from __future__ import annotations
-
-from penstock.counters.forgetting import forget_rows
-from penstock.counters.tables import dedicated_tables, shared_tables
-
-__all__ = ["dedicated_tables", "forget_rows", "shared_tables"]

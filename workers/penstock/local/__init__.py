@@ -1,1 +1,0 @@
-"""A whole stack on one machine, without Kubernetes: `penstock dev`."""

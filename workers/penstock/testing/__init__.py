@@ -1,1 +1,0 @@
-"""Real servers, a simulated world and fixtures: shipped, for the tests of those who use Penstock too."""
