@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,33 @@ def test_the_licence_is_apache_2() -> None:
 @pytest.mark.parametrize("package", ["workers/headgate", "operator/headgate_operator", "spark/headgate_spark"])
 def test_every_import_package_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
+
+
+FORMER_NAME = "pen" + "stock"
+"""It belongs to another project on the package indexes, with the same import name: instructions that name it install
+a stranger's code."""
+
+
+def places_of_former_name(files: Mapping[str, str]) -> list[str]:
+    """Paths, and lines of files, that name it."""
+    paths = [path for path in files if FORMER_NAME in path.lower()]
+    lines = [
+        f"{path}:{number}"
+        for path, text in files.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if FORMER_NAME in line.lower()
+    ]
+    return paths + lines
+
+
+def test_the_former_name_occurs_nowhere() -> None:
+    left_out = {".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+    paths = [each for each in ROOT.rglob("*") if each.is_file() and not left_out & set(each.relative_to(ROOT).parts)]
+    files = {str(each.relative_to(ROOT)): each.read_text(encoding="utf-8", errors="replace") for each in paths}
+    assert len(files) > 1_000
+    assert [] == places_of_former_name(files)
+
+
+def test_a_former_name_is_found_in_paths_and_lines() -> None:
+    found = places_of_former_name({f"docs/{FORMER_NAME}.md": f"one\npip install {FORMER_NAME.title()}"})
+    assert [f"docs/{FORMER_NAME}.md", f"docs/{FORMER_NAME}.md:2"] == found
