@@ -92,6 +92,31 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
     asyncio.run(scenario())
 
 
+def test_a_background_loop_that_is_dead_fails_liveness_with_its_reason() -> None:
+    async def scenario() -> None:
+        queue = MemoryQueue()
+        port = free_port()
+        options = WorkerOptions("test/queue", handler="m:f", health=("127.0.0.1", port))
+
+        async def open_queue() -> MemoryQueue:
+            return queue
+
+        async def work(payload: bytes) -> None:
+            return None
+
+        running = asyncio.get_running_loop().create_task(
+            WorkerProcess(options, understand(work, "m:f"), open_queue).run()
+        )
+        await until(lambda: _is(port, "/readyz", 200))
+        assert (200, "ok\n") == await asked(port, "/livez")
+        queue.dead_loop_reasons = ["the loop of lanes has ended"]
+        assert (503, "the loop of lanes has ended\n") == await asked(port, "/livez")
+        signal.raise_signal(signal.SIGTERM)
+        await running
+
+    asyncio.run(scenario())
+
+
 async def _is(port: int, path: str, status: int) -> bool:
     try:
         return (await asked(port, path))[0] == status

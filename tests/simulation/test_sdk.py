@@ -17,6 +17,7 @@ from headgate.engines.contract import PassEnd
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.errors import HeadgateError
+from headgate.runtime.client_port import ClientQueue
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import Name, State
 from headgate.store.catalogue_tables import ENTRIES
@@ -447,3 +448,20 @@ def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_th
         whole = strike(step)
         step += 11
     assert whole > 50
+
+
+@pytest.mark.parametrize("loop", ["lanes", "members", "catalogue", "clock"])
+def test_a_worker_reports_each_background_loop_that_is_dead(loop: str) -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        program = shop.program("worker")
+        queue = await opened(program)
+        port = ClientQueue(program.connection, queue)
+        await program.process.start(port.receive(1, visibility_us=8_000_000, wait_us=5_000_000))
+        assert [] == port.dead_loops()
+        (task,) = [each for each in asyncio.all_tasks() if each.get_name() == f"headgate: {loop}"]
+        task.cancel()
+        await shop.world.sleep(1)
+        assert [f"the loop of {loop} has ended"] == port.dead_loops()
+
+    simulate(scenario)
