@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
+.PHONY: help dev demo environment down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,6 +22,9 @@ dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassan
 
 demo: ## a cluster, a Cassandra, the chart and a queue's day on them (SPARK=1: then a bulk job; CONTEXT=name REGISTRY=prefix: a cluster you have)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(SPARK),--spark)
+
+environment: ## exports that lead to the demo's Cassandra: eval "$$(make -s environment)"
+	@$(PYTHON) -m dev.demo environment
 
 down: ## end exactly what `make demo` started
 	@$(PYTHON) -m dev.demo down

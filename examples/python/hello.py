@@ -1,4 +1,4 @@
-"""Put a message and receive it. The connection comes from the environment: HEADGATE_CONTACT_POINTS and the rest."""
+"""Put a message and see it handled, here or by a worker of the queue. The connection comes from the environment."""
 
 import asyncio
 
@@ -11,11 +11,14 @@ async def main() -> None:
         q = await p.queue("shop/emails")
         put = await q.put({"to": "you@example.org", "subject": "hello"})
         print("put", put)
-        async for message in q:
-            async with message:  # acknowledged where this block ends, given back where it raises
-                print("received", message.id, message.json())
-            if message.id == put:
+        for _ in range(30):
+            for message in await q.receive(10, wait=1):
+                async with message:  # acknowledged where this block ends, given back where it raises
+                    print("received", message.id, message.json())
+            fate = (await q.where(put)).fate.value
+            if fate == "settled":  # also where a worker of the queue was first
                 break
+        print(fate, put)
 
 
 asyncio.run(main())

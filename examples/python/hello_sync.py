@@ -6,8 +6,11 @@ with headgate.connect_sync() as p:
     q = p.queue("shop/emails")
     put = q.put({"to": "you@example.org", "subject": "hello"})
     print("put", put)
-    for message in q:
-        with message:
-            print("received", message.id, message.json())
-        if message.id == put:
+    for _ in range(30):
+        for message in q.receive(10, wait=1):
+            with message:
+                print("received", message.id, message.json())
+        fate = q.where(put).fate.value
+        if fate == "settled":  # also where a worker of the queue was first
             break
+    print(fate, put)

@@ -25,7 +25,7 @@ from headgate_spark.counter_reader import CounterReader
 from headgate_spark.options import Subject, read_options, stream_options, write_options
 from headgate_spark.queue_reader import FilteredReader, QueueReader
 from headgate_spark.schemas import COUNTER, PUT, QUEUE, UPDATE, check_read, check_write, schema_of
-from headgate_spark.session import NEEDED
+from headgate_spark.session import FILTER_PUSHDOWN
 from headgate_spark.stream_reader import QueueStreamReader
 from headgate_spark.writers import ArrowWriter, StreamWriter
 
@@ -92,8 +92,7 @@ class HeadgateDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make `headgate` known to a session, and set what it rests on."""
-    for key, value in NEEDED.items():
-        spark.conf.set(key, value)
+    """Make `headgate` known to a session. The session stays the user's: nothing that changes other queries is set."""
+    spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(HeadgateDataSource)
     return spark

@@ -1,4 +1,4 @@
-"""The Spark session that our sources and jobs run in: what of its configuration they rest on.
+"""The Spark session of our jobs, and what of a session's configuration they and the data source rest on.
 
 By `spark-submit`, and as a SparkApplication, a session comes with the configuration of its submission; what is needed
 here is set beside it, and what the submission says of anything else stays.
@@ -12,9 +12,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+"""Without it Spark refuses every read of a Python source that takes filters, as ours does with `pushFilters`."""
 NEEDED: Mapping[str, str] = {
-    "spark.sql.python.filterPushdown.enabled": "true",  # without it every read of a source that takes filters fails
-    "spark.sql.session.timeZone": "UTC",  # moments are told, and compared in SQL, as the queue means them
+    FILTER_PUSHDOWN: "true",
+    "spark.sql.session.timeZone": "UTC",  # jobs write days and moments as texts
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }

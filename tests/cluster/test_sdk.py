@@ -414,6 +414,7 @@ def test_after_its_end_a_connection_says_that_it_is_closed(told: dict[str, str])
 # ---- what the pages and the examples show
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "python"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
@@ -432,6 +433,24 @@ async def emptied(told: dict[str, str], name: str) -> None:
 @pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
 def test_an_example_receives_what_it_has_put(told: dict[str, str], name: str) -> None:
     asyncio.run(emptied(told, "shop/emails"))
-    done = run(told, (ROOT / "examples" / "python" / name).read_text())
-    put, received = done.stdout.splitlines()[0].split()[1], done.stdout.splitlines()[-1].split()
-    assert (0, "", ["received", put]) == (done.returncode, done.stderr, received[:2])
+    done = run(told, (EXAMPLES / name).read_text())
+    first, *received, last = [line.split()[:2] for line in done.stdout.splitlines()]
+    put = first[1]
+    assert (0, "", [["received", put]], ["settled", put]) == (done.returncode, done.stderr, received, last)
+
+
+@pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
+def test_an_example_ends_where_a_worker_of_the_queue_is_first(told: dict[str, str], name: str) -> None:
+    async def first_of_all() -> subprocess.CompletedProcess[str]:
+        async with headgate.connect(told) as p:
+            queue = await p.queue("shop/emails")
+            await queue.receive(10, wait=20)  # holds every lane from now on
+            running = asyncio.create_task(asyncio.to_thread(run, told, (EXAMPLES / name).read_text()))
+            while not running.done():
+                await queue.ack(await queue.receive(10, wait=1))
+            return running.result()
+
+    asyncio.run(emptied(told, "shop/emails"))
+    done = asyncio.run(first_of_all())
+    lines = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert (0, "", ["settled", lines[0][1]]) == (done.returncode, done.stderr, lines[-1])

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 import headgate
 from headgate import Put
 from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate_spark.datasource import register
 from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
 
@@ -165,3 +166,31 @@ def test_a_mistake_is_told_in_one_line(
     with pytest.raises(PySparkException) as told:
         spark.read.format("headgate").options(**options).load().count()
     assert said in line_of(told.value)
+
+
+@pytest.fixture
+def of_new_york(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of a user's own, far from UTC."""
+    session = spark.newSession()
+    for key, value in USERS_OWN.items():
+        session.conf.set(key, value)
+    yield session
+
+
+USERS_OWN = {
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "777",
+}
+
+
+def test_a_session_keeps_its_configuration_and_reads_the_same_moments(
+    spark: SparkSession, of_new_york: SparkSession, spread: datetime
+) -> None:
+    register(of_new_york)
+    assert USERS_OWN == {key: of_new_york.conf.get(key) for key in USERS_OWN}
+    wanted = [row.due_us for row in frame(spark, "spread").select(F.unix_micros("due").alias("due_us")).collect()]
+    everything = frame(of_new_york, "spread").select(F.unix_micros("due").alias("due_us"))
+    assert sorted(wanted) == sorted(row.due_us for row in everything.collect())
+    late = frame(of_new_york, "spread", pushFilters="true").where(F.col("due") >= spread + timedelta(minutes=10))
+    assert 2 == late.count()

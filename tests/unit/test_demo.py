@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,15 @@ def test_the_shop_has_what_the_day_shows() -> None:
     text = SHOP.read_text()
     assert "async def send(" in text
     assert "async def send_or_ask(" in text
+
+
+def test_the_environment_of_the_demo_is_printed_in_a_fresh_shell(tmp_path: Path) -> None:
+    """As README prints the command: with nothing of ours in the environment."""
+    shell = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HEADGATE_CACHE": str(tmp_path)}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["make", "-s", "environment"], cwd=root, env=shell, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "no Cassandra of the demo runs here" in done.stderr.splitlines()[0]
+    assert "Traceback" not in done.stderr
+    assert (True, "") == (done.returncode != 0, done.stdout)
