@@ -115,3 +115,9 @@ def test_the_former_name_occurs_nowhere() -> None:
 def test_a_former_name_is_found_in_paths_and_lines() -> None:
     found = places_of_former_name({f"docs/{FORMER_NAME}.md": f"one\npip install {FORMER_NAME.title()}"})
     assert [f"docs/{FORMER_NAME}.md", f"docs/{FORMER_NAME}.md:2"] == found
+
+
+def test_the_how_to_of_the_sdk_names_every_extra() -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    extras = {name for name, needs in PROJECT["optional-dependencies"].items() if needs}
+    assert set() == {each for each in extras if f"`headgate[{each}]`" not in page}
