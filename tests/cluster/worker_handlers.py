@@ -18,7 +18,7 @@ _NOTES = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o
 
 def note(what: str, context: Context) -> None:
     """One line, whole whoever else writes: it is short, and appended by one call."""
-    line = f"{what} {os.environ['WORKER']} {context.message_id} {context.attempt} {context.epoch}\n"
+    line = f"{what} {os.environ['WORKER']} {context.message_id} {context.attempt} {context.fencing_token}\n"
     os.write(_NOTES, line.encode())
 
 

@@ -108,7 +108,7 @@ def test_the_body_is_the_payload_and_the_headers_tell_the_rest() -> None:
             "Headgate-Queue",
             "Headgate-Message-Id",
             "Headgate-Attempt",
-            "Headgate-Epoch",
+            "Headgate-Fencing-Token",
             "Headgate-Group",
             "traceparent",
             "tracestate",

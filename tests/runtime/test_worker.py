@@ -76,7 +76,7 @@ def test_a_payload_is_what_the_annotation_says() -> None:
         seen: list[object] = []
 
         async def send(mail: Mail, context: Context) -> None:
-            seen.append((mail.to, context.attempt, context.epoch, context.attributes["kind"], context.queue))
+            seen.append((mail.to, context.attempt, context.fencing_token, context.attributes["kind"], context.queue))
 
         bench = bench_of(send)
         bench.queue.put_now(Message(b'{"to": "a@b", "size": 3}', attributes={"kind": "news"}))

@@ -25,7 +25,7 @@ const server = http.createServer(async (request, response) => {
   const message = {
     id: request.headers["headgate-message-id"],
     attempt: Number(request.headers["headgate-attempt"]),
-    epoch: Number(request.headers["headgate-epoch"]),
+    fencingToken: Number(request.headers["headgate-fencing-token"]),
     trace: request.headers.traceparent,
     attributes: JSON.parse(request.headers["headgate-attributes"] ?? "{}"),
   };

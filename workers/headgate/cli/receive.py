@@ -70,7 +70,7 @@ def _json_line(message: Message) -> str:
         "attempt": message.attempt,
         "due": message.due.isoformat(),
         "put": message.put_at.isoformat(),
-        "epoch": message.epoch,
+        "fencing_token": message.fencing_token,
         "group": message.group,
         "attributes": {
             name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}

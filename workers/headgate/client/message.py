@@ -91,7 +91,7 @@ class Received:
         return self.delivery.attempt
 
     @property
-    def epoch(self) -> int:
+    def fencing_token(self) -> int:
         """The fencing token of its lane: who acts on the outside world refuses what has a lower one than it saw."""
         return self.delivery.epoch
 

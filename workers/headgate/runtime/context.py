@@ -63,7 +63,7 @@ class Context:
         return self.delivery.attempt
 
     @property
-    def epoch(self) -> int:
+    def fencing_token(self) -> int:
         """The fencing token: who acts on the outside world refuses what has a lower one than it saw."""
         return self.delivery.epoch
 

@@ -140,7 +140,7 @@ def headers_of(flight: Flight, queue: str) -> dict[str, str]:
         "Headgate-Queue": queue,
         "Headgate-Message-Id": delivery.message_id,
         "Headgate-Attempt": str(delivery.attempt),
-        "Headgate-Epoch": str(delivery.epoch),
+        "Headgate-Fencing-Token": str(delivery.epoch),
         "Content-Type": "application/octet-stream",
     }
     if delivery.group is not None:
