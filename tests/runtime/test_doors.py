@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headgate.errors import SpecError, Unavailable
-from headgate.runtime.doors import read_address
+from headgate.errors import SpecError, Surroundings, Unavailable
+from headgate.runtime.doors import Doors, read_address
 from headgate.runtime.handlers import understand
 from headgate.runtime.process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker import WorkerTerms
 from headgate.telemetry.graphite import GraphiteSettings
+from headgate.telemetry.metrics import Registry
 from headgate.testing.memory_queue import MemoryQueue
 from headgate.testing.processes import free_port, wait_until
 from tests.runtime.test_worker_process import worker
@@ -200,3 +201,25 @@ def test_an_address_is_host_and_port(text: str, expected: tuple[str, int] | None
 def test_what_is_no_address_is_refused(wrong: str) -> None:
     with pytest.raises(SpecError, match="--health is host:port, or off"):
         read_address(wrong)
+
+
+async def opened_doors(port: int, *, may_move: bool) -> Doors:
+    """Of a worker that nothing ails."""
+    doors = Doors(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None)
+    await doors.open("127.0.0.1", port, may_move=may_move)
+    return doors
+
+
+def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_for() -> None:
+    async def scenario() -> None:
+        port = free_port()
+        first = await opened_doors(port, may_move=True)
+        second = await opened_doors(port, may_move=True)
+        assert port == first.port != second.port
+        assert (200, "ok\n") == await asked(second.port, "/livez")
+        with pytest.raises(Surroundings, match="the port for probes and metrics can not be opened"):
+            await opened_doors(port, may_move=False)
+        await first.close()
+        await second.close()
+
+    asyncio.run(scenario())

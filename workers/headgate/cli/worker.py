@@ -130,11 +130,10 @@ def _require_version() -> None:
 )
 @click.option(
     "--health",
-    default="0.0.0.0:9090",
-    show_default=True,
     envvar="HEADGATE_HEALTH",
     metavar="HOST:PORT",
-    help="Where /livez, /readyz and /metrics are served, or off. [HEADGATE_HEALTH]",
+    help="Address of /livez, /readyz and /metrics, or off. Default: 0.0.0.0:9090, or a free port where that is "
+    "taken. [HEADGATE_HEALTH]",
 )
 @click.option("--log", "log_form", type=click.Choice(FORMATS), default="json", show_default=True, help="Log lines.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="The least to log.")
@@ -148,7 +147,7 @@ def command(**options: Any) -> None:
     _require_version()
     require_extra("worker", component="a worker")
     from headgate.runtime.decide_retry import Backoff
-    from headgate.runtime.doors import read_address
+    from headgate.runtime.doors import DEFAULT_ADDRESS, read_address
     from headgate.runtime.drain_files import DrainFiles
     from headgate.runtime.process import WorkerOptions, opening_by_client, run_worker
     from headgate.runtime.worker import WorkerTerms
@@ -176,7 +175,8 @@ def command(**options: Any) -> None:
             grace_s=options["grace"],
             backoff=Backoff(first_s=options["backoff"], cap_s=max(options["backoff_max"], options["backoff"])),
         ),
-        health=read_address(options["health"]),
+        health=read_address(options["health"] or DEFAULT_ADDRESS),
+        health_may_move=options["health"] is None,
         graphite=read_graphite(environment),
         drain=DrainFiles.of(os.environ),
         log_form=options["log_form"],

@@ -5,6 +5,7 @@ It is served by the worker's own event loop, so a loop that hangs does not answe
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +20,7 @@ log = logging.getLogger("headgate.worker")
 WhyNot = Callable[[], str | None]
 
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  probes come from outside of the pod
+DEFAULT_ADDRESS: Final = f"{EVERY_ADDRESS}:9090"
 
 
 def read_address(text: str, *, option: str = "--health", host: str = EVERY_ADDRESS) -> tuple[str, int] | None:
@@ -40,8 +42,8 @@ class Doors:
         self._runner: web.AppRunner | None = None
         self.port = 0
 
-    async def open(self, host: str, port: int) -> None:
-        """Listen; port 0 takes one that is free."""
+    async def open(self, host: str, port: int, *, may_move: bool = False) -> None:
+        """Listen; port 0 takes one that is free, and so does a port that is taken where it may move."""
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
         for path in self._checks:
@@ -49,7 +51,12 @@ class Doors:
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port, backlog=16).start()
+            try:
+                await web.TCPSite(self._runner, host, port, backlog=16).start()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not may_move:
+                    raise
+                await web.TCPSite(self._runner, host, 0, backlog=16).start()
         except OSError as error:
             await self.close()
             remedy = "choose another with --health host:port, or --health off"

@@ -59,6 +59,8 @@ class WorkerOptions:
     http: str | None = None
     terms: WorkerTerms = field(default_factory=WorkerTerms)
     health: tuple[str, int] | None = None
+    health_may_move: bool = False
+    """Whether another port does as well: nobody has asked for this one."""
     graphite: GraphiteSettings | None = None
     drain: DrainFiles | None = None
     log_form: str = "json"
@@ -118,7 +120,7 @@ class WorkerProcess:
                 stack.callback(looking.cancel)
             if self.options.health is not None:
                 stack.push_async_callback(doors.close)
-                await doors.open(*self.options.health)
+                await doors.open(*self.options.health, may_move=self.options.health_may_move)
             if self.options.graphite is not None:
                 shipping = asyncio.get_running_loop().create_task(
                     Graphite(self.options.graphite, self.registry).run()
