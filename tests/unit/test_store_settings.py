@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate.cli.connection import OPTIONS, environment_with
+from headgate.errors import SpecError
 from headgate.store.cassandra_settings import (
     Address,
+    ConnectionOptions,
     ConnectionSettings,
     SettingsBroken,
     TlsSettings,
@@ -187,3 +190,34 @@ def test_tests_use_the_cluster_that_is_named_with_the_prefix_too() -> None:
     named = prefixed({"CONTACT_POINTS": "c1", "USERNAME": "me", "PASSWORD": "x"})
     assert Source.EXISTING is decide_source(named, docker_runs=True)
     assert ("me", "x") == (read_connection(named).username, read_connection(named).password)
+
+
+def test_options_go_before_the_environment() -> None:
+    environment = {"HEADGATE_CONTACT_POINTS": "elsewhere", "HEADGATE_KEYSPACE": "queues", "USERNAME": "jane"}
+    options: ConnectionOptions = {"contact_points": ["c1", "c2:9043"], "username": "me", "password": " spaced "}
+    wanted = ConnectionSettings((Address("c1", 9042), Address("c2", 9043)), None, "me", " spaced ", keyspace="queues")
+    assert wanted == read_settings(environment, options)
+    assert read_settings(environment) == read_settings(environment, {"contact_points": None})
+    secure: ConnectionOptions = {"contact_points": "c1", "use_ssl": True}
+    assert ConnectionSettings((Address("c1", 9042),), tls=TlsSettings()) == read_settings({}, secure)
+
+
+def test_a_fault_of_an_option_names_the_option() -> None:
+    with pytest.raises(SettingsBroken) as caught:
+        read_settings({}, {"contact_points": "a,,b", "keyspace": "-", "username": "me"})
+    names = [line.split()[0].split("=")[0] for line in str(caught.value).splitlines()]
+    assert ["contact_points", "keyspace", "password"] == names
+
+
+def test_an_option_that_is_not_known_is_refused_by_its_name() -> None:
+    with pytest.raises(
+        SpecError, match=r"a connection has no such option \(given=host\); it has cluster_name, contact_"
+    ):
+        headgate.connect(host="c1")  # type: ignore[call-arg]
+
+
+def test_a_connection_takes_options() -> None:
+    with pytest.raises(SettingsBroken, match="contact_points=a,,b: an empty entry between two commas"):
+        headgate.connect({}, contact_points="a,,b")
+    with pytest.raises(SettingsBroken, match="contact_points: a/b: a host and a port"):
+        headgate.connect_sync({}, contact_points=["a/b"])

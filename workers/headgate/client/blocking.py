@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from headgate.client.background import BackgroundLoop, close_at_end, was_closed
 from headgate.client.batching import WITHIN_S, PutStatements
@@ -27,6 +27,7 @@ from headgate.client.overview import QueueOverview
 from headgate.client.payloads import Payload
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
 from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
+from headgate.store.cassandra_settings import ConnectionOptions
 
 
 class SyncHeadgate:
@@ -295,6 +296,8 @@ def connect_sync(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    **options: Unpack[ConnectionOptions],
 ) -> SyncHeadgate:
     """As `connect`, with calls that wait."""
-    return SyncHeadgate(connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew))
+    connection = connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, **options)
+    return SyncHeadgate(connection)

@@ -19,6 +19,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Unpack
 
 from headgate.client.batching import Batches
 from headgate.client.counter import Counter
@@ -40,7 +41,7 @@ from headgate.client.queue import (
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import Refused
-from headgate.store.cassandra_settings import read_settings
+from headgate.store.cassandra_settings import ConnectionOptions, read_settings
 from headgate.store.catalogue_entry import Entry, Name
 from headgate.supervised_loop import SupervisedLoop
 
@@ -255,12 +256,14 @@ def connect(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    **options: Unpack[ConnectionOptions],
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
+    An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     """
-    settings = read_settings(os.environ if environment is None else environment)
+    settings = read_settings(os.environ if environment is None else environment, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 
     async def ground() -> Ground:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from headgate.errors import SpecError
 from headgate.store.connection_variables import PREFIX, VARIABLES, variable_names
@@ -77,9 +78,37 @@ class ConnectionSettings:
         )
 
 
-def read_settings(environment: Mapping[str, str]) -> ConnectionSettings:
-    """The settings of a process's environment (names: connection_variables.py); SettingsBroken has all faults."""
-    return _read(_Given.of(environment, variable_names(environment), missing=PREFIX))
+class ConnectionOptions(TypedDict, total=False):
+    """Settings that a caller gives by name. None is as if it were not given."""
+
+    contact_points: str | Sequence[str] | None
+    data_center: str | None
+    username: str | None
+    password: str | None
+    keyspace: str | None
+    use_ssl: bool | None
+    ssl_ca: str | Path | None
+    ssl_cert: str | Path | None
+    ssl_key: str | Path | None
+    cluster_name: str | None
+
+
+def read_settings(environment: Mapping[str, str], options: ConnectionOptions | None = None) -> ConnectionSettings:
+    """The settings of a process's environment (names: connection_variables.py), and the options that go before them.
+    SettingsBroken has all faults, each by the name that its user gave."""
+    given = {name: _as_text(name, value) for name, value in (options or {}).items() if value is not None}
+    names = {**variable_names(environment), **{name.upper(): name for name in given}}
+    return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
+
+
+def _as_text(name: str, value: object) -> str:
+    """An option as a variable would have it."""
+    if name not in ConnectionOptions.__annotations__:
+        known = ", ".join(sorted(ConnectionOptions.__annotations__))
+        raise SpecError("a connection has no such option", given=name, remedy=f"it has {known}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def read_secret_settings(secret: Mapping[str, str]) -> ConnectionSettings:
@@ -114,6 +143,8 @@ class _Given:
             return self.names[setting]
         if beside is None or beside not in self.names:
             return self.missing + setting
+        if self.names[beside] == beside.lower():
+            return setting.lower()
         return self.names[beside].removesuffix(beside) + setting
 
 
