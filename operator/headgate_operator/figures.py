@@ -316,7 +316,8 @@ class FigureBoard:
         self._readers.clear()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _count_is_due(followed: Followed, found: QueueFigures) -> bool:
