@@ -25,6 +25,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 """
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+ASK_FIRST = """
+import sys, time, urllib.error, urllib.request
+until = time.monotonic() + 30
+while True:
+    try:
+        urllib.request.urlopen(sys.argv[1], timeout=5).read()
+        break
+    except urllib.error.URLError:
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.1)
+"""
+"""A node routes to a service some time after its pods are ready: until then there is no route to it."""
 ASK_UNTIL = """
 import sys, time, urllib.request
 seen, until = [], time.monotonic() + 40
@@ -139,6 +152,7 @@ def test_a_service_is_found_by_name_and_answers_throughout_a_rolling_update(
     k8s_namespace.run("rollout", "status", "deployment/web", "--timeout=60s")
     k8s_namespace.wait_for_pod("client")
     url = f"http://web.{k8s_namespace.namespace}.svc.cluster.local/"
+    k8s_namespace.exec("client", "python3", "-c", ASK_FIRST, url)
     assert k8s_namespace.exec("client", "python3", "-c", ASK_UNTIL, url, "1").strip() == "1"
 
     k8s_namespace.apply(*web(python_image, "2"))
