@@ -53,6 +53,10 @@ COMMANDS: Final = {
         "headgate.cli.collect",
         "Merge the shards of counters that have ended into tallies, so that reads stay fast.",
     ),
+    "init": Listed(
+        "headgate.cli.init",
+        "Write FILE with a queue, its worker and its dead-letter queue.",
+    ),
     "peek": Listed(
         "headgate.cli.peek",
         "Show live messages by the moment they are due, without taking them; also those due later.",

@@ -25,6 +25,7 @@ import click
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, SpecError
+from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
 from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
@@ -43,6 +44,16 @@ def state_directory(files: Sequence[Path]) -> Path:
     """Where the data of a stack of these files live: another set of files has its own."""
     named = "\n".join(sorted(str(file.resolve()) for file in files))
     return cache_root() / "run" / "dev" / hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
+
+
+def write_first_queue(queue: str, handler: str) -> Path:
+    """A file for a queue that has none. Its place depends on the queue's name alone, and so do the data."""
+    name = queue.replace("/", ".")
+    file = cache_root() / "run" / "dev" / "queues" / f"{name}.yaml"
+    text = format_first_queue(queue, handler, file=str(file))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 class Stack:
