@@ -168,15 +168,6 @@ def test_a_mistake_is_told_in_one_line(
     assert said in line_of(told.value)
 
 
-@pytest.fixture
-def of_new_york(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of a user's own, far from UTC."""
-    session = spark.newSession()
-    for key, value in USERS_OWN.items():
-        session.conf.set(key, value)
-    yield session
-
-
 USERS_OWN = {
     "spark.sql.session.timeZone": "America/New_York",
     "spark.sql.execution.arrow.pyspark.enabled": "false",
@@ -184,13 +175,25 @@ USERS_OWN = {
 }
 
 
+@pytest.fixture
+def of_new_york(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, configured as a user far from UTC has it."""
+    before = {key: spark.conf.get(key) for key in USERS_OWN}
+    for key, value in USERS_OWN.items():
+        spark.conf.set(key, value)
+    yield spark
+    for key, told in before.items():
+        assert told is not None
+        spark.conf.set(key, told)
+
+
 def test_a_session_keeps_its_configuration_and_reads_the_same_moments(
-    spark: SparkSession, of_new_york: SparkSession, spread: datetime
+    of_new_york: SparkSession, spread: datetime
 ) -> None:
     register(of_new_york)
     assert USERS_OWN == {key: of_new_york.conf.get(key) for key in USERS_OWN}
-    wanted = [row.due_us for row in frame(spark, "spread").select(F.unix_micros("due").alias("due_us")).collect()]
-    everything = frame(of_new_york, "spread").select(F.unix_micros("due").alias("due_us"))
-    assert sorted(wanted) == sorted(row.due_us for row in everything.collect())
+    due = frame(of_new_york, "spread").select(F.unix_micros("due").alias("due_us"))
+    wanted = [round((spread + timedelta(minutes=at)).timestamp() * 1_000_000) for at in range(12)]
+    assert wanted == sorted(row.due_us for row in due.collect())
     late = frame(of_new_york, "spread", pushFilters="true").where(F.col("due") >= spread + timedelta(minutes=10))
     assert 2 == late.count()
