@@ -1,4 +1,4 @@
-"""docs/configuration.md names exactly the environment variables that our code reads, and the extras of the package."""
+"""docs/configuration.md names exactly the environment variables that our code reads, and every extra."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z_]+")
 
 
 def variables_read(source: str) -> set[str]:
-    """The variables that a module reads: its texts that are one of our names, and what it takes from an environment."""
+    """The variables that a module reads: texts that are a name of ours, and what it takes from an environment."""
     return {name for node in ast.walk(ast.parse(source)) for name in _names_at(node)}
 
 
