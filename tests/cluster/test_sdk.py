@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 import headgate
@@ -24,7 +25,10 @@ from headgate.client.directory import QueueDeleted, QueueUnknown
 from headgate.engines.contract import Fate, PassEnd
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import State
+from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.serving import Serving
+from tests.cluster.test_put_statements import session_at
+from tests.unit.page_examples import Example, examples_of
 
 KEYSPACE = f"sdk_{uuid.uuid4().hex[:12]}"
 QUEUES = f"""
@@ -77,8 +81,15 @@ class Letter(BaseModel):
 def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a person whose queues were applied; gone afterwards, since tables count against a bound."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
-    file = tmp_path_factory.mktemp("sdk") / "queues.yaml"
-    file.write_text(QUEUES)
+    apply(environment, QUEUES, tmp_path_factory.mktemp("sdk") / "queues.yaml")
+    yield environment
+    for keyspace in (KEYSPACE, f"{KEYSPACE}_dead"):
+        cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
+
+
+def apply(environment: dict[str, str], queues: str, file: Path) -> None:
+    """`headgate apply` of new queues."""
+    file.write_text(queues)
     done = subprocess.run(
         [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
@@ -87,10 +98,7 @@ def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         check=False,
         timeout=120,
     )
-    assert (0, 6) == (done.returncode, done.stdout.count(" created ")), done.stderr
-    yield environment
-    for keyspace in (KEYSPACE, f"{KEYSPACE}_dead"):
-        cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
+    assert (0, queues.count("kind: Queue")) == (done.returncode, done.stdout.count(" created ")), done.stderr
 
 
 def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, None]]) -> None:
@@ -422,6 +430,41 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").re
 def test_a_program_of_the_how_to_runs_as_it_is_printed(told: dict[str, str], number: int) -> None:
     done = run(told, PROGRAMS[number])
     assert (0, "") == (done.returncode, done.stderr), done.stdout
+
+
+# ---- recipes
+
+RECIPES = examples_of("recipes.md")
+RECIPE_PROGRAMS = [each for each in RECIPES if each.language == "python" and not each.words]
+"""A second word of the fence, `compiled`, marks programs that need what is not here: a web framework, a worker."""
+QUICK = {"shards": 2, "maxClockSkew": "100ms", "timeline": {"safetyLag": "200ms"}}
+
+
+@pytest.fixture(scope="module")
+def shop(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of the recipes: the page's queues, its tables, and the module `database` that it speaks of."""
+    folder = tmp_path_factory.mktemp("recipes")
+    keyspace = f"{KEYSPACE}_recipes"
+    environment = {**cassandra.environment(), "KEYSPACE": keyspace}
+    resources, tables = (next(each for each in RECIPES if each.language == form) for form in ("yaml", "cql"))
+    queues = [{**queue, "spec": {**queue["spec"], **QUICK}} for queue in yaml.safe_load_all(resources.text)]
+    apply(environment, yaml.safe_dump_all(queues), folder / "queues.yaml")
+    with session_at(environment, read_connection(environment).contact_points[0]) as session:
+        for statement in filter(str.strip, tables.text.split(";")):
+            session.execute(statement)
+    (folder / "database.py").write_text("from tests.cluster.recipes_database import session as session\n")
+    yield {**environment, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
+
+
+@pytest.mark.parametrize("program", RECIPE_PROGRAMS, ids=str)
+def test_a_recipe_runs_as_it_is_printed(shop: dict[str, str], program: Example) -> None:
+    done = run(shop, program.text)
+    assert (0, "") == (done.returncode, done.stderr), done.stdout
+    assert done.stdout.strip()
+
+
+# ---- examples
 
 
 async def emptied(told: dict[str, str], name: str) -> None:
