@@ -416,5 +416,5 @@ def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: 
 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:
-    elsewhere = {"apply", "check", "counter", "dev", "gc", "validate", "worker"}  # check is what `helm test` runs
+    elsewhere = {"apply", "check", "counter", "dev", "gc", "init", "validate", "worker"}  # check: by `helm test`
     assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere
