@@ -27,7 +27,7 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.TOO_MANY_TABLES: "Make it anew with `storage.tables: shared`.",
     Reason.RIGHTS_MISSING: "Hand the CQL of the message (`headgate apply --print`) to an administrator.",
     Reason.LANES_UNPROCESSED: "Look at the workers, if the extra one that was started does not mend it.",
-    Reason.LANES_SUSPICIOUS: "Look for a handler that blocks the worker's loop.",
+    Reason.LANE_OWNER_STALLED: "Look for a handler that blocks the worker's loop.",
     Reason.LANE_HELD: "Let the message be settled that holds the lane, or cancel it.",
     Reason.CONSUMERS_STARTING: "Wait.",
     Reason.CONSUMERS_FAILING: "Look at `kubectl logs`; the message has the worker's last words.",
@@ -72,7 +72,7 @@ _CONSUMERS_REASONS: Final = (
 _LANES_REASONS: Final = (
     Reason.LANES_SERVED,
     Reason.LANES_UNPROCESSED,
-    Reason.LANES_SUSPICIOUS,
+    Reason.LANE_OWNER_STALLED,
     Reason.LANE_HELD,
     Reason.PROGRESSING,
 )

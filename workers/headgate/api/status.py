@@ -63,7 +63,7 @@ class Reason(StrEnum):
     TOO_MANY_TABLES = "TooManyTables"
     LANES_SERVED = "LanesServed"
     LANES_UNPROCESSED = "LanesUnprocessed"
-    LANES_SUSPICIOUS = "LanesSuspicious"
+    LANE_OWNER_STALLED = "LaneOwnerStalled"
     LANE_HELD = "LaneHeld"
     NO_CONSUMERS = "NoConsumers"
     CONSUMERS_RUNNING = "ConsumersRunning"
@@ -111,7 +111,7 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.TOO_MANY_TABLES: "The cluster holds too many tables for another dedicated set; use `tables: shared`.",
     Reason.LANES_SERVED: "Every lane with work has an owner that gets on.",
     Reason.LANES_UNPROCESSED: "A lane has work due and no owner.",
-    Reason.LANES_SUSPICIOUS: "A lane has an owner that does not get on; it was told to stop.",
+    Reason.LANE_OWNER_STALLED: "A lane has an owner that does not get on; it was told to stop.",
     Reason.LANE_HELD: "A lane hands out nothing new, since too many of its messages are settled out of order.",
     Reason.NO_CONSUMERS: "It has no consumers; it is drained through the gateway or the SDK.",
     Reason.CONSUMERS_RUNNING: "As many workers are ready as there should be.",
