@@ -48,7 +48,8 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"(?<!right\s)away", "unavailable, gone, removed"),
     (r"hands|in hand", "in flight, passes, hand over"),
     (r"look(?:s|ed|ing)?(?!(?: |-)up\b)", "check, inspect, read, seem"),
-    (r"moments?", "time, instant"),
+    # `moments` is also a type of counter, as statistics name it: in a list, in quotes, or a literal of its own.
+    (r"moment|moments(?![`'\",|:]| \(count|\Z)", "time, instant"),
     (r"unset:", "Default:"),
     (r"can not", "cannot"),
     (r"so (?:many|long)", "number of, how long, as long as"),

@@ -1,8 +1,8 @@
 """Metrics as plain numbers: counters, gauges and histograms, by labels. It knows no exporter.
 
-Adding to one is an addition, so the hot path of a worker can afford it; who exports reads `Registry.samples()`.
-Label values are of a small closed set (an outcome, a queue); never a message's. A family refuses to grow past
-CHILDREN_MAX: what comes then is counted under the label values "other".
+Adding to one is an addition, so the hot path of a worker can afford it; exporters read `Registry.samples()`. Label
+values are of a small closed set (an outcome, a queue), never of a message. A family does not grow past CHILDREN_MAX:
+further label values are counted as "other".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Counter:
         self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
-        """Count so many more."""
+        """Add to the count."""
         self.value += amount
 
 
