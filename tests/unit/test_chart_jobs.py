@@ -66,7 +66,7 @@ def test_one_of_this_version_that_a_hand_has_cut_is_mended() -> None:
 def test_a_newer_one_is_left_and_it_is_said(version: str) -> None:
     step = decide_crd(without_shards(live(version)), QUEUES)
     assert (step.do, step.document) == ("leave", None)
-    assert f"version {version}, newer than this one (0.2.0)" in step.says
+    assert f"version {version}, newer than this version (0.2.0)" in step.says
 
 
 def test_one_whose_objects_are_stored_in_a_version_that_is_gone_is_refused() -> None:

@@ -63,7 +63,7 @@ def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:
 
 def queue(spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     conditions = [
-        {"type": "Ready", "status": "False", "reason": "Paused", "message": "spec.paused is true"},
+        {"type": "Ready", "status": "False", "reason": "Paused", "message": "`spec.paused` is true"},
         {"type": "TablesReady", "status": "True", "reason": "TablesPresent", "message": "well"},
         {"type": "ConsumersReady", "status": "False", "reason": "HandlerRefused", "message": "no module shop"},
     ]

@@ -47,7 +47,7 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"(?-i:[Gg]ets?|[Gg]etting|[Gg]ot|[Gg]otten) on", "make progress"),
     (r"(?<!right\s)away", "unavailable, gone, removed"),
     (r"hands|in hand", "in flight, passes, hand over"),
-    (r"look(?:s|ed|ing)?(?!(?: |-)up\b)", "check, inspect, read, seem"),
+    (r"look(?:s|ed|ing)?(?!(?: |-)ups?\b)", "check, inspect, read, seem"),
     # `moments` is also a type of counter, as statistics name it: in a list, in quotes, or a literal of its own.
     (r"moment|moments(?![`'\",|:]| \(count|\Z)", "time, instant"),
     (r"unset:", "Default:"),
