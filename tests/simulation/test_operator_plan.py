@@ -96,7 +96,7 @@ def test_what_stands_in_a_childs_place_is_told_and_left_alone() -> None:
         scene.apply(foreign)
         told = await plan(running, DOCUMENTS[0])
         assert "Deployment" not in [each["kind"] for each in objects_of(told)]
-        assert [True] == ["NameTaken" in end["says"] and end["stalled"] for end in told["ends"]]
+        assert [True] == ["NameTaken" in end["message"] and end["stalled"] for end in told["ends"]]
 
     in_world(9, scenario)
 
@@ -111,7 +111,7 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         changed["spec"]["shards"] = 12
         changed["spec"]["consumers"][0]["image"] = "registry.example/shop:1.5"
         told = await plan(running, changed)
-        says = [each["says"] for each in told["effects"]]
+        says = [each["message"] for each in told["effects"]]
         assert [
             "write its spec into the catalogue: 12 shards, tables of its own in keyspace headgate, home dc1",
             "make 12 lanes for generation 2 of emails",
@@ -123,13 +123,13 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         shared = copy.deepcopy(DOCUMENTS[0])
         shared["spec"]["repair"] = {"schedule": "*/7 * * * *"}
         jobs = [
-            each for each in (one["says"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
+            each for each in (one["message"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
         ]
         assert [True] == [each.startswith("make CronJob headgate-repair-") for each in jobs]
         alone = copy.deepcopy(DOCUMENTS[2])
         alone["spec"]["gc"] = {"schedule": "30 * * * *"}
         jobs = [
-            each for each in (one["says"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
+            each for each in (one["message"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
         ]
         assert ["delete", "make"] == [each.split()[0] for each in jobs]
 
@@ -196,7 +196,7 @@ def test_a_plan_of_an_imagined_document_leaves_all_that_the_operator_remembers_a
             told = await plan(running, document)
             after = memory_of(operator)
             assert {part: before[part] for part in before} == {part: after[part] for part in after}, says
-            assert says in told["ends"][0]["says"]
+            assert says in told["ends"][0]["message"]
         told = await plan(running, imagined(name="letters", namespace="elsewhere"))
         assert {part: before[part] for part in before} == memory_of(operator)
 

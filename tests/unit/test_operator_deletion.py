@@ -104,7 +104,7 @@ def test_without_cassandra_it_waits_and_says_why_and_retain_lets_it_go(name: str
     world = deleted(**DELETE)
     setattr(world, name, AWAY)
     world.settle()
-    assert "waits for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
+    assert "waiting for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
     assert has_finalizer(world)
     world.edit({**DELETE, "deletionPolicy": "Retain"})
     assert order(world.settle()) == ["finalizer away"]

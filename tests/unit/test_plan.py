@@ -60,7 +60,7 @@ def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
 
 
 def says(told: Mapping[str, Any]) -> list[str]:
-    return [effect["says"] for effect in told["effects"]]
+    return [effect["message"] for effect in told["effects"]]
 
 
 def at(sentences: Sequence[str], start: str) -> int:
@@ -173,7 +173,7 @@ def test_what_only_its_author_can_mend_is_told_with_exit_code_2(
     tmp_path: Path, specs: list[tuple[str, str, dict[str, Any]]], reason: str
 ) -> None:
     told = told_of(written(tmp_path, *specs), code=2)
-    assert all(end["stalled"] and reason in end["says"] for end in told["ends"])
+    assert all(end["stalled"] and reason in end["message"] for end in told["ends"])
 
 
 def test_for_an_engine_that_is_not_carried_nothing_is_made(tmp_path: Path) -> None:
@@ -193,13 +193,13 @@ def test_a_template_that_can_not_be_merged_is_told(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "template": {"spec": {"containers": [{"image": "no-name"}]}}}
     told = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
     assert [False] == [end["ready"] for end in told["ends"]]
-    assert "template" in told["ends"][0]["says"]
+    assert "template" in told["ends"][0]["message"]
 
 
 def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
-    assert (2, "", f"no Queue and no Counter in there (files={path})\n") == run("-f", str(path))
+    assert (2, "", f"The files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
 
 
 def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
         while ahead.turn():
             pass
         assert [] == [key for key, plan in ahead.plans.items() if not plan.is_settled], spec
-        assert [True] == [bool(end["says"]) for end in tell(ahead)["ends"]], spec
+        assert [True] == [bool(end["message"]) for end in tell(ahead)["ends"]], spec
 
 
 def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -> None:
