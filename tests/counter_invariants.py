@@ -2,7 +2,7 @@
 end.
 
 Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read shows
-for each update how often it was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
+how often each update was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
 below it, so simulation, conformance and real servers are judged by the same rules:
 
 - an update that was acknowledged before a read began is in it, exactly once;

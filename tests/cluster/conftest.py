@@ -14,8 +14,8 @@ from headgate.testing.cassandra.tls import certificates
 
 @pytest.fixture(scope="session")
 def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
-    """Pods and this machine both reach it; it asks both for a certificate. A test that needs one has a keyspace of its
-    own in it.
+    """Pods and this machine both reach it; it asks both for a certificate. A test that needs it has its own
+    keyspace.
     """
     if not kubernetes.runs_containers():
         pytest.skip("needs root: without it no container runs")

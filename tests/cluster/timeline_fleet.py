@@ -99,7 +99,7 @@ class Member:
         within_s: float = WITHIN_S,
         where: Callable[[Event], bool] = lambda event: True,
     ) -> list[Event]:
-        """Return when it wrote at least this number of a kind after a given time; fail with its last words if it does not."""
+        """Return when it wrote this number of a kind after a given time; fail with its last words if it does not."""
         found: list[Event] = []
 
         def enough() -> bool:

@@ -186,8 +186,8 @@ class RealGround(Ground):
         return self._runner.run(whole())
 
     async def begin_collecting(self, owner: Document, child: Document) -> None:
-        """Have the cluster's collector collect a child of our kinds: it searches for new ones each thirty seconds, and
-        what goes before is collected at some later try. An owner deleted in the foreground goes by its hand alone.
+        """Have the cluster's collector collect a child of our kinds: it searches for new ones every thirty seconds,
+        and what goes before is collected at some later try. An owner deleted in the foreground goes by its hand alone.
         """
         await self.make_namespace(self.namespace)
         made = applied(await self.port.apply(owner, manager="contract"))
