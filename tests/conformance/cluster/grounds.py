@@ -187,7 +187,7 @@ class RealGround(Ground):
 
     async def begin_collecting(self, owner: Document, child: Document) -> None:
         """Have the cluster's collector collect a child of our kinds: it searches for new ones every thirty seconds,
-        and what goes before is collected at some later try. An owner deleted in the foreground goes by its hand alone.
+        and what goes before is collected at some later try. An owner deleted in the foreground goes by it alone.
         """
         await self.make_namespace(self.namespace)
         made = applied(await self.port.apply(owner, manager="contract"))
