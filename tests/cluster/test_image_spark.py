@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 OURS_AT_MOST = 1300 * MIB
-"""What may stand on the base image, not compressed. docs/image.md says what it is now."""
+"""What may stand on the base image, not compressed. docs/chart.md says what it is now."""
 
 JOB = """
 import os

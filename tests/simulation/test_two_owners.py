@@ -1,5 +1,6 @@
 """Two owners of one lane, which leases make impossible: the net below them. Who owns a lane by its row goes on, who
-does not is stopped; owners that follow one another are never taken for two. The prose is docs/protocols/balance.md.
+does not is stopped; owners that follow one another are never taken for two. The prose is
+docs/internals/protocols/balance.md.
 """
 
 from __future__ import annotations
