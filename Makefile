@@ -41,7 +41,7 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the models, docs/commands.md, the chart's roles
+generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the models, docs/commands.md, the chart's roles
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files

@@ -1,4 +1,5 @@
-"""Writes the last results into docs/benchmarks.md: `python -m bench.docs`; `--check` only tells what is stale.
+"""Writes the last results into docs/internals/benchmarks.md: `python -m bench.docs`; `--check` only tells what is
+stale.
 
 A result stands between two marks; everything else on the page is written by hand.
 """
@@ -15,7 +16,7 @@ from headgate.errors import SpecError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "internals" / "benchmarks.md"
 _MARKED = re.compile(r"(<!-- result: ([a-z]+) -->\n).*?(<!-- end of result -->)", re.S)
 
 
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     """Write, or check."""
     if arguments == ["--check"]:
         if is_stale():
-            print("docs/benchmarks.md is stale; run: python -m bench.docs", file=sys.stderr)
+            print("docs/internals/benchmarks.md is stale; run: python -m bench.docs", file=sys.stderr)
             return 1
         return 0
     if arguments:

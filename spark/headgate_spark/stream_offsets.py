@@ -1,5 +1,5 @@
 """Offsets of a streaming read as JSON: the ranges of lanes that a batch borrowed, and which messages of them it has
-("Source: a stream" in docs/protocols/spark.md). Pure.
+("Source: a stream" in docs/internals/protocols/spark.md). Pure.
 
 An offset tells all that is needed to read its batch again and to settle it, whatever became of the reader.
 """

@@ -1,5 +1,5 @@
 """A streaming read of a queue: a consumer that borrows ranges of lanes, and settles what Spark is done with.
-Why nothing is lost, and what may come twice: "Source: a stream" in docs/protocols/spark.md.
+Why nothing is lost, and what may come twice: "Source: a stream" in docs/internals/protocols/spark.md.
 
 A reader in the driver lives as long as its query; the readers in tasks read what an offset names and do nothing else.
 Spark asks for the next batch only when it has recorded the one before as done: so that one is settled then.

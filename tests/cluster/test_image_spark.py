@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 OURS_AT_MOST = 1300 * MIB
-"""The largest size on top of the base image, not compressed. docs/image.md states the present one."""
+"""The largest size on top of the base image, not compressed. docs/chart.md states the present one."""
 
 JOB = """
 import os

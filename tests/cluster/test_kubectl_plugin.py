@@ -1,5 +1,5 @@
 """`kubectl headgate` and `headgate plan --context` against a real API server, by people with the rights that
-docs/kubectl-plugin.md names, and no others; and with the real operator, which runs outside of the cluster.
+docs/start-on-call.md names, and no others; and with the real operator, which runs outside of the cluster.
 """
 
 from __future__ import annotations

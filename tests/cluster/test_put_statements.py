@@ -2,7 +2,7 @@
 and on a ring whose coordinators are killed while batches are in flight. And the backlog, as `headgate top` shows
 it.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations

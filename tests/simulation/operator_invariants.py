@@ -1,6 +1,6 @@
 """Invariants of a cluster and its store once an operator has had its time; and at all times before.
 
-docs/protocols/operator.md, "The simulation". Each returns the sentences of what does not hold.
+docs/internals/protocols/operator.md, "The simulation". Each returns the sentences of what does not hold.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Two owners of one lane, which leases make impossible: the net below them. The owner by the lane's row stays, the
-other is stopped; owners that follow one another are never taken for two. The prose is docs/protocols/balance.md.
+other is stopped; owners that follow one another are never taken for two. The prose is
+docs/internals/protocols/balance.md.
 """
 
 from __future__ import annotations

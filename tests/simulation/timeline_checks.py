@@ -168,7 +168,7 @@ def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Itera
     """A line for each row of messages that nobody was given, though repair has checked all for the last time.
 
     Of a put without an answer the row may be there and its index row nowhere: nobody can know of it, and nobody was
-    promised it (docs/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
+    promised it (docs/internals/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
     """
     there = {row.place for row in disks.undrained(2**62)}
     indexed, promised = disks.indexed(), ledger.acknowledged_ids

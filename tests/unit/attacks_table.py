@@ -1,5 +1,5 @@
-"""The table of attacks in docs/simulation.md: each schedule that would break a system like this, and the tests that
-show that it does not break this one.
+"""The table of attacks in docs/internals/simulation.md: each schedule that would break a system like this, and the
+tests that show that it does not break this one.
 
 A test that shows an attack bears its number (`test_attack_A3_...`); the table is made from the tests, so it cannot
 name one that is gone. generated_tables.py writes it into the page.

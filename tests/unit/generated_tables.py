@@ -1,5 +1,5 @@
-"""Tables in docs/simulation.md that are made from what they list: attacks from the tests that bear their numbers,
-breakages from the files of tests/mutants.
+"""Tables in docs/internals/simulation.md that are made from what they list: attacks from the tests that bear their
+numbers, breakages from the files of tests/mutants.
 
 `.venv/bin/python -m tests.unit.generated_tables --write` writes them again.
 """
@@ -15,7 +15,7 @@ from dev.mutants import Mutant, read_mutants
 from tests.unit.attacks_table import table as attacks
 from tests.unit.attacks_table import tests_by_attack
 
-PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "simulation.md"
 
 
 def breakages(mutants: list[Mutant]) -> str:

@@ -1,6 +1,6 @@
 """A message in the application's own batch: the CQL that is added, and what is refused before anything is sent.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations

@@ -339,7 +339,7 @@ def test_words_of_a_command_line_are_numbers_where_numbers_are_meant() -> None:
     ],
 )
 def test_what_is_stored_is_as_the_formats_say(name: str, calls: list[tuple[Any, ...]], body: str) -> None:
-    """Written by hand against docs/formats.md."""
+    """Written by hand against docs/internals/formats.md."""
     kind = type_of(name)
     state = taken(kind, [kind.parse(verb, rest, AT_US + at) for at, (verb, *rest) in enumerate(calls)])
     assert body == kind.dump_body(state).hex()

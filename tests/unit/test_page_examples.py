@@ -75,7 +75,7 @@ def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
 
 
 def test_the_programs_of_sizing_are_right() -> None:
-    programs = [example for example in examples_of("sizing.md") if example.language == "python"]
+    programs = [example for example in examples_of("scaling.md") if example.language == "python"]
     assert len(programs) > 1
     for program in programs:
         exec(compile(program.text, str(program), "exec"), {})  # noqa: S102 - our own page
@@ -92,7 +92,8 @@ def between(page: str, mark: str) -> str:
 
 def test_the_page_of_engines_says_which_are_carried() -> None:
     rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in between("engines.md", "engines").splitlines()
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in between("internals/engines.md", "engines").splitlines()
     ]
     head, _, carried = [row for row in rows if len(row) > 1][:3]
     told = dict(zip((engine.partition(" ")[0] for engine in head[1:]), carried[1:], strict=True))
@@ -121,7 +122,7 @@ def test_the_page_of_engines_says_which_are_carried() -> None:
     ],
 )
 def test_a_limit_is_as_the_code_has_it(said: str, figure: Callable[[], str]) -> None:
-    assert said in between("limits.md", "limits")
+    assert said in between("figures.md", "limits")
     assert said == figure()
 
 

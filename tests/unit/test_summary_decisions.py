@@ -1,4 +1,4 @@
-"""What producers and owners owe the summary: the decisions of docs/protocols/summary.md."""
+"""What producers and owners owe the summary: the decisions of docs/internals/protocols/summary.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The one idea: a writer promises to be silent after a moment it has announced; everybody else waits until safely
-after that moment. The argument is in docs/protocols/expiry.md.
+after that moment. The argument is in docs/internals/protocols/expiry.md.
 
 It knows no clock: moments are microseconds since 1970 by the clock of whoever asks (rule R1 bounds how these differ),
 and no protocol: leases, claims, extents, mutators and knowledge of the catalogue are all promises.

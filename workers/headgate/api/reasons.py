@@ -1,6 +1,6 @@
 """What follows from a reason: what a person does about it, which conditions may have it, whether it is waited for.
 
-Beside `status.py`, which has the reasons and what they mean; both make the page docs/conditions.md.
+Beside `status.py`, which has the reasons and what they mean; both make the conditions in docs/reference.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Repair's way to the catalogue: generations are brought on, and forgotten, by whoever repairs a queue.
 
-Anybody may (docs/protocols/repair.md): it follows from what stands there, and each step is an LWT on what was read.
+Anybody may (docs/internals/protocols/repair.md): it follows from what stands there, and each step is an LWT on what
+was read.
 """
 
 from __future__ import annotations

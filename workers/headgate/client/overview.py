@@ -1,4 +1,4 @@
-"""How all queues stand, from the summary: 16 small reads, whatever their number. docs/protocols/summary.md.
+"""How all queues stand, from the summary: 16 small reads, whatever their number. docs/internals/protocols/summary.md.
 
 The table knows queues by their ids; names come from the catalogue, which is read again when they are old, or when the
 table names a queue that they do not. A queue that was deleted is left out.

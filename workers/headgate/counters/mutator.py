@@ -1,5 +1,5 @@
 """The updates of one process to one counter: applied to states in memory, and written whole, a bucket at a time. The
-prose is "Mutators" in docs/protocols/counters.md; what is decided is in decide_life.py.
+prose is "Mutators" in docs/internals/protocols/counters.md; what is decided is in decide_life.py.
 
 An update costs its caller one future and no task: it waits in the room of its bucket until the write that is under
 way there has landed, and then leaves with all others that came meanwhile, as one batch on one partition.

@@ -1,5 +1,5 @@
 """Updates with a token: each is a row of its own in its minute, so that sending it twice changes nothing. The prose
-is "Tokens" in docs/protocols/counters.md; what is decided is in decide_tokens.py.
+is "Tokens" in docs/internals/protocols/counters.md; what is decided is in decide_tokens.py.
 
 Updates of one bucket and minute that come in the same turn of the loop, or while a write is under way there, share
 the next. Nothing is kept of them: who hears that one is unknown sends it again, to whatever process.

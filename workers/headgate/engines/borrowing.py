@@ -1,5 +1,5 @@
 """The job's side of a loan: a bulk job borrows a range of a lane, reads it, settles what it did, and gives it back
-(docs/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
+(docs/internals/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
 
 `Borrower` is the driver's: it reserves the range and waits until the owner has answered, or nobody owns the lane.
 `LentRange` is a task's: it reads rows and settles messages under a writer uuid of its own, as a promise that ends

@@ -1,5 +1,5 @@
 """The lease of a lane: who may work it, until when, and what an answer to a touch means. The rules, the argument and
-what may fail stand in docs/protocols/lease.md; keep the two in step.
+what may fail stand in docs/internals/protocols/lease.md; keep the two in step.
 
 Pure: rows of the table `lanes` in, decisions out. `lane.py` reads, writes and sleeps.
 """

@@ -1,6 +1,7 @@
 """Works one lane for the length of one tenure: reads ahead, hands out, settles, moves the position, gives it back.
 
-The loops around `Books` (pure) and `Lane` (the control row): docs/protocols/dispatcher.md and lease.md. It knows no
+The loops around `Books` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and lease.md.
+It knows no
 engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease goes on
 or runs out), a pause of its process (trust is asked before each hand-out and after each write), and its own end at
 any await: what it had not recorded, the next owner does again.

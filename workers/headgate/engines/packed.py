@@ -1,4 +1,5 @@
-"""A run of messages in one cell: the packed row of docs/formats.md, which is what another language would read.
+"""A run of messages in one cell: the packed row of docs/internals/formats.md, which is what another language would
+read.
 
 Columnar: payloads lie one after the other behind their offsets, as Arrow lays out binary arrays, so a row of a
 hundred messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables.

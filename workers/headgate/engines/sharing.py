@@ -1,5 +1,5 @@
 """Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
-docs/protocols/balance.md.
+docs/internals/protocols/balance.md.
 
 It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
 which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine.

@@ -1,6 +1,7 @@
 """A queue of the SDK, fitted to what the worker runtime needs.
 
-Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members (docs/protocols/balance.md).
+Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members
+(docs/internals/protocols/balance.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Handlers in any language: each message is posted to a URL, and the answer says what becomes of it.
 
-The body is the payload. The headers tell the rest (docs/how-to/handle-messages-over-http.md). A connection that can
+The body is the payload. The headers tell the rest (docs/workers.md). A connection that can
 not be made is no try: the message was never sent, so it is sent again here, for as long as it is ours, and costs no
 receive. What was sent and not answered counts as failed.
 """

@@ -1,6 +1,7 @@
 """Runs suspects in child processes, each with one message at a time: what kills its process kills that one alone.
 
-After a process died, every message that it may have had in hand is a suspect (docs/protocols/dispatcher.md). They
+After a process died, every message that it may have had in hand is a suspect
+(docs/internals/protocols/dispatcher.md). They
 could run alone in the worker, while everything else waits, and the guilty one would kill the worker again each time.
 In a child it costs its own receive and nobody's work: docs/decisions/0007. Children are kept for the next suspects,
 started anew when they died, and ended when there was none for a while.

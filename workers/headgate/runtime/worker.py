@@ -1,7 +1,7 @@
 """The worker: receives messages of one queue, has them handled, and settles them. What is decided is elsewhere.
 
 It stands on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor what a payload means. Lanes
-are the queue's; who shares them is decided beside it (docs/protocols/balance.md).
+are the queue's; who shares them is decided beside it (docs/internals/protocols/balance.md).
 
 - At most `concurrency` handlers run, over all lanes; a few messages more are in hand so that no handler waits.
 - What was lost is not settled; what could not be settled comes again.

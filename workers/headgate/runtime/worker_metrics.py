@@ -1,4 +1,4 @@
-"""What a worker counts. docs/how-to/write-a-worker.md lists these for people."""
+"""What a worker counts. docs/workers.md lists these for people."""
 
 from __future__ import annotations
 

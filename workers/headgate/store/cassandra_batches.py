@@ -1,5 +1,5 @@
 """Messages in a batch that the application made and sends itself: what the server would refuse, or break in half, is
-told before. The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+told before. The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 
 It takes a `BatchStatement` of the driver for Python, or what looks like one, and adds text to it: what was prepared
 on our connection is not known on the application's.

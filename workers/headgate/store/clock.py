@@ -1,5 +1,5 @@
 """Decisions about time (rule R1): what the time is, whether it may be relied on, which nodes may be coordinators.
-The prose is in docs/protocols/clocks.md; the I/O is in clocks.py.
+The prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
 
 It knows no system clock and no server: looks at the machine's clocks and readings of the nodes' are handed in, all in
 microseconds.

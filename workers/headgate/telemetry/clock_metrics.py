@@ -1,7 +1,7 @@
 """How far the clocks of Cassandra's nodes are from this process's, as metrics: what a bound on clocks has to hold.
 
-Told as the last comparison found it (docs/protocols/clocks.md): once a minute, and after each pause or step. A
-process with several connections tells a node once, by the comparison that says the worst of it.
+Told as the last comparison found it (docs/internals/protocols/clocks.md): once a minute, and after each pause or
+step. A process with several connections tells a node once, by the comparison that says the worst of it.
 """
 
 from __future__ import annotations

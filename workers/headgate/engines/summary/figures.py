@@ -1,5 +1,5 @@
 """Writes the figures of one owner of lanes into the summary, and counts the whole queue where that is its turn. The
-prose is docs/protocols/summary.md, "Figures"; what is written and when is decide_figures.py's.
+prose is docs/internals/protocols/summary.md, "Figures"; what is written and when is decide_figures.py's.
 
 It reads no books and knows no engine: how lanes stand, and how a queue is counted, is given to it. Nothing waits for
 it.

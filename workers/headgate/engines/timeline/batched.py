@@ -1,5 +1,5 @@
 """A message for the application's own batch: stamped here, sent by somebody else. The prose is "A message in the
-application's own batch" in docs/protocols/timeline.md.
+application's own batch" in docs/internals/protocols/timeline.md.
 
 It knows neither drivers nor CQL. Invariants: the statements are what a producer would write, index rows included, so
 that sending them again changes nothing, and whenever they land repair finds the message.

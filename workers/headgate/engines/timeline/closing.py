@@ -1,5 +1,5 @@
 """Closes one lane of a generation that is written no more: moves what lies ahead, waits for the rest, retires it.
-The prose is "Leaving a generation" in docs/protocols/generations.md; the decisions are decide_closing.py.
+The prose is "Leaving a generation" in docs/internals/protocols/generations.md; the decisions are decide_closing.py.
 
 Works beside the lane's dispatcher, which goes on with what falls due here. It does not know how lanes are found or
 taken. It survives its end at any await: a row's new place stands in the row before its copy is written, so the next

@@ -1,5 +1,5 @@
 """Leaving a generation: what becomes of the rows that lie ahead in a lane of it, and which lanes hold back the groups
-of a later one. The prose is "Leaving a generation" in docs/protocols/generations.md.
+of a later one. The prose is "Leaving a generation" in docs/internals/protocols/generations.md.
 
 Pure: rows, moments and generations in, decisions out. `closing.py` reads, moves and retires.
 

@@ -1,5 +1,5 @@
 """What a producer's flush is made of: which messages share a row, in which generation and shard, due when; and which
-rows share a write. The prose is "Put" in docs/protocols/timeline.md.
+rows share a write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Pure: moments, generations and whose turn it is are handed in. It does not know what a row looks like in the store.
 

@@ -1,5 +1,5 @@
 """Once keys: which slot a key is claimed in, what a claim says, and what to do about a key that is taken.
-The prose and its argument are "Once" in docs/protocols/timeline.md.
+The prose and its argument are "Once" in docs/internals/protocols/timeline.md.
 
 Pure. A place is opaque bytes here.
 

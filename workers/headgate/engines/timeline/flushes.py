@@ -1,4 +1,4 @@
-"""When a producer flushes, and what: group commit. The prose is "Put" in docs/protocols/timeline.md.
+"""When a producer flushes, and what: group commit. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 A flush begins as soon as nothing is in flight, else when the write in flight returns; more than one is in flight only
 when more waits than one row holds. So an idle queue answers after one write, and a busy one fills its rows, with no

@@ -1,9 +1,10 @@
 """Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
 
-With a `Sharing` it takes those of its share, and gives back what has become another's (docs/protocols/balance.md);
+With a `Sharing` it takes those of its share, and gives back what has become another's
+(docs/internals/protocols/balance.md);
 without one it takes what it gets, up to as many as it is told. Lanes of a generation that is written no more are
 closed by whoever holds them (closing.py), and until all of them are retired the groups of later generations wait
-(attack C2): docs/protocols/generations.md.
+(attack C2): docs/internals/protocols/generations.md.
 """
 
 from __future__ import annotations

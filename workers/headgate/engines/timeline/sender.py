@@ -1,5 +1,6 @@
 """Sends rows of a timeline queue until the fate of each is known: written, stamped anew as a twin, or given up.
-The prose is "Put" and "Copies" in docs/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+The prose is "Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and
+decide_lag.py.
 
 It does not know who waits for a row, nor how rows come about: `producer.py`, `once.py` and the dispatcher's copies
 all send through here. One sender for each process and queue, since restamps, the lag and the index are kept for all.
