@@ -157,7 +157,7 @@ async def _reshard(life: Life) -> None:
 
 async def _late_copies(life: Life) -> None:
     """A copy whose generation ended before it was written may be left to repair
-    (docs/internals/protocols/generations.md, "Nothing is left behind")):
+    (docs/internals/protocols/generations.md, "Nothing is left behind"):
     then all run until repair has checked, when it is due."""
     life.left_to_repair = {each for row in Disks(life.cluster, life.settings).late() for each in row.ids}
     if not life.left_to_repair:
