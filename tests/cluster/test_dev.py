@@ -269,7 +269,7 @@ def is_java(identity: Identity) -> bool:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "there is no such file"),
+        (None, "does not exist"),
         ("kind: Queue\n", "apiVersion"),
         ("", "no Queue and no Counter in there"),
     ],

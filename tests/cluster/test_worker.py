@@ -146,7 +146,7 @@ class Workers:
         found: list[dict[str, Any]] = []
 
         def has_said() -> bool:
-            found[:] = [line for line in self.log(name) if line["text"] == text]
+            found[:] = [line for line in self.log(name) if line["message"] == text]
             return bool(found)
 
         assert wait_until(has_said, timeout_s=60), self.log(name)
@@ -219,7 +219,7 @@ def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: di
                 assert b"ok\n" == answer.read()
         assert 0 == fleet.end("one")
         assert {1} == set(fleet.notes.begun().values())
-        assert "worker has ended" == fleet.log("one")[-1]["text"]
+        assert "worker has ended" == fleet.log("one")[-1]["message"]
 
 
 def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
             return others <= {each.message_id for each in fleet.notes.all() if each.what == "ended"}
 
         fleet.until(all_ended, timeout_s=180)
-        fleet.until(lambda: any(line["text"] == "message is given up" for line in fleet.log("two")))
+        fleet.until(lambda: any(line["message"] == "message is given up" for line in fleet.log("two")))
         assert fleet.running["two"].poll() is None, "the second worker died too"
         assert 0 == fleet.end("two")
 
@@ -318,7 +318,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
             line["message_id"]
             for name in [*names, "again-0", "again-1", "again-2"]
             for line in fleet.log(name)
-            if line["text"] in LET_GO
+            if line["message"] in LET_GO
         }
         unexplained = twice - last_of_killed - let_go
         told_of = [each for each in notes if each.message_id in unexplained]

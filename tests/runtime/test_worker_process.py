@@ -36,7 +36,7 @@ class Told:
         for line in self.process.stdout:
             told: dict[str, Any] = json.loads(line)
             self.lines.append(told)
-            if told.get("told", told.get("text")) == what:
+            if told.get("told", told.get("message")) == what:
                 return told
         raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
 

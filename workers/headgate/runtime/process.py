@@ -205,8 +205,8 @@ class WorkerProcess:
 
         reading(name + "in_flight", "Messages received and not settled.", ["queue"], in_flight)
         reading(
-            name + "slowed",
-            "1 while everything fails, so that one message at a time is taken, with pauses.",
+            name + "throttled",
+            "1 while the worker takes one message at a time, since every message fails.",
             ["queue"],
             slow,
         )

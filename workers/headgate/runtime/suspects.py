@@ -176,7 +176,7 @@ class Child:
         else:
             why = f"its process ended with exit code {code}"
         self._on_death()
-        log.error("a message ended its process", extra={**log_fields.get(), "how": why})
+        log.error("a message ended its process", extra={**log_fields.get(), "result": why})
         attempt = flight.delivery.attempt
         return Again(delay_after(self._terms.backoff, attempt, self._chance.random()), why)
 

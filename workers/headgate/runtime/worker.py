@@ -364,7 +364,7 @@ class Worker:
         if result is not Settled.DONE:
             stale = result is Settled.STALE
             (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
-            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
+            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "result": result.value}
             log.warning("message was not settled, and may come again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()

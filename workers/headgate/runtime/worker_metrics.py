@@ -25,7 +25,7 @@ class WorkerMetrics:
         )
         self.child_deaths = count(name + "child_deaths", "Processes that died of a message.", "queue").of(queue)
         failures = count(
-            name + "settle_failures", "Settles that were stale or not known to be durable.", "queue", "how"
+            name + "settle_failures", "Settles that were stale, or whose outcome is unknown.", "queue", "result"
         )
         self.settle_stale = failures.of(queue, "stale")
         self.settle_unknown = failures.of(queue, "unknown")

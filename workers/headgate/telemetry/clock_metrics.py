@@ -1,7 +1,7 @@
-"""How far the clocks of Cassandra's nodes are from this process's, as metrics: what a bound on clocks has to hold.
+"""The differences between this process's clock and those of Cassandra's nodes, as metrics.
 
-Told as the last comparison found it (docs/internals/protocols/clocks.md): once a minute, and after each pause or
-step. A process with several connections tells a node once, by the comparison that says the worst of it.
+They are of the last comparison (docs/internals/protocols/clocks.md), which runs every minute, and after each pause or step. A
+process with several connections exports a node once, by its worst comparison.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ def measure_clocks(registry: Registry, read: Read) -> None:
         name + "difference_seconds", "By how much a node's clock is ahead of this process's.", ["node"], differences
     )
     registry.reading(
-        name + "uncertainty_seconds", "What the comparison of clocks could not tell.", ["node"], uncertainties
+        name + "uncertainty_seconds",
+        "Uncertainty of the difference: half of the round trip.",
+        ["node"],
+        uncertainties,
     )
     registry.reading(
-        name + "bound_seconds", "Difference and uncertainty together may be so much: half of maxClockSkew.", (), bound
+        name + "bound_seconds", "Maximum of difference plus uncertainty: half of maxClockSkew.", (), bound
     )
-    registry.reading(name + "trusted", "1 while the time here may be relied on.", (), trusted)
+    registry.reading(name + "trusted", "1 while this process trusts its clock.", (), trusted)
 
 
 def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> Values:

@@ -1,8 +1,8 @@
 """Metrics to Graphite by its plaintext protocol, where METRICS_GRAPHITE, GRAPHITE_PREFIX and GRAPHITE_URL ask for it.
 
-A line a number: `prefix.name.labels value seconds`. Names are made of the same samples as Prometheus gets; the values
-of labels become parts of the path, a histogram its count, sum and the counts of its buckets. It never holds anybody
-up: Graphite away, or too slow, means that this round's lines are dropped and counted; the next round tries again.
+One line per number: `prefix.name.labels value seconds`. The samples are those for Prometheus. The values of
+labels become parts of the path, a histogram its count, sum and the counts of its buckets. It blocks nothing: if
+Graphite is unavailable or too slow, this round's lines are dropped and counted, and the next round tries again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _paths(sample: Sample) -> Iterator[tuple[str, float]]:
 
 
 class Graphite:
-    """Ships the metrics of a process, round after round, over one connection that is made anew when it breaks."""
+    """Ships the metrics of a process, round after round, over one connection that is opened again when it breaks."""
 
     def __init__(
         self, settings: GraphiteSettings, registry: Registry, *, now_s: Callable[[], float] = time.time
@@ -85,7 +85,7 @@ class Graphite:
         self._writer: asyncio.StreamWriter | None = None
         self.sent = registry.counter("headgate_graphite_lines_sent", "Lines handed to Graphite's connection.").of()
         self.dropped = registry.counter(
-            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was away or too slow."
+            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was unavailable or too slow."
         ).of()
 
     async def run(self) -> None:
@@ -119,7 +119,7 @@ class Graphite:
         return self._writer
 
     def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Graphite says nothing; an end of its stream means that it has gone, and the connection is closed."""
+        """Graphite sends nothing; an end of its stream means that the connection is closed."""
 
         async def until_it_ends() -> None:
             with contextlib.suppress(OSError):

@@ -63,7 +63,7 @@ def is_in_span() -> bool:
 
 
 _API = "opentelemetry.trace"
-"""Whoever set up OpenTelemetry has imported this."""
+"""A process with OpenTelemetry set up has imported this."""
 
 
 def _current_span() -> Any | None:
