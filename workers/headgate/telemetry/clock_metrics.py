@@ -1,7 +1,7 @@
 """The differences between this process's clock and those of Cassandra's nodes, as metrics.
 
-They are of the last comparison (docs/internals/protocols/clocks.md), which runs every minute, and after each pause or step. A
-process with several connections exports a node once, by its worst comparison.
+They are of the last comparison (docs/internals/protocols/clocks.md), which runs every minute, and
+after each pause or step. A process with several connections exports a node once, by its worst comparison.
 """
 
 from __future__ import annotations
