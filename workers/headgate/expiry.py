@@ -36,7 +36,9 @@ class Promise:
 
     def __post_init__(self) -> None:
         if self.lasts_us < 0 or self.margin_us < 0:
-            raise PromiseBroken("a promise lasts no negative time", lasts_us=self.lasts_us, margin_us=self.margin_us)
+            raise PromiseBroken(
+                "a promise cannot have a negative duration", lasts_us=self.lasts_us, margin_us=self.margin_us
+            )
 
     @classmethod
     def until(cls, end_us: int, *, sent_us: int, margin_us: int = 0) -> Promise:
@@ -76,7 +78,7 @@ class Promise:
 def others_may_act_after(end_us: int, skew_us: int) -> int:
     """The same for those who know nothing but the announced end."""
     if skew_us < 0:
-        raise PromiseBroken("clocks differ by no negative time", skew_us=skew_us)
+        raise PromiseBroken("the clock difference cannot be negative", skew_us=skew_us)
     return end_us + skew_us
 
 

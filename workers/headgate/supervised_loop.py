@@ -96,7 +96,7 @@ class SupervisedLoop:
 
     def _recover(self) -> None:
         if self._failing_since_s is not None:
-            self._log.info("background loop works again", extra={**self._fields, "loop": self.name})
+            self._log.info("background loop recovered", extra={**self._fields, "loop": self.name})
         self._failing_since_s = self._unexpected = None
         self._logged.clear()
 
@@ -109,4 +109,4 @@ class SupervisedLoop:
             return
         self._logged.add(repr(error))
         fields = {**self._fields, "loop": self.name, "error": str(error)}
-        self._log.error("background loop failed and starts again", extra=fields, exc_info=None if expected else error)
+        self._log.error("background loop failed; restarting", extra=fields, exc_info=None if expected else error)

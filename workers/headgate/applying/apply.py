@@ -204,7 +204,7 @@ class Applier:
         notes: tuple[str, ...] = ()
         if not decided.carried:
             engine = engine_of(wanted.resource)
-            notes = (f"its tables join with a later release: this one does not carry {engine}",)
+            notes = (f"its tables need a later release: this release does not support {engine}",)
         elif decided.stopped is not None:
             notes = _lines(decided.stopped)
         drifts = (*course.mended, *decided.by_hand)

@@ -402,7 +402,7 @@ def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
 
 def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
     home = wanted.place.data_center
-    remedy = f"set DATA_CENTER={home} and name contact points there"
+    remedy = f"set DATA_CENTER={home} and name contact points in that data center"
     return StorageElsewhere(home=home, here=data_center, remedy=remedy)
 
 

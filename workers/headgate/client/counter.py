@@ -87,7 +87,7 @@ class CounterState:
         found = getattr(self.kind, name, None)
         if found is None:
             raise TypesDiffer(
-                "values of this type can be merged, and nothing else",
+                "values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
@@ -285,14 +285,14 @@ class Counter:
             raise SpecError(
                 "this counter has no windows",
                 counter=self.name,
-                remedy="ask for the value without since and until, or make a counter with spec.windows",
+                remedy="read the value without since and until, or create a counter with spec.windows",
             )
         grain_us = min(settings.grains_us)
         now_us = self.handle.host.now_us()
         from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
         to_us = now_us if until is None else moment_us(until, "until")
         if from_us >= to_us:
-            raise SpecError("since is before until", since=since, until=until)
+            raise SpecError("since must be before until", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
@@ -314,7 +314,7 @@ class Counter:
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("there is no Cassandra behind this connection whose hint windows could be read")
+            raise Refused("this connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -356,4 +356,4 @@ def _checked(key: str) -> str:
 
 
 def _no_key(key: object) -> SpecError:
-    return SpecError("a key is a text", given=repr(key)[:60])
+    return SpecError("a key must be a string", given=repr(key)[:60])

@@ -71,9 +71,7 @@ class Counters:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError(
-                "a counter is named by its namespace and name", remedy="write shop/page-views", given=text
-            )
+            raise SpecError("a counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -111,7 +109,7 @@ class Counters:
             return CounterUnknown(counter=_shown(name), remedy=f"did you mean {close[0]}?")
         told = ", ".join((here or everywhere)[:5])
         return CounterUnknown(
-            counter=_shown(name), remedy=f"there is {told}" if told else "make one: headgate apply FILE"
+            counter=_shown(name), remedy=f"available: {told}" if told else "create one: headgate apply FILE"
         )
 
     # ---- opening
@@ -164,7 +162,9 @@ class Counters:
                 counter.end(CounterDeleted(counter=counter.name))
                 return None
             if known.entry.id != counter.entry.id:
-                counter.end(CounterMadeAgain(counter=counter.name, remedy="open it anew to use the new one"))
+                counter.end(
+                    CounterMadeAgain(counter=counter.name, remedy="open the counter again to use the new one")
+                )
                 return None
             settings = self._usable(known)
         except CounterDeleted as gone:
@@ -173,7 +173,7 @@ class Counters:
         except HeadgateError as error:
             if self._said.get(counter.name) != str(error):
                 self._said[counter.name] = str(error)
-                log.warning("%s: the catalogue can not be read: %s", counter.name, error)
+                log.warning("%s: the catalogue cannot be read: %s", counter.name, error)
             return error
         self._said.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max

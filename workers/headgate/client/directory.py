@@ -66,7 +66,7 @@ class Directory:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("a queue is named by its namespace and name", remedy="write shop/emails", given=text)
+            raise SpecError("a queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Found:
@@ -82,7 +82,7 @@ class Directory:
         if known is None:
             raise QueueDeleted(queue=_shown(entry.name))
         if known.entry.id != entry.id:
-            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open it anew to use the new one")
+            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open the queue again to use the new one")
         return self._usable(known)
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -131,7 +131,7 @@ class Directory:
         if close:
             return QueueUnknown(queue=wanted, remedy=f"did you mean {close[0]}?")
         told = ", ".join((here or everywhere)[:5])
-        return QueueUnknown(queue=wanted, remedy=f"there is {told}" if told else "make one: headgate apply FILE")
+        return QueueUnknown(queue=wanted, remedy=f"available: {told}" if told else "create one: headgate apply FILE")
 
 
 def _shown(name: Name) -> str:

@@ -91,7 +91,9 @@ class Freshness:
         try:
             dead = await self._directory.find(wanted)
         except (QueueUnknown, QueueDeleted, QueueNotReady) as error:
-            self._say(f"dead letters of {found.settings.name}", f"{error}: what fails too often stays in the queue")
+            self._say(
+                f"dead letters of {found.settings.name}", f"{error}: messages that fail too often stay in the queue"
+            )
             return None
         self._said.pop(f"dead letters of {found.settings.name}", None)
         return dead
@@ -105,10 +107,10 @@ class Freshness:
             queue.end(gone)
             return None
         except HeadgateError as error:
-            self._say(queue.name, f"the catalogue can not be read: {error}")
+            self._say(queue.name, f"the catalogue cannot be read: {error}")
             return error
         if self._said.pop(queue.name, None) is not None:
-            log.info("%s: the catalogue can be read again", queue.name)
+            log.info("%s: the catalogue is readable again", queue.name)
         queue.bound.max_skew_us = found.settings.skew_us
         self._ground.clock.serve(queue.bound.max_skew_us)
         queue.found = found
@@ -120,7 +122,7 @@ class Freshness:
         try:
             dead = await self.find_dead_letters(found)
         except (Unavailable, SpecError) as error:
-            self._say(f"dead letters of {queue.name}", f"their queue can not be read: {error}")
+            self._say(f"dead letters of {queue.name}", f"their queue cannot be read: {error}")
             return error
         if dead is None:
             queue.engine.dead_letters_changed(None, read_us=found.read_us)

@@ -19,10 +19,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def span_us(span: Span, what: str) -> int:
     """Microseconds; a length of time is not negative."""
     if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
-        raise SpecError(f"{what} is a timedelta, or a number of seconds", given=repr(span))
+        raise SpecError(f"{what} must be a timedelta or a number of seconds", given=repr(span))
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not (math.isfinite(seconds) and 0 <= seconds <= SPAN_S_MAX):
-        raise SpecError(f"{what} is a length of time, from nothing to a hundred years", given=span)
+        raise SpecError(f"{what} must be a duration from 0 to 100 years", given=span)
     if isinstance(span, timedelta):
         return span // timedelta(microseconds=1)
     return round(seconds * SECOND_US)
@@ -31,12 +31,12 @@ def span_us(span: Span, what: str) -> int:
 def moment_us(moment: datetime, what: str) -> int:
     """Microseconds since 1970. A moment without a time zone could mean any of many."""
     if not isinstance(moment, datetime):
-        raise SpecError(f"{what} is a datetime with a time zone", given=repr(moment))
+        raise SpecError(f"{what} must be a datetime with a time zone", given=repr(moment))
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise SpecError(
             f"{what} has no time zone",
             given=moment.isoformat(),
-            remedy="say which: datetime.now(UTC), or .astimezone()",
+            remedy="add one: datetime.now(UTC), or .astimezone()",
         )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 

@@ -126,7 +126,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("%s was not closed cleanly, its lanes run out by themselves: %r", self.name, error)
+            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
 
     @property
     def name(self) -> str:
@@ -228,7 +228,7 @@ class Queue:
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("there is no Cassandra behind this connection that could take a batch")
+            raise Refused("this connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -255,7 +255,7 @@ class Queue:
         (False, None): too late, nothing changed. (False, id): it comes at the old moment, the new one, or both.
         """
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")
+            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
@@ -341,7 +341,7 @@ class Queue:
         """Settle all that is in the queue and was put before a moment, or before now; that moment."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("what is to be purged was put in the past", before=before)
+            raise SpecError("a purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     # ---- within
@@ -377,7 +377,7 @@ class Queue:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

@@ -47,7 +47,7 @@ async def redrive(connection: Connection, dead: str, *, to: str | None = None, l
     """All that lies in the queue `dead` now, or up to `limit` of it."""
     graves = await connection.queue(dead)
     if to is not None and (await connection.queue(to)).name == graves.name:
-        raise SpecError("dead letters are not redriven into the queue they lie in", queue=dead)
+        raise SpecError("a dead-letter queue cannot be redriven into itself", queue=dead)
     done = Redriven()
     homeless: dict[str, Message] = {}
     until_us = graves.now_us()

@@ -40,7 +40,7 @@ class OwnCassandra:
         self._starting.give_up()
         done = await asyncio.gather(self._bringing, return_exceptions=True)
         if self._starting.launched and isinstance(done[0], Connection):
-            self._say("stopping; its data stay for the next time")
+            self._say("stopping; its data stays for the next run")
             await asyncio.to_thread(stop_kept, self._directory)
 
     def _bring(self) -> Connection:
@@ -49,7 +49,7 @@ class OwnCassandra:
         if running is not None:
             if self._fresh:
                 raise SpecError(
-                    "--fresh needs its Cassandra to be stopped", remedy="end the other `headgate dev` first"
+                    "--fresh requires its Cassandra to be stopped", remedy="stop the other `headgate dev` first"
                 )
             return running
         if self._fresh:

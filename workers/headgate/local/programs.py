@@ -99,7 +99,7 @@ class Programs:
             began_s = loop.time()
             code = await self.run(program)
             now_s, pause_s = self._pauses.next(pause_s, loop.time() - began_s)
-            self._say(program.name, f"{ended_how(code)}; begun again in {now_s:g} s")
+            self._say(program.name, f"{ended_how(code)}; restarting in {now_s:g} s")
             await asyncio.sleep(now_s)
 
     async def run(self, program: Program) -> int:
@@ -144,7 +144,7 @@ class Programs:
             try:
                 line = await lines.readline()
             except ValueError:
-                self._say(name, "a line too long to be shown")
+                self._say(name, "line too long to show")
                 continue
             if not line:
                 return

@@ -81,7 +81,7 @@ class Stack:
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
         self._resources = load_files(self._files)
         if not self._resources:
-            raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
+            raise SpecError("no Queue and no Counter in these files", files=", ".join(map(str, self._files)))
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return
@@ -99,7 +99,8 @@ class Stack:
     async def _bring_cassandra(self) -> None:
         if self._cassandra is None:
             _say(
-                "cassandra", f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, which is yours"
+                "cassandra",
+                f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, an existing server",
             )
             return
         connection = await self._cassandra.bring()
@@ -111,7 +112,7 @@ class Stack:
         assert self._programs is not None  # noqa: S101  made before
         code = await self._programs.run(Program("apply", arguments, Path.cwd()))
         if code != 0:
-            _say("apply", f"{ended_how(code)}; it is tried again when a file is saved")
+            _say("apply", f"{ended_how(code)}; restarts when a file is saved")
 
     def _begin_workers(self, *, with_new_code: bool = False) -> None:
         assert self._programs is not None  # noqa: S101  made before
@@ -123,7 +124,7 @@ class Stack:
         for each in workers:
             self._tell_left_out(each)
         if with_new_code:
-            _say("handlers", "changed; their workers are begun anew")
+            _say("handlers", "changed; restarting their workers")
             self._programs.keep(
                 [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
             )
@@ -133,7 +134,7 @@ class Stack:
         """What does nothing here, once for each template."""
         left_out = ", ".join(worker.of_template.left_out)
         if left_out and self._left_out.get(worker.name) != left_out:
-            _say(worker.name, f"of its template only the worker's environment is used here, not {left_out}")
+            _say(worker.name, f"only the worker's environment of its template is used locally, not {left_out}")
         self._left_out[worker.name] = left_out
 
     # ---- while it runs

@@ -35,20 +35,20 @@ def why_not_alive(seen: Seen) -> str | None:
     if seen.is_ending:
         return None
     if seen.turned_ago_s > TURN_WITHIN_S:
-        return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
+        return f"the receiving loop has made no progress for {seen.turned_ago_s:.0f} s"
     if seen.stops:
-        return f"a lane had to be taken from it: its loop hung, or the lane was another's ({seen.stops} times)"
+        return f"a lane was taken from it: its loop hung, or another process owned it ({seen.stops} times)"
     if seen.dead_loops:
         return seen.dead_loops[0]
     if seen.slots and seen.stuck >= seen.slots:
-        return f"all {seen.slots} handlers run past their timeout and can not be stopped"
+        return f"all {seen.slots} handlers run past their timeout and cannot be stopped"
     return None
 
 
 def why_not_ready(seen: Seen) -> str | None:
     """Why it receives nothing."""
     if seen.is_ending:
-        return "the worker ends"
+        return "the worker is stopping"
     if not seen.is_receiving:
         return "the worker does not receive yet"
     return why_not_alive(seen)

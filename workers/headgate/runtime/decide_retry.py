@@ -43,8 +43,8 @@ class Backoff:
     def __post_init__(self) -> None:
         fit = all(math.isfinite(each) for each in (self.first_s, self.factor, self.cap_s))
         if not (fit and 0 <= self.first_s <= self.cap_s <= DELAY_S_MAX and self.factor >= 1):
-            remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor from 1 on"
-            raise SpecError("a backoff that can not be", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
+            remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor of at least 1"
+            raise SpecError("invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
 
     def bound_s(self, attempt: int) -> float:
         """The longest that the delay after this attempt can be."""
@@ -141,5 +141,5 @@ def _cut(text: str, bytes_max: int) -> str:
 def _seconds(span: timedelta | float, what: str) -> float:
     seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
     if not 0 <= seconds <= 366 * DELAY_S_MAX:
-        raise SpecError(f"{what} is a length of time, from nothing to a year", given=span)
+        raise SpecError(f"{what} must be a duration from 0 to 1 year", given=span)
     return seconds

@@ -17,11 +17,11 @@ def why_version_refused(own: str, operators: str) -> str | None:
     """The reason, and what to do; None where they fit. A version that can not be read fits nothing."""
     worker, operator = _parts(own), _parts(operators)
     if worker is None or operator is None:
-        return f"{own if worker is None else operators!r} is no version: install headgate as a distribution"
+        return f"{own if worker is None else operators!r} is not a version: install headgate as a distribution"
     if worker > operator:
         return "upgrade the operator first, or build the image with the operator's version"
     if worker[0] != operator[0] or operator[1] - worker[1] > OLDER_MAX:
-        return "build the image anew, with the operator's version"
+        return "build the image again with the operator's version"
     return None
 
 

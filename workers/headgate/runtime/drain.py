@@ -44,9 +44,9 @@ def main() -> int:
     try:
         if drain(os.environ):
             return 0
-        said = "the worker has not drained within its grace"
+        said = "the worker did not drain within its grace period"
     except OSError as error:
-        said = f"the worker can not be told to drain: {error}"
+        said = f"the drain request could not be written: {error}"
     print(said, file=sys.stderr)  # noqa: T201  what a hook says
     return EXIT_NOT_DRAINED
 

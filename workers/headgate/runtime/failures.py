@@ -21,7 +21,7 @@ def told(error: BaseException) -> str:
     if isinstance(error, Reject):
         return bounded_reason(f"rejected: {said}" if said else "rejected")
     if isinstance(error, Retry):
-        return bounded_reason(f"to be tried again: {said}" if said else "to be tried again")
+        return bounded_reason(f"retry requested: {said}" if said else "retry requested")
     lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
     return bounded_reason(f"{name}: {said}" if said else name, "".join(lines))
 

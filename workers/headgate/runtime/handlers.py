@@ -90,8 +90,8 @@ def handler(
     """
     if function is not None and not callable(function):
         raise HandlerUnusable(
-            f"the decorator was given a {type(function).__name__}, and decorates a function",
-            remedy="write @handler(retries=...) with the name of each option",
+            f"the decorator needs a function, not a {type(function).__name__}",
+            remedy="write @handler(retries=...), naming each option",
         )
     options = Options(batch, retries or RetryPolicy(), retry_invalid)
 
@@ -109,7 +109,7 @@ def load_handler(entry_point: str) -> Handler:
         part.isidentifier() for part in (*module.split("."), *path.split("."))
     ):
         raise HandlerUnusable(
-            "a handler is named by its module and function", remedy="write mailer.tasks:send", given=entry_point
+            "a handler is named MODULE:FUNCTION", remedy="write mailer.tasks:send", given=entry_point
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -128,8 +128,10 @@ def _imported(module: str, entry_point: str) -> object:
         return import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
-            remedy = "start the worker where it can be imported, or set PYTHONPATH"
-            raise HandlerUnusable("there is no such module", handler=entry_point, module=missing.name, remedy=remedy)  # noqa: B904  the line says it all
+            remedy = "start the worker where the module can be imported, or set PYTHONPATH"
+            raise HandlerUnusable(  # noqa: B904  one line says it all
+                "the module does not exist", handler=entry_point, module=missing.name, remedy=remedy
+            )
         raise _broken(missing, entry_point) from None
     except (Exception, SystemExit) as error:
         raise _broken(error, entry_point) from None
@@ -142,7 +144,7 @@ def _broken(error: BaseException, entry_point: str) -> HandlerUnusable:
     else:
         at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
     said = f"{type(error).__name__}: {error}".splitlines()[0]
-    return HandlerUnusable("the handler's module fails when it is imported", handler=entry_point, error=said, at=at)
+    return HandlerUnusable("the handler's module fails on import", handler=entry_point, error=said, at=at)
 
 
 def _functions_of(module: object) -> str:
@@ -153,7 +155,7 @@ def _functions_of(module: object) -> str:
 def understand(function: Any, name: str) -> Handler:
     """What a function's annotations and its decorator say."""
     if inspect.isclass(function) or not callable(function):
-        raise HandlerUnusable("a handler is a function, or an object that can be called", handler=name)
+        raise HandlerUnusable("a handler must be a function or a callable object", handler=name)
     called = function if inspect.isroutine(function) else function.__call__
     options: Options = getattr(function, _OPTIONS, Options())
     payload, context = _parameters(called, name)
@@ -178,7 +180,7 @@ def understand(function: Any, name: str) -> Handler:
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
     """The names of what takes the payload and what takes the context."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise HandlerUnusable("a handler returns, and does not yield", handler=name)
+        raise HandlerUnusable("a handler must return, not yield", handler=name)
     parameters = inspect.signature(function).parameters
     hints = _hints(function, name)
     contexts = [each for each in parameters if _is_context(hints.get(each)) or each in ("context", "contexts")]
@@ -186,8 +188,8 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | Non
     payloads = [each for each in others if each.kind in _POSITIONAL]
     needed = [each.name for each in others if each.default is each.empty and each.kind not in _VARIADIC]
     if not payloads or len(contexts) > 1 or set(needed) - {payloads[0].name}:
-        remedy = "give it one parameter for the payload, and if it wants one for the context"
-        raise HandlerUnusable("the handler's parameters are not understood", handler=name, remedy=remedy)
+        remedy = "define one parameter for the payload, and optionally one for the context"
+        raise HandlerUnusable("the handler's parameters are not supported", handler=name, remedy=remedy)
     return payloads[0].name, contexts[0] if contexts else None
 
 
@@ -198,8 +200,8 @@ def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
-        remedy = "import what its annotations name, not only for type checking"
-        raise HandlerUnusable("an annotation is not understood", handler=name, error=error, remedy=remedy) from None
+        remedy = "import the names in its annotations at run time, not only for type checking"
+        raise HandlerUnusable("an annotation cannot be resolved", handler=name, error=error, remedy=remedy) from None
 
 
 def _is_context(annotation: Any) -> bool:

@@ -66,7 +66,7 @@ class Hands:
             try:
                 await self.beat()
             except HeadgateError as error:
-                log.warning("messages in hand could not be extended", extra={"error": str(error)})
+                log.warning("messages in flight could not be extended", extra={"error": str(error)})
 
     async def beat(self) -> None:
         """One look at all of them."""

@@ -41,7 +41,7 @@ def checked_url(url: str) -> str:
     """A URL that messages can be posted to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
-        raise SpecError("--http is the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
+        raise SpecError("--http must be the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
     return url
 
 
@@ -88,7 +88,7 @@ class HttpPerformer:
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
                 if tries == TELL_AFTER:
-                    log.warning("the handler can not be reached", extra={"url": self._url, "error": str(error)})
+                    log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
                 flight.deadline_s = math.inf  # it has not begun
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
                     return Again(0, "", charged=False)

@@ -47,7 +47,7 @@ class LoopWatch:
         self._asked = False
         if self._told:
             self._told = False
-            log.warning("the event loop goes on")
+            log.warning("event loop resumed")
 
     def _watch(self) -> None:
         while not self._over.wait(self._look_every_s):
@@ -67,6 +67,6 @@ class LoopWatch:
         frame = sys._current_frames().get(self._loops_thread)
         stack = traceback.format_stack(frame)[-8:] if frame is not None else []
         log.error(
-            "the event loop hangs: something blocks it",
+            "event loop is blocked",
             extra={"for_s": round(time.monotonic() - self._turned_s, 1), "stack": "".join(stack)},
         )

@@ -47,9 +47,9 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError as error:
         said = str(error).splitlines()[0]
-        remedy = "annotate it with bytes, str, a pydantic model, or what JSON has"
+        remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
         raise SpecError(
-            "pydantic does not understand an annotation", handler=handler, said=said, remedy=remedy
+            "pydantic does not support an annotation", handler=handler, said=said, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 
@@ -81,7 +81,7 @@ def _as_json(delivery: Delivery) -> Any:
     try:
         return json.loads(delivery.payload)
     except (ValueError, RecursionError):
-        raise PayloadInvalid("the payload is not JSON, which its content type announces") from None
+        raise PayloadInvalid("the payload is not JSON, but its content type is") from None
 
 
 def _by_content_type(delivery: Delivery) -> Any:

@@ -199,7 +199,7 @@ def failures_of(outcomes: Any, count: int) -> Sequence[BaseException | None]:
     if outcomes is None:
         return [None] * count
     if not isinstance(outcomes, Sequence) or len(outcomes) != count:
-        raise BatchAnswer(f"a batch handler returns None, or a list of {count} entries, one for each message")
+        raise BatchAnswer(f"a batch handler must return None or a list of {count} entries, one per message")
     if not all(each is None or isinstance(each, BaseException) for each in outcomes):
-        raise BatchAnswer("a batch handler's list has None or an exception for each message")
+        raise BatchAnswer("a batch handler's list must hold None or an exception for each message")
     return outcomes

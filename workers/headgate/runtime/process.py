@@ -131,7 +131,7 @@ class WorkerProcess:
                 stack.push_async_callback(queue.close)
                 await self._work(queue, doors.port)
         await self._answer_file()
-        log.info("worker has ended", extra={"queue": self.options.queue})
+        log.info("worker stopped", extra={"queue": self.options.queue})
 
     async def _opened(self) -> WorkerQueue | None:
         """The queue; None if it was told to end before."""
@@ -143,7 +143,7 @@ class WorkerProcess:
                 tries += 1
                 again_s = OPEN_AGAIN.bound_s(tries) * (0.5 + self._chance.random() / 2)
                 fields = {"queue": self.options.queue, "error": str(error), "again_in_s": round(again_s, 1)}
-                log.warning("the queue can not be opened", extra=fields)
+                log.warning("queue could not be opened", extra=fields)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), again_s)
         return None
@@ -158,7 +158,7 @@ class WorkerProcess:
         if self._ending.is_set():
             self._worker.end()
         log.info(
-            "worker begins",
+            "worker started",
             extra={
                 "queue": queue.name,
                 "handler": self.options.handler or self.options.http,
@@ -203,17 +203,17 @@ class WorkerProcess:
         def lease_age() -> Iterable[tuple[tuple[str, ...], float]]:
             yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
 
-        reading(name + "in_flight", "Messages received and not settled.", ["queue"], in_flight)
+        reading(name + "in_flight", "Messages received and not yet settled.", ["queue"], in_flight)
         reading(
             name + "slowed",
-            "1 while everything fails, so that one message at a time is taken, with pauses.",
+            "1 while everything fails: the worker takes one message at a time, with pauses.",
             ["queue"],
             slow,
         )
         reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
         reading(
             name + "lease_age_seconds",
-            "Since the renewal of the lane that was renewed longest ago was sent; a lease lasts 10 s unless set.",
+            "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
             ["queue"],
             lease_age,
         )
@@ -243,7 +243,7 @@ class WorkerProcess:
         try:
             files.begin(self.options.terms.grace_s)
         except OSError as error:
-            log.warning("the file that may tell it to drain is not looked for", extra={"error": str(error)})
+            log.warning("drain file is not watched", extra={"error": str(error)})
             return
         while not files.is_asked():  # noqa: ASYNC110  another process writes it
             await asyncio.sleep(DRAIN_LOOK_S)
@@ -261,7 +261,7 @@ class WorkerProcess:
                 await asyncio.wait_for(self._signalled.wait(), SIGNAL_WITHIN_S)
 
     def _end(self) -> None:
-        log.warning("worker is told to end", extra={"queue": self.options.queue})
+        log.warning("shutdown requested", extra={"queue": self.options.queue})
         self._ending.set()
         if self._worker is not None:
             self._worker.end()
@@ -286,7 +286,7 @@ class WorkerProcess:
 
     def _why_not_ready(self) -> str | None:
         seen = self._seen()
-        return "the queue is not opened yet" if seen is None else why_not_ready(seen)
+        return "the queue is not open yet" if seen is None else why_not_ready(seen)
 
 
 def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], visibility_us: int | None) -> Opening:

@@ -134,7 +134,7 @@ class Child:
             await self.end()
             raise
         except Surroundings as error:
-            log.error("suspects can not be run", extra={**log_fields.get(), "error": str(error)})
+            log.error("crash suspects cannot be run", extra={**log_fields.get(), "error": str(error)})
             delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._chance.random())
             return Again(delay_us, str(error), charged=False)
         except (EOFError, OSError):
@@ -154,7 +154,7 @@ class Child:
                     return
             except (EOFError, OSError):
                 code = await self.end()
-        raise Surroundings("the process for suspects ends before it has one", exit_code=code)
+        raise Surroundings("the crash suspect process ended before it received a message", exit_code=code)
 
     async def _verdict(self, flight: Flight) -> Verdict:
         hands = flight.context.hands if flight.context is not None else None
@@ -175,7 +175,7 @@ class Child:
         else:
             why = f"its process ended with exit code {code}"
         self._on_death()
-        log.error("a message ended its process", extra={**log_fields.get(), "how": why})
+        log.error("crash suspect ended its process", extra={**log_fields.get(), "how": why})
         attempt = flight.delivery.attempt
         return Again(delay_after(self._terms.backoff, attempt, self._chance.random()), why)
 
@@ -211,7 +211,7 @@ class Child:
             async with asyncio.timeout(START_WITHIN_S):
                 await self._receive()
         except TimeoutError:
-            raise Surroundings("a process for suspects does not come up", within_s=START_WITHIN_S) from None
+            raise Surroundings("crash suspect process does not start", within_s=START_WITHIN_S) from None
 
     async def end(self) -> int | None:
         """Kill it, if it lives; how it ended."""

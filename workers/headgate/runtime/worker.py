@@ -178,7 +178,7 @@ class Worker:
 
     async def _finish(self) -> None:
         """What runs may end within the grace; what was not begun goes back at once."""
-        log.info("worker ends", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
+        log.info("worker stopping", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
         loop = asyncio.get_running_loop()
         self._give_back_waiting()
         for slots in self._all_slots():
@@ -187,7 +187,7 @@ class Worker:
         while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is Step.FINISH:
             await self._wait(0.2)
         if len(self.hands):
-            log.warning("handlers did not end within the grace", extra={"in_hand": len(self.hands)})
+            log.warning("handlers did not finish within the grace period", extra={"in_hand": len(self.hands)})
             await self._stop_handlers()
         until_s = loop.time() + SETTLE_WITHIN_S
         while self._settler.pending and loop.time() < until_s:
@@ -199,7 +199,7 @@ class Worker:
         try:
             await self.queue.leave()
         except HeadgateError as error:
-            log.warning("lanes are given back at the end only", extra={"error": str(error)})
+            log.warning("lanes are released only at shutdown", extra={"error": str(error)})
 
     def _give_back_waiting(self) -> None:
         for slots in self._all_slots():
@@ -257,7 +257,7 @@ class Worker:
                 if self._bucket is not None:
                     self._bucket.give_back(allowed, 0, loop.time())
                 self.metrics.receive_failures.add()
-                log.warning("receiving failed", extra={"error": str(error), "again_in_s": again_s})
+                log.warning("receive failed", extra={"error": str(error), "again_in_s": again_s})
                 await self._until_told(again_s)
                 again_s = min(again_s * 2, again_s_max)
                 continue
@@ -317,10 +317,10 @@ class Worker:
         if isinstance(verdict, Done):
             settle = Ack(receipt)
             if self._pace.failed and self._pace.went_well():
-                log.info("messages are done again", extra={"queue": self.queue.name})
+                log.info("worker recovered", extra={"queue": self.queue.name})
         elif isinstance(verdict, Again):
             if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
-                log.warning("everything fails: one message at a time", extra={"queue": self.queue.name})
+                log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
             settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
             settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
@@ -332,8 +332,8 @@ class Worker:
         attempt = flight.delivery.attempt
         if flight.overdue:
             delay_us = delay_after(self.terms.backoff, attempt, self._chance.random())
-            return Again(delay_us, f"the handler took longer than {self.terms.timeout_s:g} s")
-        return Again(0, "the worker ended before the handler did")
+            return Again(delay_us, f"the handler exceeded its timeout of {self.terms.timeout_s:g} s")
+        return Again(0, "the worker stopped before the handler finished")
 
     def _tell_failure(self, flight: Flight, verdict: Again | Never) -> None:
         fields = {
@@ -343,7 +343,7 @@ class Worker:
             "reason": verdict.reason,
         }
         if isinstance(verdict, Never) or self._is_last(flight):
-            log.error("message is given up", extra=fields)
+            log.error("message moved to dead-letter queue", extra=fields)
         else:
             log.warning("message failed", extra=fields | {"again_in_s": verdict.delay_us / SECOND_US})
 
@@ -357,7 +357,7 @@ class Worker:
 
     def _on_lost(self, flight: Flight) -> None:
         self.metrics.lost.add()
-        log.warning("message was lost while in hand", extra={"message_id": flight.delivery.message_id})
+        log.warning("message lost while in flight", extra={"message_id": flight.delivery.message_id})
 
     def _on_settled(self, flight: Flight, settle: Settle, result: Settled) -> None:
         self._change.set()
@@ -365,7 +365,7 @@ class Worker:
             stale = result is Settled.STALE
             (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
             fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
-            log.warning("message was not settled, and may come again", extra=fields)
+            log.warning("message not settled; it may be delivered again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()
         elif isinstance(settle, Nack) and not settle.charged:

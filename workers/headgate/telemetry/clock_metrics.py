@@ -33,15 +33,16 @@ def measure_clocks(registry: Registry, read: Read) -> None:
 
     name = "headgate_clock_"
     registry.reading(
-        name + "difference_seconds", "By how much a node's clock is ahead of this process's.", ["node"], differences
+        name + "difference_seconds", "Offset of a node's clock from this process's clock.", ["node"], differences
     )
+    registry.reading(name + "uncertainty_seconds", "Uncertainty of the clock comparison.", ["node"], uncertainties)
     registry.reading(
-        name + "uncertainty_seconds", "What the comparison of clocks could not tell.", ["node"], uncertainties
+        name + "bound_seconds",
+        "Largest accepted clock error (difference plus uncertainty): half of maxClockSkew.",
+        (),
+        bound,
     )
-    registry.reading(
-        name + "bound_seconds", "Difference and uncertainty together may be so much: half of maxClockSkew.", (), bound
-    )
-    registry.reading(name + "trusted", "1 while the time here may be relied on.", (), trusted)
+    registry.reading(name + "trusted", "1 while this process's clock is trusted.", (), trusted)
 
 
 def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> Values:

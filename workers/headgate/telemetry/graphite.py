@@ -42,15 +42,15 @@ def read_graphite(environment: Mapping[str, str]) -> GraphiteSettings | None:
     if wanted in ("", "false", "0", "no", "off"):
         return None
     if wanted not in ("true", "1", "yes", "on"):
-        raise SpecError("METRICS_GRAPHITE is true or false", given=repr(wanted))
+        raise SpecError("METRICS_GRAPHITE must be true or false", given=repr(wanted))
     url = environment.get("GRAPHITE_URL", "").strip()
     found = _URL.fullmatch(url)
     if found is None or not 0 < int(found["port"] or PORT) < 65536:
-        remedy = f"host[:port] or tcp://host[:port], the port {PORT} unless given"
-        raise SpecError("GRAPHITE_URL does not name a Graphite", given=repr(url), remedy=remedy)
+        remedy = f"write host[:port] or tcp://host[:port]; default port: {PORT}"
+        raise SpecError("GRAPHITE_URL is not the address of a Graphite server", given=repr(url), remedy=remedy)
     prefix = environment.get("GRAPHITE_PREFIX", "").strip().strip(".") or PREFIX
     if not all(part and not _UNFIT.search(part) for part in prefix.split(".")):
-        raise SpecError("GRAPHITE_PREFIX is names separated by dots", given=repr(prefix))
+        raise SpecError("GRAPHITE_PREFIX must be names separated by dots", given=repr(prefix))
     return GraphiteSettings(found["host"].strip("[]"), int(found["port"] or PORT), prefix)
 
 
@@ -83,9 +83,9 @@ class Graphite:
         self.registry = registry
         self._now_s = now_s
         self._writer: asyncio.StreamWriter | None = None
-        self.sent = registry.counter("headgate_graphite_lines_sent", "Lines handed to Graphite's connection.").of()
+        self.sent = registry.counter("headgate_graphite_lines_sent", "Lines written to the Graphite connection.").of()
         self.dropped = registry.counter(
-            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was away or too slow."
+            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was unavailable or too slow."
         ).of()
 
     async def run(self) -> None:
