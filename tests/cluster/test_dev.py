@@ -161,7 +161,7 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         # A worker that dies is begun again.
         (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]
         os.kill(mailer.pid, signal.SIGKILL)
-        begun.said(r"emails/mailer .* was killed by SIGKILL; begun again")
+        begun.said(r"emails/mailer .* was killed by SIGKILL; restarting")
         begun.said("worker started", times=2)
 
         # A file that is changed is obeyed.

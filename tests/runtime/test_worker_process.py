@@ -226,7 +226,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
         (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health is"),
+        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
         (
             ["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
             "a worker has one rate",
