@@ -1,9 +1,9 @@
 """Whether a worker lives, and whether it is ready. Pure.
 
-Liveness says that a restart would help: the receiving loop does not turn, a lane had to be taken from it (its loop
-made no turn, or it went on with what was another's), a background loop that keeps lanes, members, catalogue or
-clock is dead, or every handler has run past its timeout and cannot be stopped. An unavailable Cassandra is not among
-these: a restart would not bring it back.
+A failing liveness check means that a restart would help. It fails when the receiving loop makes no progress, a lane
+was taken from the process (its loop hung, or continued with another owner's lane), or a background loop for lanes,
+members, catalogue or clock is dead. It also fails when every handler has run past its timeout and cannot be stopped.
+An unavailable Cassandra is not a reason: a restart would not bring it back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Seen:
     turned_ago_s: float
     slots: int
     stuck: int
-    """Slots whose handler is past its timeout and goes on."""
+    """Slots whose handler continues past its timeout."""
     is_receiving: bool
     is_ending: bool
     stops: int = 0

@@ -1,4 +1,4 @@
-"""A failure of a handler as it stands in the dead letter and in the log: the type, the message, the traceback."""
+"""A handler's failure as it appears in the dead letter and in the log: the type, the message, the traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told(error: BaseException) -> str:
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Without the worker's own frames, which say nothing of what went wrong."""
+    """Without the worker's own frames, which do not help to find the fault."""
     own = trace
     while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
         own = own.tb_next

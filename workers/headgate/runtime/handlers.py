@@ -1,11 +1,12 @@
-"""A user's function as a handler: found by its entry point, understood by its annotations.
+"""A user's function as a handler, loaded by its entry point and interpreted by its annotations.
 
     async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
     def log(payload): ...                                            # as its content type says
     def store(payload: bytes) -> None: ...                           # in a thread
     async def index(pages: list[Page]) -> None: ...                  # a batch
 
-What can not be understood is a mistake of its author and told in one line, before anything is connected.
+An annotation that cannot be interpreted is a mistake of its author, reported in one line before any connection is
+made.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class HandlerUnusable(SpecError):
-    """The handler can not be used."""
+    """The handler cannot be used."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the decorator says."""
+    """The options of the decorator."""
 
     batch: bool | None = None
     retries: RetryPolicy = field(default_factory=RetryPolicy)
@@ -84,9 +85,9 @@ def handler(
     retries: RetryPolicy | None = None,
     retry_invalid: bool = False,
 ) -> Any:
-    """Say of a function what its annotations do not: whether `list[...]` is a batch or one payload that is a list,
-    what its exceptions mean, and whether a payload that does not fit its annotation is tried again (unless said, it
-    goes to the dead letter queue at once). `@handler` alone changes nothing.
+    """Declare about a function what its annotations cannot: whether `list[...]` is a batch or one payload that is a
+    list, what its exceptions mean, and whether a payload that does not fit its annotation is retried. By default,
+    such a payload goes to the dead-letter queue at once. `@handler` alone changes nothing.
     """
     if function is not None and not callable(function):
         raise HandlerUnusable(
@@ -103,7 +104,7 @@ def handler(
 
 
 def load_handler(entry_point: str) -> Handler:
-    """The handler that `module:function` names; the current folder is looked in first."""
+    """The handler that `module:function` names; the current folder is searched first."""
     module, colon, path = entry_point.partition(":")
     if not (colon and module and path) or not all(
         part.isidentifier() for part in (*module.split("."), *path.split("."))
@@ -129,7 +130,7 @@ def _imported(module: str, entry_point: str) -> object:
     except ModuleNotFoundError as missing:
         if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
             remedy = "start the worker where the module can be imported, or set PYTHONPATH"
-            raise HandlerUnusable(  # noqa: B904  one line says it all
+            raise HandlerUnusable(  # noqa: B904  one line is enough
                 "the module does not exist", handler=entry_point, module=missing.name, remedy=remedy
             )
         raise _broken(missing, entry_point) from None
@@ -153,7 +154,7 @@ def _functions_of(module: object) -> str:
 
 
 def understand(function: Any, name: str) -> Handler:
-    """What a function's annotations and its decorator say."""
+    """The meaning of a function's annotations and its decorator."""
     if inspect.isclass(function) or not callable(function):
         raise HandlerUnusable("a handler must be a function or a callable object", handler=name)
     called = function if inspect.isroutine(function) else function.__call__
@@ -178,7 +179,7 @@ def understand(function: Any, name: str) -> Handler:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
-    """The names of what takes the payload and what takes the context."""
+    """The names of the parameters for the payload and for the context."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerUnusable("a handler must return, not yield", handler=name)
     parameters = inspect.signature(function).parameters
@@ -209,7 +210,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _item_of(annotation: Any) -> Any | None:
-    """What a list is of; None if it is no list."""
+    """The type of a list's items; None if it is not a list."""
     if typing.get_origin(annotation) in (list, Sequence):
         return typing.get_args(annotation)[0]
     return None

@@ -30,7 +30,7 @@ Decode = Callable[[Delivery], Any]
 
 
 class PayloadInvalid(Exception):
-    """A payload is not what its handler is annotated with."""
+    """The payload does not fit its handler's annotation."""
 
 
 def decoder_of(annotation: Any, handler: str) -> Decode:
@@ -102,7 +102,7 @@ def _decoder_for(content_type: str) -> Decode:
 
 
 def _told(invalid: ValidationError, name: str) -> str:
-    """Each fault with where it is and what is wrong; never the value, which may be a secret."""
+    """Each fault with its place and its cause; never the value, which may be a secret."""
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
     more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""

@@ -1,4 +1,4 @@
-"""What a worker counts. docs/how-to/write-a-worker.md lists these for people."""
+"""The counters of a worker. docs/how-to/write-a-worker.md lists these for users."""
 
 from __future__ import annotations
 
