@@ -1,4 +1,4 @@
-"""Queues as the catalogue tells of them: found by name, with what was meant where there is none, and how old it is.
+"""Queues from the catalogue: looked up by name, with a suggestion where there is no match, and with their age.
 
 It opens no queue and keeps nothing; every answer is a read.
 """
@@ -25,7 +25,7 @@ class QueueUnknown(SpecError):
 
 
 class QueueNotReady(Unavailable):
-    """Its tables are not all there yet."""
+    """Its tables do not all exist yet."""
 
 
 class QueueDeleted(Refused):
@@ -46,7 +46,7 @@ class EngineNotCarried(Refused):
 
 @dataclass(frozen=True)
 class Found:
-    """A queue, as a read of the catalogue told."""
+    """A queue, as a read of the catalogue returned it."""
 
     entry: Entry
     settings: TimelineSettings
@@ -55,7 +55,7 @@ class Found:
 
 
 class Directory:
-    """Looks queues up, for one process."""
+    """Looks queues up for one process."""
 
     def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
         self._catalogue = catalogue
@@ -70,14 +70,14 @@ class Directory:
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Found:
-        """The queue, ready to be used; else the reason why it is not, and what to do."""
+        """The queue, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)
 
     async def find_again(self, entry: Entry) -> Found:
-        """The very creation that was found before, as it is now."""
+        """The same creation that was looked up before, as it is now."""
         known = await self._catalogue.find(entry.name)
         if known is None:
             raise QueueDeleted(queue=_shown(entry.name))

@@ -1,4 +1,4 @@
-"""Lengths of time and moments as applications say them, in the microseconds that engines count in. Pure."""
+"""Durations and times of the application, converted to the microseconds of the engines. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def span_us(span: Span, what: str) -> int:
 
 
 def moment_us(moment: datetime, what: str) -> int:
-    """Microseconds since 1970. A moment without a time zone could mean any of many."""
+    """Microseconds since 1970. A time without a time zone is ambiguous."""
     if not isinstance(moment, datetime):
         raise SpecError(f"{what} must be a datetime with a time zone", given=repr(moment))
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -42,5 +42,5 @@ def moment_us(moment: datetime, what: str) -> int:
 
 
 def moment_of(us: int) -> datetime:
-    """Microseconds since 1970 as a moment."""
+    """A datetime from microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=us)

@@ -1,4 +1,4 @@
-"""What an application wants to put, and how it becomes an engine's message. Pure."""
+"""A put of an application, and its conversion to an engine's message. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.telemetry.tracing import with_trace
 
 @dataclass(frozen=True)
 class Put:
-    """One message to be put, with whatever sets it apart from the others of its `put_many`."""
+    """One message to put, with the options that differ from the others of its `put_many`."""
 
     payload: Payload
     delay: Span | None = None
@@ -27,7 +27,7 @@ class Put:
 
 
 def message_of(put: Put, now_us: int) -> Message:
-    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
+    """The engines' form. A delay counts from `now_us`. Its attributes carry the current trace."""
     payload, form = encode_payload(put.payload)
     attributes = with_trace(_checked(put.attributes))
     if form is not None and CONTENT_TYPE not in attributes:

@@ -1,7 +1,8 @@
-"""How far the clocks of Cassandra's nodes are from this process's, as metrics: what a bound on clocks has to hold.
+"""The offset of the clocks of Cassandra's nodes from this process's clock, as metrics: the quantity that a clock
+bound limits.
 
-Told as the last comparison found it (docs/protocols/clocks.md): once a minute, and after each pause or step. A
-process with several connections tells a node once, by the comparison that says the worst of it.
+Reported as the last comparison measured it (docs/protocols/clocks.md): once per minute, and after each pause or step.
+A process with several connections reports a node once, by the comparison with the largest error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def measure_clocks(registry: Registry, read: Read) -> None:
-    """Have it read when somebody asks."""
+    """Have it computed when it is read."""
 
     def differences() -> Values:
         return _of_nodes(read(), of_difference=True)

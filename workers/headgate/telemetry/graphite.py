@@ -1,8 +1,9 @@
-"""Metrics to Graphite by its plaintext protocol, where METRICS_GRAPHITE, GRAPHITE_PREFIX and GRAPHITE_URL ask for it.
+"""Metrics to Graphite by its plaintext protocol, if METRICS_GRAPHITE, GRAPHITE_PREFIX and GRAPHITE_URL are set.
 
-A line a number: `prefix.name.labels value seconds`. Names are made of the same samples as Prometheus gets; the values
-of labels become parts of the path, a histogram its count, sum and the counts of its buckets. It never holds anybody
-up: Graphite away, or too slow, means that this round's lines are dropped and counted; the next round tries again.
+One line per number: `prefix.name.labels value seconds`. Names are built from the same samples as for Prometheus. The
+values of labels become parts of the path, a histogram its count, sum and the counts of its buckets. It never blocks a
+caller: when Graphite is unavailable or too slow, this round's lines are dropped and counted, and the next round tries
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _URL = re.compile(r"(?:(?:tcp|graphite)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[
 
 @dataclass(frozen=True)
 class GraphiteSettings:
-    """Where the lines go, and what they begin with."""
+    """The target of the lines, and their prefix."""
 
     host: str
     port: int = PORT
@@ -37,7 +38,7 @@ class GraphiteSettings:
 
 
 def read_graphite(environment: Mapping[str, str]) -> GraphiteSettings | None:
-    """From the environment of the process; None where nobody wants it."""
+    """From the environment of the process; None where it is not requested."""
     wanted = environment.get("METRICS_GRAPHITE", "").strip().lower()
     if wanted in ("", "false", "0", "no", "off"):
         return None
@@ -74,7 +75,7 @@ def _paths(sample: Sample) -> Iterator[tuple[str, float]]:
 
 
 class Graphite:
-    """Ships the metrics of a process, round after round, over one connection that is made anew when it breaks."""
+    """Ships the metrics of a process, round after round, over one connection that is reopened when it breaks."""
 
     def __init__(
         self, settings: GraphiteSettings, registry: Registry, *, now_s: Callable[[], float] = time.time
@@ -119,7 +120,7 @@ class Graphite:
         return self._writer
 
     def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Graphite says nothing; an end of its stream means that it has gone, and the connection is closed."""
+        """Graphite sends nothing; an end of its stream means that it is gone, and the connection is closed."""
 
         async def until_it_ends() -> None:
             with contextlib.suppress(OSError):
