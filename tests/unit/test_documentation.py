@@ -12,6 +12,13 @@ ROOT = Path(__file__).parents[2]
 FOLDERS_OF_MANY = ("docs/decisions/", "docs/runbooks/")
 """Listed by their folder's first page, since they are numbered or found from where they are needed."""
 
+ABOUT_THE_PROJECT = ("docs/README.md", "docs/origins.md", "docs/weaknesses.md")
+USER_PAGES_MAX = 22
+"""More than these nobody reads; a page for those who change Headgate belongs in docs/internals."""
+
+PATHS = ("Build an application", "Run the platform", "Work with data", "On call")
+LINKS_PER_PATH_MAX = 6
+
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -52,10 +59,16 @@ def dead_links(pages: Mapping[str, str]) -> list[str]:
 
 
 def unlisted(pages: Mapping[str, str]) -> list[str]:
-    """Pages under docs that the index does not name."""
-    listed = {file for file, _ in links("docs/README.md", pages["docs/README.md"])}
+    """Pages under docs that neither the index nor the index of the internals names."""
+    indexes = [path for path in ("docs/README.md", "docs/internals/README.md") if path in pages]
+    listed = {file for index in indexes for file, _ in links(index, pages[index])}
     under_docs = {path for path in pages if path.startswith("docs/") and not path.startswith(FOLDERS_OF_MANY)}
     return sorted(under_docs - listed - {"docs/README.md"})
+
+
+def user_pages(pages: Mapping[str, str]) -> list[str]:
+    """Pages at the top of docs that are for users: not the index, and none that is about the project."""
+    return sorted(path for path in pages if re.fullmatch(r"docs/[^/]+\.md", path) and path not in ABOUT_THE_PROJECT)
 
 
 def test_every_link_leads_to_what_is_there() -> None:
@@ -64,6 +77,18 @@ def test_every_link_leads_to_what_is_there() -> None:
 
 def test_the_index_lists_every_page() -> None:
     assert unlisted(read_pages()) == []
+
+
+def test_users_have_few_pages() -> None:
+    assert len(user_pages(read_pages())) <= USER_PAGES_MAX
+
+
+def test_the_index_has_four_short_paths() -> None:
+    index = read_pages()["docs/README.md"]
+    sections = dict(zip(*[iter(re.split(r"^## (.+)$", index, flags=re.MULTILINE)[1:])] * 2, strict=True))
+    lengths = {path: len(list(links("docs/README.md", sections[path]))) for path in PATHS}
+    assert PATHS == tuple(sections)[:4]
+    assert {} == {path: length for path, length in lengths.items() if not 3 <= length <= LINKS_PER_PATH_MAX}
 
 
 @pytest.mark.parametrize("target", ["gone.md", "../gone.py", "README.md#gone", "#gone", "../../outside.md"])
