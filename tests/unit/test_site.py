@@ -52,7 +52,7 @@ def test_a_dead_link_ends_the_build(target: str, build_site: Build, tmp_path: Pa
     docs.mkdir()
     (docs / "README.md").write_text(f"# Here\n\n[there]({target})\n")
     with pytest.raises(Abort):
-        build_site(docs_dir=str(docs), nav=None)
+        build_site(docs_dir=str(docs), nav=["README.md"])
 
 
 @pytest.mark.parametrize("target", ["README.md", "#here", "../pyproject.toml", "https://example.org/gone"])
@@ -60,7 +60,7 @@ def test_a_living_link_does_not(target: str, build_site: Build, tmp_path: Path) 
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "README.md").write_text(f"# Here\n\n[there]({target})\n")
-    assert (build_site(docs_dir=str(docs), nav=None) / "index.html").is_file()
+    assert (build_site(docs_dir=str(docs), nav=["README.md"]) / "index.html").is_file()
 
 
 @pytest.mark.parametrize(
