@@ -68,7 +68,7 @@ def calling(definitions: Kubectl, tmp_path: Path) -> Calling:
 
 @pytest.fixture(scope="module")
 def leading(kubernetes: KubernetesUnderTest, python_image: str) -> Iterator[str]:
-    """A namespace in which a pod leads that tells what it was asked."""
+    """A namespace in which a pod leads that reports the requests it got."""
     name = f"leading-{secrets.token_hex(3)}"
     kubernetes.kubectl.run("create", "namespace", name)
     there = kubernetes.kubectl.in_namespace(name)

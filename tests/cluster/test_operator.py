@@ -107,7 +107,7 @@ def test_nothing_is_written_once_all_is_as_it_should_be(operator: OperatorProces
     here = k8s_namespace
     here.apply(queue())
     ready = becomes(here, "emails", "Reconciled")
-    # a first look of the figures and of passes may change a message once
+    # a first check of the figures and of passes may change a message once
     assert wait_until(lambda: writes(operator) == writes(operator, after_s=8), timeout_s=WITHIN_S)
     later = here.get("queue", "emails")
     assert "True" == next(each["status"] for each in later["status"]["conditions"] if each["type"] == "Ready")

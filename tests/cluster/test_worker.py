@@ -153,7 +153,7 @@ class Workers:
         return found[0]
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float = 120) -> None:
-        """Wait; what the workers logged is told if it does not come."""
+        """Wait; the workers' logs are printed if it does not come."""
         if not wait_until(holds, timeout_s=timeout_s):
             logs = {name.stem: name.read_text()[-3_000:] for name in self._folder.glob("*.log")}
             raise AssertionError(f"{len(self.notes.begun())} begun; {logs}")
@@ -197,7 +197,7 @@ def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: floa
 
 
 def metrics(port: int) -> dict[str, float]:
-    """What a worker tells Prometheus."""
+    """A worker's metrics for Prometheus."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split("{")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
@@ -313,7 +313,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         last_of_killed = {
             note.message_id for name in killed for note in [each for each in begun if each.worker == name][-100:]
         }
-        # Where the machine stood still, a lease ran out in living hands: they have said so.
+        # Where the machine stood still, a lease ran out in living hands: they have logged it.
         let_go = {
             line["message_id"]
             for name in [*names, "again-0", "again-1", "again-2"]
@@ -386,7 +386,7 @@ def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_la
 
 
 def livez(port: int) -> tuple[int, bytes]:
-    """The probe's answer, and the beginning of what it says."""
+    """The probe's answer, and the beginning of its text."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
             return answer.status, answer.read()

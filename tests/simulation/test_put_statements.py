@@ -250,7 +250,7 @@ class Outbox:
         self.learned: list[str] = []
 
     async def learn(self, batch: object, tables: Iterable[str] = ()) -> None:
-        """Takes a moment, as a server does."""
+        """Takes some time, as a server does."""
         await asyncio.sleep(0.1)
         self.learned += tables
 

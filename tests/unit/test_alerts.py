@@ -1,4 +1,4 @@
-"""No alert of the chart is forgotten: each has a test that makes it fire, and a page for who is called."""
+"""No alert of the chart is forgotten: each has a test that makes it fire, and a page for the engineer on call."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Server:
         return ["one", "two"]
 
     async def cql(self, text: str, values: Sequence[Any], *, at: str | None = None, **how: Any) -> list[Any]:
-        """What a server would tell."""
+        """The answer of a server."""
         self.asked.append(text)
         if self.refuses:
             raise Unavailable("not allowed")

@@ -1,4 +1,4 @@
-"""What each type of counter tells, which numbers it takes, how wrong it may be, and the bytes it is stored in."""
+"""For each type of counter: its value, the numbers it takes, its largest error, and the bytes it is stored in."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_least_and_the_greatest_are_told_with_their_witnesses() -> None:
     assert MinMaxValue(2**80, None, 2**80, None) == told("minmax", ("add", 2**80))
 
 
-# ---- moments
+# ---- times
 
 
 @few

@@ -1,6 +1,6 @@
 """Every example of the pages is held to what is there: resources are valid, commands take what they are given.
 
-Programs and command lines that need servers are run by tests/cluster; here it is what can be said without one.
+Programs and command lines that need servers are run by tests/cluster; this file checks what needs no server.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_the_programs_of_sizing_are_right() -> None:
 
 
 def between(page: str, mark: str) -> str:
-    """What a page says between two marks."""
+    """The part of a page between two marks."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return text.partition(f"<!-- {mark}")[2].partition("<!-- end of")[0]
 

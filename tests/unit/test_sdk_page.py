@@ -31,7 +31,7 @@ WITHIN |= {"bound", "receive_deliveries", "settings_changed", "dead_loops"}
 
 
 def names_on(page: str) -> set[str]:
-    """What stands in backquotes, up to its first parenthesis."""
+    """The names in backquotes, up to the first parenthesis."""
     return {word for quoted in re.findall(r"`([^`]+)`", page) for word in re.findall(r"[A-Za-z_]+", quoted)}
 
 

@@ -1,4 +1,4 @@
-"""The page of the simulation says what runs."""
+"""The page of the simulation lists exactly what runs."""
 
 from __future__ import annotations
 
