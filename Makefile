@@ -45,6 +45,7 @@ generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the mode
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
+	@$(PY) -m bench.docs
 
 docs: $(READY) ## build the documentation site into build/site; a dead link ends the build
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
