@@ -54,7 +54,8 @@ def page() -> str:
         for line in _command(command, name, context)
     ]
     connection = _table([(f"`{option}`", f"{says} [{PREFIX}{variable}]") for option, variable, says in OPTIONS])
-    return HEAD + "\n".join(connection) + "\n" + AFTER + "\n".join(["", *sections]).rstrip() + "\n"
+    commands = ["", "<!-- commands -->", *sections, "<!-- end of commands -->", ""]
+    return HEAD + "\n".join(connection) + "\n" + AFTER + "\n".join(commands)
 
 
 def _command(command: click.Command, name: str, above: click.Context) -> Iterator[str]:

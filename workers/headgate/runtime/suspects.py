@@ -2,9 +2,10 @@
 that one alone.
 
 After a process died, every message that it may have had in flight is a crash suspect
-(docs/internals/protocols/dispatcher.md). They could run alone in the worker while everything else waits, but the guilty one would kill the worker again each
-time. In a child it costs its own receive and no other work: docs/decisions/0007. Children are kept for the next
-suspects, restarted after a death, and ended after a while without suspects.
+(docs/internals/protocols/dispatcher.md). They could run alone in the worker while everything else waits, but the
+guilty one would kill the worker again each time. In a child it costs its own receive and no other work:
+docs/decisions/0007. Children are kept for the next suspects, restarted after a death, and ended after a while without
+suspects.
 """
 
 from __future__ import annotations
