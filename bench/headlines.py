@@ -54,7 +54,7 @@ _NOW: Final = "delivery at 1,000/s, due at once"
 _SOON: Final = "delivery at 1,000/s, due in 3 s"
 _IDLE: Final = "an idle worker with 12 lanes"
 _QUEUES: Final = "1000 Queues"
-_RATE: Final = "rows a second"
+_RATE: Final = "rows per second"
 
 IN_SHORT: Final = (
     Headline("put, receive and acknowledge, 1,000 callers", "timeline", _PATH, _RATE, "messages/s", _LOOP),
@@ -179,7 +179,7 @@ def build_cost_table(results: Results) -> list[str]:
     rows = []
     for subject, result, case in COSTS:
         ours, cassandra = (
-            find_figure(results[result], case, f"{side} CPU a row")["value"]["median"]
+            find_figure(results[result], case, f"{side} CPU per row")["value"]["median"]
             for side in ("client", "Cassandra")
         )
         rows.append((subject, f"{number(ours)} µs", f"{number(cassandra)} µs"))
