@@ -1,5 +1,5 @@
-"""Whether this process lives and is ready, as its probes ask. The prose is docs/protocols/operator.md, "Leading and
-living".
+"""Whether this process lives and is ready, as its probes ask. The prose is docs/internals/protocols/operator.md,
+"Leading and living".
 
 /livez measures watching, end to end: an audit reads objects from the server's cache from time to time, and compares
 them with what the watches reported. An object that differs in two audits without an event in between means that its

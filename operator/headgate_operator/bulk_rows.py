@@ -1,5 +1,5 @@
 """Reports of bulk jobs, in their rows of `standing`: read whenever a queue with runs is reconciled, so that the end
-of a run and its result are reported together. docs/protocols/operator.md, "SparkApplication".
+of a run and its result are reported together. docs/internals/protocols/operator.md, "SparkApplication".
 
 A row that cannot be read keeps its last value; another condition reports that Cassandra is unavailable. It knows no
 runs.

@@ -4,8 +4,8 @@
 
 A reconcile depends on the present state, never on events. So `decide` is total, deterministic and idempotent: on the
 world after its plan it decides nothing further, and after a kill between any two effects the same decision continues.
-The order (docs/protocols/operator.md): deletion; the spec; the connection; ownership; the finalizer; the store;
-shards; the namespace; workers; bulk; status.
+The order (docs/internals/protocols/operator.md): deletion; the spec; the connection; ownership; the finalizer; the
+store; shards; the namespace; workers; bulk; status.
 
 Pure. It knows no cluster, no store, no clock and no randomness.
 """

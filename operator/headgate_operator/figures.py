@@ -1,5 +1,5 @@
 """Backlogs of all queues of the operator, from the slices of the summary, which are read in turn. The prose is
-docs/protocols/operator.md, "Scaling".
+docs/internals/protocols/operator.md, "Scaling".
 
 It reads four slices each 375 ms in one request, so all of them in 1.5 s without a burst, for each connection by
 itself. A queue without workers **sleeps**: its lanes are read once, and from then on only marks wake it. At the

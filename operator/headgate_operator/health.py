@@ -1,5 +1,5 @@
 """Checks the lanes of queues that may not be served: of candidates only, each 5 s, some at a time. The prose is
-docs/protocols/operator.md, "Health".
+docs/internals/protocols/operator.md, "Health".
 
 It judges as members do (headgate/engines/decide_sharing.py), as a member without room; the reaction to it is
 decided elsewhere, and the stop is an effect of its own.

@@ -1,4 +1,5 @@
-"""Leader election: one Lease, taken and renewed here. The prose is docs/protocols/operator.md, "Leading and living".
+"""Leader election: one Lease, taken and renewed here. The prose is docs/internals/protocols/operator.md, "Leading and
+living".
 
 It knows neither resources nor kopf. Invariants:
 

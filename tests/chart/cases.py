@@ -1,6 +1,6 @@
 """Every option of the chart, set to something: what is rendered here and offered to a real API server elsewhere.
 
-Mistakes, and the one line that each is told in. `leaves` is how a test knows that no option was forgotten.
+Mistakes, each with its one line of report. `leaves` is how a test knows that no option was forgotten.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ CASES: Mapping[str, Values] = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """Values that are wrong, and what is said of them."""
+    """Invalid values, and the report of each."""
 
     values: Values
     says: str

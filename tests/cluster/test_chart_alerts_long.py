@@ -34,7 +34,7 @@ FAILURE = {"state": "FAILED", "errorMessage": "the driver has no memory left"}
 FAILED = {"status": {"applicationState": FAILURE, "driverInfo": {}}}
 HOURS_MS = 3 * 3_600_000
 TRIED_AGAIN = 8
-"""So many queues whose children may not be made: each is tried again four times in the first fifteen seconds."""
+"""Queues whose children may not be made: each is tried again four times in the first fifteen seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
         here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     for number in (1, 2):
         here.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
-    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is looked at again within ten minutes
+    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is checked again within ten minutes
     scene.until_fires("HeadgateRepairUnhealthy", name="tended", reason="RepairFailing")
 
 

@@ -1,4 +1,4 @@
-"""Files of resources: what is wrong is said in a line each, with file, line, document and field."""
+"""Files of resources: each fault is one line, with file, line, document and field."""
 
 from __future__ import annotations
 

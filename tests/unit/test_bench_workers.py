@@ -1,4 +1,4 @@
-"""bench-workers reads what a worker tells of itself."""
+"""bench-workers reads the figures that a worker reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an autoscaler is told, and that docs/scaling.md asks for what there is."""
+"""The metrics that an autoscaler reads, and that docs/scaling.md names existing ones."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ UNWELL = [
 
 
 def world(status: dict[str, Any] | None) -> World:
-    """One that tells nothing but a status; None: the resource is gone."""
+    """One with nothing but a status; None: the resource is gone."""
     resource = None if status is None else SimpleNamespace(document={"status": status})
     return cast(World, SimpleNamespace(resource=resource))
 

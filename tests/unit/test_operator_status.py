@@ -1,4 +1,4 @@
-"""What the status says, when it is written, and which events go with it."""
+"""The content of the status, when it is written, and which events go with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate plan`: what the operator would do, told offline; the files of examples are golden."""
+"""`headgate plan`: what the operator would do, printed offline; the files of examples are golden."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_what_is_put_while_a_message_is_handled_carries_its_trace_on() -> None:
 
 
 def logged(form: str, **extra: object) -> str:
-    """What one line looks like."""
+    """The form of one line."""
     stream = io.StringIO()
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

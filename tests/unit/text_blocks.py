@@ -15,7 +15,7 @@ from pathlib import Path
 URL = re.compile(r"https?://[^\s)\"'>]+")
 _PLACEHOLDER = re.compile(r"\$?\{[^{}\s]*\}")
 _ESCAPED = re.compile(r"\\[ntr]")
-_MARKER = re.compile(r"^\s*(#+!?|//+|--|>|\{\{-?\s*/\*)(?=\s|$)", re.MULTILINE)
+_MARKER = re.compile(r"^[ \t]*(#+!?|//+|--|>|\{\{-?\s*/\*)(?=\s|$)", re.MULTILINE)
 _PREFIX = re.compile(r"""^([A-Za-z]*)('''|\"\"\"|'|")""")
 
 

@@ -89,8 +89,7 @@ class Bucket(Model):
     )
     keep_finalized: Annotated[Duration, between("0s", "30d")] = Field(
         Duration("1h"),
-        description="How long a bucket whose messages are all settled is kept before its partition is "
-        "dropped. `headgate repair --from` can go back this far.",
+        description="How long a bucket whose messages are all settled is kept before its partition is dropped.",
     )
 
 

@@ -1,6 +1,6 @@
 """Remedies of reasons, the conditions that may have them, and whether the operator waits for them.
 
-`status.py` has the reasons and their meanings. Both modules make the page docs/conditions.md.
+`status.py` has the reasons and their meanings. Both modules make the page docs/reference.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headgate.api import status
+from headgate.api.conditions_section import build_conditions_section
 from headgate.api.crd import KINDS, PLURALS, build_structural_schema
 from headgate.api.model import API_VERSION, Model
 from headgate.api.rules import rules_of
@@ -31,7 +31,7 @@ An absent block is not filled in, but the defaults inside it are in force.
 
 def build_reference() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, *(_kind(model) for model in KINDS), _conditions()])
+    return "\n".join([_INTRODUCTION, *(_kind(model) for model in KINDS), build_conditions_section()])
 
 
 def _kind(model: type[Model]) -> str:
@@ -94,21 +94,4 @@ def _rules(model: type[Model]) -> str:
     for rule in rules_of(model):
         field = ".".join(step for step in (rule.scope, rule.field) if step)
         rows.append(f"| {rule.name} | `{field}` | {_cell(rule.says)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _conditions() -> str:
-    kinds = {"Queue": status.QUEUE_CONDITIONS, "Counter": status.COUNTER_CONDITIONS}
-    rows = ["## Conditions\n", "| condition | of | meaning |", "|---|---|---|"]
-    for name, meaning in status.CONDITION_MEANINGS.items():
-        of = ", ".join(kind for kind, names in kinds.items() if name in names)
-        rows.append(f"| {name} | {of} | {_cell(meaning)} |")
-    rows += [
-        "",
-        "## Reasons\n",
-        "The list is closed: a condition has one of these reasons.\n",
-        "| reason | meaning |",
-    ]
-    rows.append("|---|---|")
-    rows += [f"| {reason} | {_cell(meaning)} |" for reason, meaning in status.REASON_MEANINGS.items()]
     return "\n".join(rows) + "\n"

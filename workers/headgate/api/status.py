@@ -99,7 +99,7 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.DELETING: "The resource is being deleted.",
     Reason.PAUSED: "`spec.paused` is true, and the operator changes nothing until it is false.",
     Reason.SPEC_INVALID: "The spec is not valid. The message names the field and the rule.",
-    Reason.ENGINE_UNAVAILABLE: "This version of the operator does not support the engine, and creates nothing for it.",
+    Reason.ENGINE_UNAVAILABLE: "This version of the operator does not support the engine and creates nothing.",
     Reason.NAME_TAKEN: "An older resource has this name or these tables.",
     Reason.CASSANDRA_UNAVAILABLE: "Cassandra does not answer, or too few of its replicas do.",
     Reason.CONNECTION_MISSING: "The Secret with the connection to Cassandra is missing or lacks a key.",

@@ -1,1 +1,1 @@
-"""Telemetry of a process: metrics as plain numbers, their two exporters, log lines, and trace context."""
+"""The telemetry of a process: metrics as plain numbers, their two exporters, log lines, and trace context."""

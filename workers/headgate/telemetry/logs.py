@@ -1,8 +1,9 @@
-"""Log lines on standard output: one JSON object per line, or a line for people. Static text, values as fields.
+"""Log lines: one JSON object per line on standard output, or a readable line. Static text, values as fields.
 
 `logger.info("lane taken", extra={"lane": 3})` gives
 `{"timestamp": ..., "level": "info", "message": "lane taken", "lane": 3}`.
-Each line that is logged while a message is handled also has the fields of `log_fields`: its id, attempt and trace.
+Every log line during the handling of a message also has the fields that `log_fields` holds: its id, attempt and
+trace.
 """
 
 from __future__ import annotations
@@ -73,6 +74,6 @@ def log_to(stream: TextIO | Any = None, *, form: str = "json", level: str = "inf
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The driver and the HTTP library log at info for their own authors.
+    # The driver and the HTTP library log at info facts that interest only their authors.
     for chatty in ("cassandra", "aiohttp", "asyncio"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -1,8 +1,8 @@
-"""Metrics as plain numbers: counters, gauges and histograms, by labels. It knows no exporter.
+"""Metrics as plain numbers: counters, gauges and histograms, by labels. This module knows no exporter.
 
-Adding to one is an addition, so the hot path of a worker can afford it; exporters read `Registry.samples()`. Label
-values are of a small closed set (an outcome, a queue), never of a message. A family does not grow past CHILDREN_MAX:
-further label values are counted as "other".
+An update is an addition, so the hot path of a worker can afford it; an exporter reads `Registry.samples()`. Label
+values are of a small closed set (an outcome, a queue); never a message's. A family is limited to CHILDREN_MAX: later
+label values are counted under "other".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 CHILDREN_MAX = 200
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds for what takes from a millisecond to minutes; a last bucket takes what is longer."""
+"""Upper bounds for durations from a millisecond to minutes; a last bucket counts longer ones."""
 
 
 class Counter:
@@ -26,7 +26,7 @@ class Counter:
         self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
-        """Add to the count."""
+        """Increase it by this amount."""
         self.value += amount
 
 
@@ -103,7 +103,7 @@ class Sample:
 
 
 Reading = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
-"""Asked when somebody reads: label values and the number."""
+"""Called on each read: label values and the number."""
 
 
 class Registry:
@@ -128,7 +128,7 @@ class Registry:
         return family
 
     def reading(self, name: str, says: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge") -> None:
-        """A gauge, or a counter, that is read at a scrape."""
+        """A gauge, or a counter, whose value is computed when it is read."""
         self._readings.append((name, says, kind, tuple(labels), read))
 
     def histogram(self, name: str, says: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Family[Histogram]:
