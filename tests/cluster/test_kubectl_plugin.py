@@ -131,13 +131,13 @@ def test_the_right_that_is_missing_is_named_as_the_server_tells_it(
     reader = person(here, tmp_path, {namespace: [(*QUEUES, "get")]})
     assert (1, "", says.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
     code, _, err = calling.plugin(reader, "why", "queue/other")
-    assert (2, "there is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
+    assert (2, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
         code,
         err,
     )
     code, _, err = calling.plugin(reader, "lanes", "queue/emails", "--image", "headgate:1")
-    says = f"Your account lacks a right in this cluster; ask for the right to create jobs.batch in namespace {namespace}\n"
-    assert (1, says) == (code, err)
+    missing = f"ask for the right to create jobs.batch in namespace {namespace}"
+    assert (1, f"Your account lacks a right in this cluster; {missing}\n") == (code, err)
 
 
 def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_names(
@@ -200,7 +200,7 @@ def test_the_operator_tells_why_and_what_it_would_do(
     code, out, err = calling.plugin(who, "why", "queue/emails", *address, "--last", "20")
     assert (0, "") == (code, err)
     assert "Ready is True, Reconciled" in out
-    assert "did: StoreStep" in out or "Activate" in out
+    assert "effect: StoreStep" in out or "Activate" in out
     path = tmp_path / "emails.yaml"
     changed = queue(shards=3)
     changed["metadata"]["namespace"] = namespace_of(here)

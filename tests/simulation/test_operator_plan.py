@@ -74,7 +74,7 @@ def test_what_a_plan_says_is_what_is_done_and_a_plan_does_nothing() -> None:
             live = scene.find(kind_of(document), "shop", document["metadata"]["name"])
             assert live is not None, document["metadata"]
             if document["kind"] == "Secret":
-                assert "<what the operator's own Secret holds>" == document["data"]
+                assert "<content of the operator's own Secret>" == document["data"]
             else:
                 assert {} == differences(bare(document), live)
         statements = {each["cql"] for one in told for each in one["effects"] if "cql" in each}
@@ -114,9 +114,9 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         says = [each["message"] for each in told["effects"]]
         assert [
             "write its spec into the catalogue: 12 shards, tables of its own in keyspace headgate, home dc1",
-            "make 12 lanes for generation 2 of emails",
+            "create 12 lanes for generation 2 of emails",
             "announce generation 2: 12 shards instead of 6",
-            "write from when on nobody puts to the generation before",
+            "write the time after which no put uses the previous generation",
         ] == says[:4]
         assert "registry.example/shop:1.5" in says[4]
         assert ["Deployment"] == [each["kind"] for each in objects_of(told)]
@@ -125,7 +125,7 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         jobs = [
             each for each in (one["message"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
         ]
-        assert [True] == [each.startswith("make CronJob headgate-repair-") for each in jobs]
+        assert [True] == [each.startswith("create CronJob headgate-repair-") for each in jobs]
         alone = copy.deepcopy(DOCUMENTS[2])
         alone["spec"]["gc"] = {"schedule": "30 * * * *"}
         jobs = [

@@ -195,23 +195,23 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
     assert out == (
         "queue shop/emails\n"
         "Ready is False, Paused, since 2026-11-18T09:00:00Z\n"
-        "  spec.paused is true\n"
+        "  `spec.paused` is true\n"
         "  remedy: Set `spec.paused: false` (`kubectl headgate resume`).\n"
         "ConsumersReady is False, HandlerRefused, since 2026-11-18T09:00:00Z\n"
         "  no module shop\n"
         "  remedy: Fix the image or the handler. The message has the worker's error.\n"
         "\n"
-        f"2 decisions that {LEADER}_1 remembers\n"
+        f"2 decisions in the memory of {LEADER}_1\n"
         "\n"
         "2027-01-15T08:00:00.000Z\n"
         "  mailer: 3, for 2800 that wait\n"
         "  change Deployment emails-mailer-f6240f9c\n"
-        "  did: ApplyObject Deployment emails-mailer-f6240f9c\n"
+        "  effect: ApplyObject Deployment emails-mailer-f6240f9c\n"
         "  decides again at 2027-01-15T08:00:30.000Z\n"
         "\n"
         "2027-01-15T08:01:00.000Z\n"
-        "  nothing was to be done\n"
-        "  it failed: refused\n"
+        "  no change needed\n"
+        "  error: refused\n"
     )
 
 
@@ -332,7 +332,7 @@ def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(k
     says = "The name of a resource is like queue/emails or counter/views (given=pod/emails)\n"
     assert (2, "", says) == run("why", "pod/emails")
     code, _, err = run("lanes", "counter/views")
-    assert (2, "this is done to a queue, not to a counter (given=counter/views)\n") == (code, err)
+    assert (2, "This command takes a queue, not a counter (given=counter/views)\n") == (code, err)
     assert [] == kubectl.calls
 
 
@@ -365,7 +365,8 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
     [
         (
             forbidden("get", "pods", "", "headgate-system"),
-            "Your account lacks a right in this cluster; ask for the right to get pods in namespace headgate-system\n",
+            "Your account lacks a right in this cluster; ask for the right to get pods in namespace "
+            "headgate-system\n",
         ),
         (
             f'error: error upgrading connection: pods "{LEADER}" is forbidden: User "jane" cannot create resource '
@@ -375,8 +376,8 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
         ),
         (
             f'Error from server (NotFound): pods "{LEADER}" not found\n',
-            f'The leading operator cannot be reached (pod={LEADER}, answer=pods "{LEADER}" not found); if it runs '
-            "outside of the cluster, say where with --operator-address\n",
+            f'The leading operator cannot be reached (pod={LEADER}, answer=pods "{LEADER}" not found); pass '
+            "--operator-address if it runs outside of the cluster\n",
         ),
         (
             "Error from server (ServiceUnavailable): dial tcp 10.1.0.7:10250: connect: connection refused\n",
@@ -483,7 +484,7 @@ def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
 def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     code, out, _ = run("purge", "queue/emails", typed="n\n")
-    assert (1, [True]) == (code, [out.startswith("settle everything in queue shop/emails? [y/N]")])
+    assert (1, [True]) == (code, [out.startswith("Settle all messages in queue shop/emails? [y/N]")])
     assert [] == kubectl.called("create")
     with_job(kubectl)
     assert 0 == run("purge", "queue/emails", typed="y\n")[0]
@@ -493,8 +494,8 @@ def test_without_repair_in_the_namespace_the_image_has_to_be_told(kubectl: FakeK
     with_queue(kubectl)
     kubectl.answers("get", "cronjobs", out={"items": []}, times=1)
     code, _, err = run("lanes", "emails")
-    assert (1, [True]) == (code, [err.startswith("It is not known which image the operator has (namespace=shop, ")])
-    assert err.endswith("wait until queue shop/emails is Ready, or give --image\n")
+    assert (1, [True]) == (code, [err.startswith("The operator's image is unknown (namespace=shop, ")])
+    assert err.endswith("wait until queue shop/emails is Ready, or pass --image\n")
     with_job(kubectl)
     assert 0 == run("lanes", "emails", "--image", "mine:1")[0]
     made = kubectl.called("create")[0].document
@@ -559,7 +560,7 @@ def test_a_job_that_can_not_be_deleted_is_named(kubectl: FakeKubectl) -> None:
     with_job(kubectl)
     code, _, err = run("lanes", "emails")
     name = kubectl.called("create")[0].document["metadata"]["name"]
-    assert (0, [True]) == (code, [err.startswith(f"the Job {name} could not be deleted: You lack a right")])
+    assert (0, [True]) == (code, [err.startswith(f"the Job {name} could not be deleted: Your account lacks a right")])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -621,8 +622,10 @@ def test_what_is_so_already_is_left_alone(kubectl: FakeKubectl) -> None:
 def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     kubectl.refuses("patch", says=forbidden("patch", "queues", "headgate.io", "shop"))
-    says = "Your account lacks a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop\n"
-    assert (1, "", says) == run("pause", "queue/emails")
+    says = (
+        "Your account lacks a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop"
+    )
+    assert (1, "", f"{says}\n") == run("pause", "queue/emails")
 
 
 # ---- headgate plan against a cluster
@@ -635,7 +638,7 @@ def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: O
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
     result = CliRunner().invoke(headgate, arguments)
     assert 2 == result.exit_code
-    assert 1 == result.stdout.count("make it")
+    assert 1 == result.stdout.count("create it")
     assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in leader.posted]
     assert {"--context=prod"} == {call.words[0] for call in kubectl.calls}
 
@@ -652,7 +655,7 @@ def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: Ope
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator.url]
     result = CliRunner().invoke(headgate, arguments)
     assert 0 == result.exit_code
-    assert "look at Queue" in result.stdout
+    assert "check Queue" in result.stdout
 
 
 def test_a_plan_that_nobody_can_make_is_one_line(kubectl: FakeKubectl) -> None:
