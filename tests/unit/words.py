@@ -70,6 +70,11 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
 )
 """Each word as a regular expression, and what to write instead; a space is any white space."""
 
+STORED_COLUMN: Final = re.compile(
+    r"(?:look|says|told)(?: (?:int|text)\b|: (?:int|text) (?:regular|clustering)|\)(?:\s|\\n)*\) WITH ID|\Z)"
+)
+"""Columns of tables of version 0.1.0, as a literal of their own or in CQL: later versions read them by these names."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -112,6 +117,9 @@ def words_in(block: Block) -> Iterator[tuple[int, str, str, str]]:
     text = block.text
     for pattern, replacement in _expressions():
         for match in pattern.finditer(text):
+            column = STORED_COLUMN.match(text, match.start())
+            if column is not None and (column.end() > match.end() or match.start() == 0):
+                continue
             word = " ".join(match.group().split())
             yield block.line_at(match.start()), word, replacement, sentence_around(text, match.start(), match.end())
 
