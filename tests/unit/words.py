@@ -73,7 +73,7 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
 STORED_COLUMN: Final = re.compile(
     r"(?:look|says|told)(?: (?:int|text)\b|: (?:int|text) (?:regular|clustering)|\)(?:\s|\\n)*\) WITH ID|\Z)"
 )
-"""Columns of tables of version 0.1.0, as a literal of their own or in CQL: later versions read them by these names."""
+"""Columns of tables of version 0.1.0, as a literal or in CQL: later versions read them by these names."""
 
 
 @dataclass(frozen=True)
