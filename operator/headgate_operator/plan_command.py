@@ -48,12 +48,14 @@ AGAINST = "changes in this order, on the cluster as it is now"
 def command(
     named: tuple[Path, ...], files: tuple[Path, ...], *, only: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Print the changes that the operator would make for the Queues and Counters in FILES, and change nothing.
+    """Show what the operator would do with files.
 
-    Without a cluster the plan is for an empty one, and values that only a cluster knows are in angle brackets. With
-    --context or --kubeconfig the leading operator of that cluster computes the plan. It prints the steps in their
-    order, then the CQL, then the applied objects. The exit code is 2 if a resource would be stalled, so that only its
-    author can fix it.
+    Nothing is changed. The plan has three parts: the steps in their order, the CQL, and the objects.
+
+    Without a cluster the plan is that of an empty one, and values that only a cluster knows are in angle brackets.
+    With --context, --kubeconfig or --operator-address the operator of that cluster decides.
+
+    Exit code 2 if a resource would be stalled, which only its author can fix.
     """
     paths = (*named, *files)
     if not paths:

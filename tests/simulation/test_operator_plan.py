@@ -131,7 +131,7 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         jobs = [
             each for each in (one["message"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
         ]
-        assert ["delete", "make"] == [each.split()[0] for each in jobs]
+        assert ["delete", "create"] == [each.split()[0] for each in jobs]
 
     in_world(8, scenario)
 
