@@ -31,9 +31,9 @@ async def keep_going(what: str, work: Callable[[], Awaitable[None]]) -> None:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            log.warning("background task cancelled, restarting", extra={"what": what})
+            log.warning("background task cancelled, restarting", extra={"task": what})
         except Exception:
-            log.exception("bug in a background task, please report it", extra={"what": what})
+            log.exception("bug in a background task, please report it", extra={"task": what})
         if loop.time() - began_s >= WELL_AFTER_S:
             pause_s = PAUSE_S
         await asyncio.sleep(pause_s)

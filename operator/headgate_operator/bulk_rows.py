@@ -51,7 +51,7 @@ class BulkRows:
                 if row is not None:
                     known[id_] = JobTold(row.ended_us, row.keys, row.problems, row.says)
         except (HeadgateError, TimeoutError) as error:
-            log.info("reading the reports of bulk jobs of %s/%s failed: %s", key.namespace, key.name, error)
+            log.info("reading the reports of bulk jobs failed", extra={"key": key.path, "error": str(error)})
         return known
 
     def keys_of(self, id_: UUID) -> list[Key]:

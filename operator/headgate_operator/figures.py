@@ -186,7 +186,7 @@ class FigureBoard:
         except HeadgateError as error:
             if digest not in self._said and len(numbers) == 1:
                 self._said[digest] = numbers[0]
-                log.warning("reading the summary failed: %s", error)
+                log.warning("reading the summary failed", extra={"error": str(error)})
             return False
         if self._said.get(digest) in numbers:
             del self._said[digest]
@@ -285,7 +285,7 @@ class FigureBoard:
             try:
                 slept_us = await followed.looks.read_to_us()
             except HeadgateError as error:
-                log.info("reading lanes failed: %s", error, extra={"key": followed.key.path})
+                log.info("reading lanes failed", extra={"key": followed.key.path, "error": str(error)})
                 return
         first, followed.slept_us, followed.slept_at_us = followed.slept_us is None, slept_us, now_us
         followed.background = None
@@ -299,7 +299,7 @@ class FigureBoard:
             try:
                 counted = await followed.looks.count()
             except HeadgateError as error:
-                log.info("counting the backlog failed: %s", error, extra={"key": followed.key.path})
+                log.info("counting the backlog failed", extra={"key": followed.key.path, "error": str(error)})
                 followed.count_again_s = followed.count_anew_s = loop.time() + COUNT_AGAIN_S
                 return
         rest_s = (loop.time() - began_s) * COUNT_RESTS

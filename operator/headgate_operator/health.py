@@ -86,7 +86,7 @@ class Health:
             try:
                 lanes = await followed.looks.look()
             except HeadgateError as error:
-                log.info("checking lanes failed: %s", error, extra={"key": followed.key.path})
+                log.info("checking lanes failed", extra={"key": followed.key.path, "error": str(error)})
                 return
             except Exception:  # the others are checked all the same
                 log.exception("bug in a check of lanes, please report it", extra={"key": followed.key.path})

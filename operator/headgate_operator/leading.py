@@ -158,7 +158,7 @@ class Leading:
         written = await self._port.write_lease(mine, within_s=WITHIN_S)
         if isinstance(written, Denied):
             return False
-        log.info("leading", extra={"identity": self.identity})
+        log.info("leadership gained", extra={"identity": self.identity})
         self._holds(written, sent_s)
         self.taken.set()
         return True

@@ -81,7 +81,7 @@ class PassBoard:
                     store = reached.ground.store_in(reached.ground.keyspace)
                     read = await read_standing(store, slice_)
                 except HeadgateError as error:
-                    log.info("reading the results of passes failed: %s", error)
+                    log.info("reading the results of passes failed", extra={"error": str(error)})
                     return False
                 found |= {id_: _passes(standing) for id_, standing in read.items()}
             await asyncio.sleep(pause_s)

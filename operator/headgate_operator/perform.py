@@ -241,7 +241,7 @@ class Performer:
     async def _told(self, note: Note) -> None:
         denied = await self._hands.port.emit(note)
         if denied is not None:
-            log.info("writing an event failed: %s", denied, extra={"reason": note.reason})
+            log.info("writing an event failed", extra={"reason": note.reason, "error": str(denied)})
 
     async def _asked(self, ask: Callable[[], Any]) -> Any:
         """Retries after the pause that the server requests, if it has not fulfilled the request."""

@@ -151,7 +151,8 @@ class Reconciler:
             self._queue.add_in(key, NOT_LEADING_AGAIN_S)
         except HeadgateError as error:
             pause_s = self._queue.retry(key)
-            log.warning("reconcile failed, retrying: %s", error, extra={"key": key.path, "in_s": round(pause_s, 1)})
+            fields = {"key": key.path, "error": str(error), "in_s": round(pause_s, 1)}
+            log.warning("reconcile failed, retrying", extra=fields)
         except TimeoutError:
             self._queue.retry(key)
             log.warning("reconcile timed out", extra={"key": key.path, "within_s": WITHIN_S})
@@ -292,7 +293,7 @@ class Reconciler:
     def _after(self, key: Key, at: _Round) -> None:
         if at.failed is not None:
             pause_s = self._queue.retry(key)
-            fields = {"key": key.path, "why": at.failed.says, "in_s": round(pause_s, 1)}
+            fields = {"key": key.path, "error": at.failed.says, "in_s": round(pause_s, 1)}
             log.info("effect failed, retrying", extra=fields)
             return
         self._queue.forget(key)

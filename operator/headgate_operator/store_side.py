@@ -280,7 +280,7 @@ class StoreSide:
             try:
                 changed = await held[1].look()
             except HeadgateError as error:
-                log.info("reading the schema version failed: %s", error)
+                log.info("reading the schema version failed", extra={"error": str(error)})
                 continue
             if changed:
                 concerned += [key for key, known in self._entries.items() if known.tables & changed]

@@ -76,7 +76,7 @@ class Sweep:
                     marked += 1
             return marked
         except HeadgateError as error:
-            log.info("sweep not finished: %s", error)
+            log.info("sweep not finished", extra={"error": str(error)})
             return None
 
     async def _orphans(self) -> list[tuple[Reached, Entry]] | None:

@@ -87,7 +87,7 @@ class Watch:
                     self.has_listed.set()
                     self._pause_s = PAUSE_S_MAX
                 else:
-                    log.warning("listing %s failed: %s", self.kind.resource, page)
+                    log.warning("listing failed", extra={"resource": self.kind.resource, "error": str(page)})
                 return None
             found += page.items
             more = page.more
@@ -133,7 +133,7 @@ class Watch:
 
     async def _again(self, version: str, denied: Denied) -> str | None:
         """The same version once more after a pause; a list after several."""
-        log.info("watch of %s ended: %s", self.kind.resource, denied)
+        log.info("watch ended", extra={"resource": self.kind.resource, "error": str(denied)})
         await self._pause()
         return version if self._pause_s <= 4 * PAUSE_S else None
 
