@@ -105,13 +105,13 @@ def _read_file(path: Path) -> str:
             raise SpecError("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError(f"{path}: does not exist") from None
+        raise SpecError(f"{path} does not exist") from None
     except IsADirectoryError:
-        raise SpecError(f"{path}: is a directory, not a file") from None
+        raise SpecError(f"{path} is a directory, not a file") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path}: is not text in UTF-8") from None
+        raise SpecError(f"{path} is not text in UTF-8") from None
     except OSError as error:
-        raise Surroundings(f"{path}: cannot be read", reason=error.strerror) from None
+        raise Surroundings(f"{path} cannot be read", reason=error.strerror) from None
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:
