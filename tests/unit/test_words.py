@@ -131,6 +131,7 @@ def test_a_finding_names_file_line_word_replacement_and_sentence(tmp_path: Path)
         (Kind.ERROR, "the queue is closed", "an error that does not begin with a capital"),
         (Kind.ERROR, "The queue\nis closed", "an error of more than one line"),
         (Kind.LOG, "lease lost.", "a log line that ends in a full stop"),
+        (Kind.LOG, "lease lost: %s", "a log line with a value in its text, and not in a field"),
     ],
 )
 def test_a_broken_rule_is_found(kind: Kind, text: str, rule: str) -> None:
