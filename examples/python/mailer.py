@@ -1,4 +1,4 @@
-"""The handler of examples/dev/emails.yaml: it prints mails, and fails for one without an address."""
+"""The handler of examples/dev/emails.yaml: says what it would send. What has no address fails, until it is dead."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 //	HOST=127.0.0.1 PORT=8080 go run . &
 //	headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
-// The answer settles the message: 2xx acknowledges it; after 429 or 503 it comes again after Retry-After; with the
-// header Headgate-Reject it goes to the dead-letter queue at once; anything else, and it comes again after a backoff.
+// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
+// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
 package main
 
 import (
@@ -32,7 +32,7 @@ type message struct {
 
 var errGreylisted = errors.New("greylisted")
 
-// A handler may get a message twice: in production this is in your database.
+// A handler may get a message twice: in earnest this stands in your database.
 var seen sync.Map
 
 func send(to mail, about message) error {
@@ -43,10 +43,10 @@ func send(to mail, about message) error {
 		return errGreylisted
 	}
 	seen.Store(about.id, true)
-	sent, _ := json.Marshal(map[string]any{
+	told, _ := json.Marshal(map[string]any{
 		"sent": to.To, "id": about.id, "attempt": about.attempt, "trace": about.trace, "attributes": about.attributes,
 	})
-	fmt.Println(string(sent))
+	fmt.Println(string(told))
 	return nil
 }
 
@@ -81,7 +81,7 @@ func main() {
 	if port == "" {
 		port = "8080"
 	}
-	// Without HOST at all addresses: in a pod Kubernetes probes it from outside.
+	// Without HOST at all addresses: in a pod Kubernetes looks from outside whether it is up.
 	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HOST"), port))
 	if err != nil {
 		log.Fatal(err)

@@ -3,14 +3,14 @@
 //   HOST=127.0.0.1 PORT=8080 node handler.js &
 //   headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
 //
-// The answer settles the message: 2xx acknowledges it; after 429 or 503 it comes again after Retry-After; with the
-// header Headgate-Reject it goes to the dead-letter queue at once; anything else, and it comes again after a backoff.
+// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
+// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
 
 "use strict";
 
 const http = require("node:http");
 
-const seen = new Set(); // a handler may get a message twice: in production this is in your database
+const seen = new Set(); // a handler may get a message twice: in earnest this stands in your database
 
 async function send(mail, message) {
   if (seen.has(message.id)) return;
@@ -45,7 +45,7 @@ const server = http.createServer(async (request, response) => {
   }
 });
 
-// In a pod it listens at all addresses, since Kubernetes probes it from outside.
+// In a pod it listens at all addresses, since Kubernetes looks from outside whether it is up.
 server.listen(Number(process.env.PORT ?? 8080), process.env.HOST, () => {
   console.log(JSON.stringify({ listening: server.address().port }));
 });
