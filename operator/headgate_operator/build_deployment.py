@@ -198,7 +198,7 @@ def _is_handler(container: object) -> bool:
 
 
 def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:
-    """What no template changes."""
+    """Fields that no template changes."""
     metadata, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     spec["serviceAccountName"] = WORKER_ACCOUNT

@@ -82,7 +82,7 @@ def arguments(owner: Owner, bulk: Bulk, run: str) -> list[str]:
 
 
 def image_of(settings: Settings, bulk: Bulk) -> str | None:
-    """What a run would run; None if neither the job nor the chart names an image."""
+    """The image of a run; None if neither the job nor the chart names one."""
     return bulk.spark.image or settings.spark_image
 
 

@@ -67,7 +67,7 @@ def _marked(document: Document, version: str) -> Document:
 
 
 def _in_place(live: Document, wanted: Document) -> Document:
-    """What others wrote beside the spec stays; of the spec all is ours, so that what was removed is gone."""
+    """Fields of others outside of the spec stay; the whole spec is ours, so that removed fields are gone."""
     kept = {name: live["metadata"][name] for name in ("name", "uid", "resourceVersion")}
     annotations = {**(live["metadata"].get("annotations") or {}), **wanted["metadata"]["annotations"]}
     labels = {"labels": live["metadata"]["labels"]} if live["metadata"].get("labels") else {}

@@ -40,7 +40,7 @@ class Located:
 
 @dataclass(frozen=True)
 class Reading:
-    """What files hold: resources in their order, faults, and how many documents were somebody else's."""
+    """The content of files: resources in their order, faults, and the number of other documents."""
 
     resources: tuple[Resource, ...] = ()
     faults: tuple[Located, ...] = ()
@@ -69,7 +69,7 @@ def load_files(paths: Iterable[Path]) -> tuple[Resource, ...]:
 
 
 def read_files(paths: Iterable[Path]) -> Reading:
-    """What these files hold, right and wrong; a resource that is there twice is wrong."""
+    """The content of these files, valid or not; a duplicate resource is a fault."""
     reading = Reading()
     for path in paths:
         reading += read_text(_read_file(path), str(path))
@@ -77,7 +77,7 @@ def read_files(paths: Iterable[Path]) -> Reading:
 
 
 def read_text(text: str, file: str) -> Reading:
-    """What a text holds."""
+    """The content of a text."""
     reading = Reading()
     try:
         loader = _Loader(text)

@@ -1,4 +1,4 @@
-"""What all resource models share: camelCase outside, snake_case inside, frozen, and nothing unknown let through.
+"""The base of all resource models: camelCase outside, snake_case inside, frozen, unknown fields refused.
 
 Numbers and flags are strict, as the API server is: `shards: "4"` is a mistake there, so it is one here.
 """
