@@ -38,6 +38,7 @@ from headgate.client.queue import (
     Queue,
     require_process,
 )
+from headgate.client.values import QueueSummary, build_summary
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import Refused
@@ -203,9 +204,13 @@ class Headgate:
 
     # ---- all queues
 
-    async def overview(self, namespace: str | None = None) -> list[QueueOverview]:
-        """How all queues stand, or those of one namespace: from the summary, in a few small reads. `Queue.stats()` is
-        exact, and costs more."""
+    async def overview(self, namespace: str | None = None) -> list[QueueSummary]:
+        """The figures of all queues, or of those in one namespace: from the summary, in a few small reads.
+        `Queue.stats()` is exact, and costs more."""
+        return [build_summary(each) for each in await self.read_overview(namespace)]
+
+    async def read_overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """As `overview`, with the engine's figures, for the commands."""
         self.require_usable()
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())

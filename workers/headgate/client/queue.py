@@ -14,13 +14,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from headgate.client.batching import WITHIN_S, Batches, PutStatements
+from headgate.client.batching import WITHIN_S, Batches, BatchPut
 from headgate.client.directory import Found
 from headgate.client.ground import Bound
 from headgate.client.message import Message
 from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
+from headgate.client.settle_commands import Command, build_settles
+from headgate.client.values import (
+    MessageStatus,
+    PeekedMessage,
+    QueueStats,
+    RepairReport,
+    RescheduleResult,
+    build_peeked,
+    build_repair_report,
+    build_reschedule_result,
+    build_stats,
+    build_status,
+)
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -28,7 +41,6 @@ from headgate.engines.contract import (
     Delivery,
     Peeked,
     Repaired,
-    Settle,
     Settled,
     Stats,
     Whereabouts,
@@ -209,7 +221,7 @@ class Queue:
         except (ClockNotTrusted, KnowledgeTooOld):
             return await self._try_again(lambda: self.engine.put(messages))
 
-    async def put_statements(
+    async def add_to_batch(
         self,
         batch: Any,
         message: Put | Payload,
@@ -220,11 +232,12 @@ class Queue:
         attributes: Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
-    ) -> PutStatements:
-        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver), which then sends
-        it: its write and its message happen together or not at all. No once key can be claimed there. `within` is the
-        time until the batch is answered; `tables` names tables (`shop.orders`) that can not be seen in it. `check()`
-        of what it returns, right before the batch is sent, says why it had better not be.
+    ) -> BatchPut:
+        """Add a message to a LOGGED batch of the application (a BatchStatement of the driver), which the application
+        sends: its write and the message happen together or not at all, as with a transactional outbox. The message
+        cannot have a once key. `within` is the time until the batch is answered. `tables` names tables
+        (`shop.orders`) that the batch does not show. Call `check()` of the result right before you send the batch: it
+        raises if the batch must not be sent.
         """
         batches = self._upkeep.batches
         if batches is None:
@@ -241,19 +254,20 @@ class Queue:
 
         batched = await self._tried(stamp)
         batches.add(batch, self.entry.place.keyspace, batched.statements)
-        return PutStatements(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
+        return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
-        """Whether it will never be delivered. False: too late, it may have been."""
+        """Whether the message will never be delivered. False: it is too late, and the message may have been delivered.
+
+        A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
+        clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
+        """
         return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
 
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> tuple[bool, str | None]:
-        """Deliver it at another moment: whether the old moment is off, and the id under which it goes on.
-
-        (False, None): too late, nothing changed. (False, id): it comes at the old moment, the new one, or both.
-        """
+    ) -> RescheduleResult:
+        """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
             raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")
         if deliver_at is not None:
@@ -261,7 +275,7 @@ class Queue:
         else:
             due_us = self.now_us() + span_us(0 if delay is None else delay, "delay")
         cancelled, new_id = await self._tried(lambda: self.engine.reschedule(message_id, due_us))
-        return cancelled is Cancelled.CANCELLED, new_id
+        return build_reschedule_result(cancelled, new_id)
 
     # ---- receiving
 
@@ -302,37 +316,57 @@ class Queue:
 
     # ---- settling
 
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Ack, Nack and Extend by receipt: each for itself, durable when it returns, in order."""
+    async def settle(self, commands: Sequence[Command]) -> list[Settled]:
+        """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
+        The outcomes are in the order of the commands."""
         self._require_usable()
-        return await self.engine.settle(settles)
+        return await self.engine.settle(build_settles(commands))
 
     async def ack(self, messages: Iterable[Message]) -> list[Settled]:
         """These are done; how each ended, in order."""
-        return await self.settle([Ack(message.receipt) for message in messages])
+        self._require_usable()
+        return await self.engine.settle([Ack(message.receipt) for message in messages])
 
     # ---- looking
 
-    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
-        """Live messages by the moment they are due, also later ones, without taking them: from the oldest that is not
-        settled on, or from a moment."""
+    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
+        """Live messages in the order in which they are due, also delayed ones, without receiving them. The first is
+        the oldest that is not settled, or the first that is due at `since` or later."""
+        return [build_peeked(each) for each in await self.read_peeked(limit, since=since)]
+
+    async def stats(self) -> QueueStats:
+        """The number of messages that are ready, in flight and delayed, and the state of each lane."""
+        return build_stats(await self.read_stats())
+
+    async def where(self, message_id: str) -> MessageStatus:
+        """The state of a message, and the places where it is stored."""
+        return build_status(await self.read_whereabouts(message_id))
+
+    # The same as the engine has them, for the commands: they print and store microseconds.
+
+    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """As `peek`."""
         limit = _checked_limit(limit)
         from_us = None if since is None else moment_us(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
-    async def stats(self) -> Stats:
-        """What the queue holds: due, in hands, due later; and each of its lanes."""
+    async def read_stats(self) -> Stats:
+        """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def where(self, message_id: str) -> Whereabouts:
-        """What became of a message, and where it lies."""
+    async def read_whereabouts(self, message_id: str) -> Whereabouts:
+        """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
     # ---- the whole queue
 
-    async def repair(self, *, within: Span = REPAIR_S) -> Repaired:
-        """One pass of repair: late writes put anew, generations brought on and left. Harmless twice; where another
-        process is at it, it says so at once."""
+    async def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
+        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is harmless.
+        While another process repairs the queue, the call returns at once with that outcome."""
+        return build_repair_report(await self.run_repair(within=within))
+
+    async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """As `repair`, with the engine's report, for the commands."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
         return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
