@@ -11,7 +11,7 @@ and what several put at once shares a write.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Unpack
@@ -24,8 +24,17 @@ from headgate.client.message import Message, Received, reason_of
 from headgate.client.moments import Span
 from headgate.client.outgoing import Put
 from headgate.client.payloads import Payload
+from headgate.client.put_many import (
+    Piece,
+    PutResult,
+    Source,
+    collect_outcomes_waiting,
+    put_chunks_waiting,
+    read_chunks,
+    results_of,
+)
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
-from headgate.client.settle_commands import Command
+from headgate.client.settle_commands import SettleCommand
 from headgate.client.values import (
     MessageStatus,
     PeekedMessage,
@@ -149,9 +158,21 @@ class SyncQueue:
             )
         )
 
-    def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """As `Queue.put_many`."""
-        return self._background.run(self.queue.put_many(messages))
+    def put_many(self, messages: Source) -> list[str]:
+        """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
+        if isinstance(messages, AsyncIterable):
+            return self._background.run(self.queue.put_many(messages))
+        return collect_outcomes_waiting(self._put_chunks(messages))
+
+    def put_each(self, messages: Iterable[Put | Payload]) -> Iterator[PutResult]:
+        """As `Queue.put_each`, of an iterable, which is read in the calling thread."""
+        for chunk, outcomes in self._put_chunks(messages):
+            yield from results_of(chunk, outcomes)
+
+    def _put_chunks(self, messages: Iterable[Put | Payload]) -> Iterator[Piece]:
+        background = self._background
+        chunks = read_chunks(messages, self.queue.now_us)
+        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk)))
 
     def add_to_batch(
         self,
@@ -192,7 +213,7 @@ class SyncQueue:
         while True:
             yield from self.receive(1, wait=ITERATION_WAIT_S)
 
-    def settle(self, commands: Sequence[Command]) -> list[Settled]:
+    def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
         """As `Queue.settle`."""
         return self._background.run(self.queue.settle(commands))
 

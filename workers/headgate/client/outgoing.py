@@ -26,10 +26,13 @@ class Put:
     attributes: Attributes = field(default_factory=dict)
 
 
-def message_of(put: Put, now_us: int) -> Message:
-    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
+def message_of(put: Put, now_us: int, *, carries_trace: bool = True) -> Message:
+    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace, unless the
+    caller adds that later."""
     payload, form = encode_payload(put.payload)
-    attributes = with_trace(_checked(put.attributes))
+    attributes = _checked(put.attributes)
+    if carries_trace:
+        attributes = with_trace(attributes)
     if form is not None and CONTENT_TYPE not in attributes:
         attributes = {**attributes, CONTENT_TYPE: form}
     if put.once_scope is not None and put.once is None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +22,17 @@ from headgate.client.message import Message
 from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
-from headgate.client.settle_commands import Command, build_settles
+from headgate.client.put_many import (
+    Chunk,
+    Outcome,
+    PutResult,
+    Source,
+    collect_outcomes,
+    put_chunks,
+    read_chunks_async,
+    results_of,
+)
+from headgate.client.settle_commands import SettleCommand, build_settles
 from headgate.client.values import (
     MessageStatus,
     PeekedMessage,
@@ -54,7 +65,7 @@ from headgate.errors import HeadgateError, Refused, SpecError
 from headgate.store.catalogue_entry import Entry
 from headgate.store.clocks import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
-from headgate.telemetry.tracing import is_traced
+from headgate.telemetry.tracing import is_traced, with_trace
 
 T = TypeVar("T")
 
@@ -195,13 +206,63 @@ class Queue:
             return (await self._put_traced([put]))[0]
         return (await self._put([message_of(put, self.now_us())]))[0]
 
-    async def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """Put many at once: payloads, or `Put` where one needs more than a payload. Their ids, in order."""
-        puts = [each if isinstance(each, Put) else Put(each) for each in messages]
-        if is_traced():
-            return await self._put_traced(puts)
-        now_us = self.now_us()
-        return await self._put([message_of(each, now_us) for each in puts])
+    async def put_many(self, messages: Source) -> list[str]:
+        """Put many messages from an iterable or an async iterable: payloads, or `Put` where one needs more than a
+        payload. The ids, in the order of the source.
+
+        Each message stands for itself: one that fails does not stop the others. If some fail, PutManyFailed lists the
+        ids and the failures. If all fail, the first error is raised. The source is read in chunks, at most
+        `READ_AHEAD_MAX` messages ahead; the ids of all messages are kept, which `put_each` avoids.
+        """
+        chunks = read_chunks_async(messages, self.now_us)
+        return await collect_outcomes(put_chunks(chunks, self.put_chunk))
+
+    async def put_each(self, messages: Source) -> AsyncIterator[PutResult]:
+        """As `put_many`, in constant memory: the outcome of each message as soon as it is known, in the order of the
+        source. A message that fails has an error in its result; nothing is raised for it."""
+        chunks = read_chunks_async(messages, self.now_us)
+        async with aclosing(put_chunks(chunks, self.put_chunk)) as pieces:
+            async for chunk, outcomes in pieces:
+                for result in results_of(chunk, outcomes):
+                    yield result
+
+    async def put_chunk(self, chunk: Chunk) -> list[Outcome]:
+        """The outcome of each message of a chunk, in a span of its own where OpenTelemetry has a current one."""
+        if not is_traced():
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        spans = producer_spans()
+        if spans is None:
+            _carry_trace(chunk.messages)
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        with spans.sending(self.name, len(chunk.sources)) as span:
+            _carry_trace(chunk.messages)
+            outcomes = chunk.join(await self._put_outcomes(chunk.messages))
+            span.sent([each for each in outcomes if isinstance(each, str)])
+            failures = [each for each in outcomes if not isinstance(each, str)]
+            if failures:
+                span.failed(str(failures[0]))
+            return outcomes
+
+    async def _put_outcomes(self, messages: Sequence[Sent]) -> list[Outcome]:
+        """What was not sent, since the clock or the catalogue was not fit, is put again for `PATIENCE_S`."""
+        self._require_usable()
+        if not messages:
+            return []
+        outcomes = await self.engine.put_each(messages)
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        while unsent := _unsent_of(outcomes):
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            try:
+                await self._upkeep.freshen(self, left_s)
+                self._require_usable()
+            except HeadgateError as error:
+                return [error if isinstance(each, ClockNotTrusted | KnowledgeTooOld) else each for each in outcomes]
+            again = await self.engine.put_each([messages[at] for at in unsent])
+            for at, outcome in zip(unsent, again, strict=True):
+                outcomes[at] = outcome
+        return outcomes
 
     async def _put_traced(self, puts: Sequence[Put]) -> list[str]:
         """Put them in the caller's trace: in a span of their own where OpenTelemetry has a current one."""
@@ -257,7 +318,7 @@ class Queue:
         return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
-        """Whether the message will never be delivered. False: it is too late, and the message may have been delivered.
+        """Whether the message will never be delivered. False: it is too late, the message may have been delivered.
 
         A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
         clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
@@ -316,7 +377,7 @@ class Queue:
 
     # ---- settling
 
-    async def settle(self, commands: Sequence[Command]) -> list[Settled]:
+    async def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
         """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
         The outcomes are in the order of the commands."""
         self._require_usable()
@@ -361,8 +422,8 @@ class Queue:
     # ---- the whole queue
 
     async def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
-        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is harmless.
-        While another process repairs the queue, the call returns at once with that outcome."""
+        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is
+        harmless. While another process repairs the queue, the call returns at once with that outcome."""
         return build_repair_report(await self.run_repair(within=within))
 
     async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
@@ -407,6 +468,20 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name})"
+
+
+def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
+    """The indices of messages that were not sent, since the clock or the catalogue was not fit."""
+    return [
+        index
+        for index, outcome in enumerate(outcomes)
+        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | KnowledgeTooOld)
+    ]
+
+
+def _carry_trace(messages: Iterable[Sent]) -> None:
+    for message in messages:
+        message.attributes = with_trace(message.attributes)
 
 
 def _checked_limit(limit: int) -> int:

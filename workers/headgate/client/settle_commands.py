@@ -12,7 +12,7 @@ from headgate.engines.contract import Ack
 from headgate.errors import SpecError
 
 
-class Command(Protocol):
+class SettleCommand(Protocol):
     """Any command of `headgate.settle`."""
 
     @property
@@ -49,12 +49,12 @@ class Extend:
     visibility: Span
 
 
-def build_settles(commands: Sequence[Command]) -> list[contract.Settle]:
+def build_settles(commands: Sequence[SettleCommand]) -> list[contract.Settle]:
     """As engines take them. The commands of an engine stay as they are."""
     return [_build_settle(command) for command in commands]
 
 
-def _build_settle(command: Command) -> contract.Settle:
+def _build_settle(command: SettleCommand) -> contract.Settle:
     kind = type(command)
     if kind is Ack:
         return cast(Ack, command)
@@ -69,9 +69,7 @@ def _build_settle(command: Command) -> contract.Settle:
         return contract.Extend(extend.receipt, span_us(extend.visibility, "visibility"))
     if isinstance(command, contract.Settle):
         return command
-    raise SpecError(
-        "A settle command is expected.", remedy="pass a command of headgate.settle", given=kind.__name__
-    )
+    raise SpecError("A settle command is expected.", remedy="pass a command of headgate.settle", given=kind.__name__)
 
 
-__all__ = ["Ack", "Command", "DeadLetter", "Extend", "Nack", "build_settles"]
+__all__ = ["Ack", "DeadLetter", "Extend", "Nack", "SettleCommand", "build_settles"]

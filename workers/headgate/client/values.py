@@ -133,7 +133,7 @@ class LaneStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairStatus:
+class RepairProgress:
     """How far repair of a queue is, by its own records."""
 
     is_running: bool
@@ -156,7 +156,7 @@ class QueueStats:
     lanes: tuple[LaneStatus, ...] = ()
     complete: bool = True
     """False: the queue holds more than one call counts."""
-    repair: RepairStatus | None = None
+    repair: RepairProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +303,8 @@ def _lane_status(lane: LaneStats) -> LaneStatus:
     )
 
 
-def _repair_status(standing: RepairStanding) -> RepairStatus:
-    return RepairStatus(
+def _repair_status(standing: RepairStanding) -> RepairProgress:
+    return RepairProgress(
         standing.runs_now,
         standing.passes,
         _time_of(standing.last_pass_us),
