@@ -22,7 +22,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.client.outgoing import Put, message_of
+from headgate.client.outgoing import Put, encode_put
 from headgate.client.payloads import Payload
 from headgate.engines.contract import Message
 from headgate.errors import HeadgateError, SpecError, Unavailable
@@ -115,9 +115,9 @@ class ChunkBuilder:
 
     def add(self, sources: Sequence[Put | Payload]) -> Chunk | None:
         """Add some messages; the chunk, if it is full now."""
-        chunk = self._chunk
+        chunk, at_us = self._chunk, self._at_us
         try:
-            messages = [_message_of(source, self._at_us) for source in sources]
+            messages = [encode_put(source if isinstance(source, Put) else Put(source), at_us) for source in sources]
         except SpecError:
             messages = self._add_fit(sources)
         chunk.sources += sources
@@ -134,7 +134,7 @@ class ChunkBuilder:
         messages: list[Message] = []
         for index, source in enumerate(sources, len(self._chunk.sources)):
             try:
-                messages.append(_message_of(source, self._at_us))
+                messages.append(encode_put(source if isinstance(source, Put) else Put(source), self._at_us))
             except SpecError as unfit:
                 self._chunk.unfit[index] = unfit
         return messages
@@ -149,10 +149,6 @@ class ChunkBuilder:
         return chunk
 
 
-def _message_of(source: Put | Payload, now_us: int) -> Message:
-    return message_of(source if isinstance(source, Put) else Put(source), now_us, carries_trace=False)
-
-
 def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> Iterator[Chunk]:
     """The chunks of a source. Where the source raises, what it gave before comes first."""
     if isinstance(source, str | bytes | Put) or not isinstance(source, Iterable):
@@ -162,6 +158,11 @@ def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> I
     builder = ChunkBuilder(now_us)
     some: list[Put | Payload] = []
     try:
+        if isinstance(source, list | tuple):
+            for first in range(0, len(source), TOGETHER):
+                if (chunk := builder.add(source[first : first + TOGETHER])) is not None:
+                    yield chunk
+            source = ()
         for each in source:
             some.append(each)
             if len(some) == TOGETHER:
