@@ -325,8 +325,11 @@ def connect_sync(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> SyncHeadgate:
     """As `connect`, with calls that wait."""
-    connection = connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, **options)
+    connection = connect(
+        environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, session=session, **options
+    )
     return SyncHeadgate(connection)

@@ -19,7 +19,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 from headgate.client.batching import Batches
 from headgate.client.counter import Counter
@@ -42,7 +42,11 @@ from headgate.client.values import QueueSummary, build_summary
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import Refused
-from headgate.store.cassandra_settings import ConnectionOptions, read_settings
+from headgate.store.cassandra_settings import (
+    ConnectionOptions,
+    read_session_settings,
+    read_settings,
+)
 from headgate.store.catalogue_entry import Entry, Name
 from headgate.supervised_loop import SupervisedLoop
 
@@ -261,17 +265,24 @@ def connect(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
     An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
+    `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
+    leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
+    then.
     """
-    settings = read_settings(os.environ if environment is None else environment, options)
+    given = os.environ if environment is None else environment
+    settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 
     async def ground() -> Ground:
-        return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
+        return await open_ground(
+            settings, name=name or process_name(), max_skew_us=max_skew_us, driver_session=session
+        )
 
     return Headgate(ground, namespace=namespace)
