@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,6 +181,11 @@ def test_a_source_is_read_no_further_ahead_than_the_chunks_in_flight() -> None:
 
     asyncio.run(work())
     assert (20 * CHUNK_MESSAGES, True) == (len(ahead), max(ahead) <= READ_AHEAD_MAX)
+
+
+def test_the_page_names_how_far_a_source_is_read_ahead() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
+    assert f"at most {READ_AHEAD_MAX:,} messages or {CHUNKS_IN_FLIGHT * CHUNK_BYTES // 1024**2} MiB ahead" in page
 
 
 def test_a_source_is_read_no_further_when_the_results_are_not_read_to_the_end() -> None:

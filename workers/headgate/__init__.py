@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate import settle
+    from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.background import WaitsForItself
     from headgate.client.batching import BatchPut
     from headgate.client.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterNotReady, CounterUnknown
     from headgate.client.directory import EngineNotCarried, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
     from headgate.client.freshness import CatalogueUnreadable
-    from headgate.client.message import Message
+    from headgate.client.message import Message, Received
     from headgate.client.outgoing import Put
     from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
@@ -56,9 +57,11 @@ if TYPE_CHECKING:
     from headgate.runtime.handlers import handler
     from headgate.store.cassandra_batches import BatchUnfit
     from headgate.store.clocks import ClockNotTrusted
+    from headgate.store.schema import SchemaRightsMissing
     from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
 
 _NAMES = {
+    "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
     "headgate.client.background": "WaitsForItself",
     "headgate.client.batching": "BatchPut",
     "headgate.client.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
@@ -68,7 +71,7 @@ _NAMES = {
     "headgate.client.counters": "CounterDeleted CounterMadeAgain CounterNotReady CounterUnknown",
     "headgate.client.directory": "EngineNotCarried QueueDeleted QueueMadeAgain QueueNotReady QueueUnknown",
     "headgate.client.freshness": "CatalogueUnreadable",
-    "headgate.client.message": "Message",
+    "headgate.client.message": "Message Received",
     "headgate.client.outgoing": "Put",
     "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
@@ -91,6 +94,7 @@ _NAMES = {
     "headgate.runtime.handlers": "handler",
     "headgate.store.cassandra_batches": "BatchUnfit",
     "headgate.store.clocks": "ClockNotTrusted",
+    "headgate.store.schema": "SchemaRightsMissing",
     "headgate.store.store": "NotEnoughReplicas Overloaded Unknown",
 }
 """What each module gives to this one."""
@@ -99,6 +103,9 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 
 __all__ = [
     "REJECT",
+    "ApplyOutcome",
+    "ApplyReport",
+    "ApplyResult",
     "Backoff",
     "BatchPut",
     "BatchTooLate",
@@ -149,6 +156,7 @@ __all__ = [
     "QueueSummary",
     "QueueUnknown",
     "ReadTooSlow",
+    "Received",
     "Refused",
     "Reject",
     "RepairProgress",
@@ -157,6 +165,7 @@ __all__ = [
     "RescheduleResult",
     "Retry",
     "RetryPolicy",
+    "SchemaRightsMissing",
     "Settled",
     "SketchesMissing",
     "SpecError",
@@ -181,6 +190,8 @@ __all__ = [
     "Unknown",
     "UpdateInvalid",
     "WaitsForItself",
+    "apply",
+    "apply_sync",
     "connect",
     "connect_sync",
     "handler",
