@@ -243,9 +243,7 @@ def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, s
         soon = await queue.put("soon")
         later = await queue.put({"n": 1}, delay=3600)
         assert [soon, later] == [each.id for each in await queue.peek()]
-        assert [later] == [
-            each.id for each in await queue.peek(since=datetime.now(UTC) + timedelta(minutes=1))
-        ]
+        assert [later] == [each.id for each in await queue.peek(since=datetime.now(UTC) + timedelta(minutes=1))]
         (message,) = await queue.receive(1)
         stats = await queue.stats()
         assert (0, 1, 1, 2) == (stats.backlog, stats.in_flight, stats.delayed, len(stats.lanes))
