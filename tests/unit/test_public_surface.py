@@ -152,5 +152,5 @@ def test_the_commands_of_an_engine_stay_as_they_are_and_nothing_else_is_taken() 
     assert [given_back] == build_settles([given_back])
     with pytest.raises(headgate.SpecError, match=r"A settle command is expected\. \(given=str\)"):
         build_settles(["receipt"])  # type: ignore[list-item]  # that is the mistake
-    with pytest.raises(headgate.SpecError, match="delay is a timedelta"):
+    with pytest.raises(headgate.SpecError, match="delay must be a timedelta"):
         build_settles([settle.Nack("a", "5s")])  # type: ignore[arg-type]  # that is the mistake

@@ -184,7 +184,7 @@ def test_a_source_is_read_no_further_ahead_than_the_chunks_in_flight() -> None:
 
 
 def test_the_page_names_how_far_a_source_is_read_ahead() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     assert f"at most {READ_AHEAD_MAX:,} messages or {CHUNKS_IN_FLIGHT * CHUNK_BYTES // 1024**2} MiB ahead" in page
 
 
