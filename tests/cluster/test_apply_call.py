@@ -39,7 +39,7 @@ def test_apply_creates_then_changes_nothing_then_updates_and_a_dry_run_only_prin
         assert any(
             line.startswith(f"CREATE KEYSPACE IF NOT EXISTS {told['KEYSPACE']}") for line in planned.statements
         )
-        with pytest.raises(headgate.Surroundings, match="there is no such keyspace"):
+        with pytest.raises(headgate.Surroundings, match="the keyspace does not exist"):
             async with headgate.connect(told):
                 pass
         report = await headgate.apply([queue(), queue(name="orders")], environment=told)

@@ -177,9 +177,9 @@ def test_what_a_session_lacks_is_one_line(told: dict[str, str]) -> None:
         assert "takes no addresses and no credentials. (given=contact_points, password)" in refusal(
             told, session, contact_points="localhost", password="x"
         )
-        assert "no node is in the data centre" in refusal(told, session, data_center="mars")
+        assert "no node is in the data center" in refusal(told, session, data_center="mars")
         assert "another cluster answers" in refusal(told, session, cluster_name="another")
-        assert "there is no such keyspace" in refusal(
+        assert "the keyspace does not exist" in refusal(
             told, session, environment={"HEADGATE_KEYSPACE": "nothing_here"}
         )
         assert before == settings_of(session)

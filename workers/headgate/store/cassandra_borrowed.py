@@ -104,8 +104,8 @@ def borrow(session: Any, settings: ConnectionSettings, keyspace: str | None, row
     connected = {host.datacenter for host in tuple(session._pools)}
     if policy.data_center not in connected:
         raise Surroundings(
-            "The session has no connection to a node of the home data centre.",
-            remedy="give its execution profile a load balancing policy for that data centre",
+            "The session has no connection to a node of the home data center.",
+            remedy="give its execution profile a load balancing policy for that data center",
             data_center=policy.data_center,
             connected=", ".join(sorted(filter(None, connected))) or "none",
         )
