@@ -1,4 +1,4 @@
-"""Pages lead where they say, and every page can be found from the index."""
+"""Links lead to pages that exist, every page is in an index, and pages name only what the code has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDERS_OF_MANY = ("docs/decisions/", "docs/runbooks/")
 
 ABOUT_THE_PROJECT = ("docs/README.md", "docs/origins.md", "docs/weaknesses.md")
 USER_PAGES_MAX = 22
-"""More than these nobody reads; a page for those who change Headgate belongs in docs/internals."""
+"""Nobody reads more than these; a page for the development of Headgate belongs in docs/internals."""
 
 PATHS = ("Build an application", "Run the platform", "Work with data", "On call")
 LINKS_PER_PATH_MAX = 6
