@@ -30,7 +30,7 @@ def with_results(page: str, results: dict[str, str]) -> str:
     places = {found[2] for found in _MARKED.finditer(page)}
     if missing := sorted(results.keys() - places):
         raise SpecError(
-            "the page has no place for a result",
+            "the page has no place for the result",
             remedy="write <!-- result: NAME --> and <!-- end of result --> where it belongs",
             names=", ".join(missing),
         )

@@ -72,7 +72,7 @@ class OpenRow:
             value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
             return pa.array(np.full(self.count, value, np.int64))
         if kind != NUMBERS or length != 8 * self.count:
-            raise RowBroken("a stored row has a column of another length", kind=kind, messages=self.count)
+            raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, self._buffer(start, length)])
 
     def binaries(self, column: int) -> pa.Array:
@@ -83,7 +83,7 @@ class OpenRow:
         kind, start, length = found
         offsets = 4 * (self.count + 1)
         if kind != BYTES or length < offsets:
-            raise RowBroken("a stored row has a column of another kind", kind=kind)
+            raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
         end = int.from_bytes(self.body[start + offsets - 4 : start + offsets], "little")
         if end != length - offsets:
             raise RowBroken("a stored row has offsets beyond its data", messages=self.count)

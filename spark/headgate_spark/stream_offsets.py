@@ -43,7 +43,7 @@ class BatchOffset:
     def from_json(cls, told: dict[str, Any]) -> BatchOffset:
         """What a checkpoint says."""
         if told.get("version") != VERSION:
-            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or begin with another checkpoint")
+            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or start with another checkpoint")
         return cls(told["number"], tuple(map(_range, told["ranges"])))
 
 

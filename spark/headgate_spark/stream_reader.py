@@ -170,7 +170,7 @@ class QueueStreamReader(DataSourceStreamReader):
             try:
                 await patiently(partial(self._settle_range, queue, lending, plan))
             except HeadgateError as error:
-                log.warning("what a batch did on a lane is not known to be settled, and may come again: %s", error)
+                log.warning("batch on a lane may not be settled; its messages may be delivered again: %s", error)
         self._settled = offset.number
 
     async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:

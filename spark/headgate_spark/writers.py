@@ -179,7 +179,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = self._query or context.getLocalProperty(QUERY_ID)
         batch = context.getLocalProperty(BATCH_ID)
         if not query or batch is None:
-            raise Bug("Spark tells a task neither its query nor its batch", query=query, batch=batch)
+            raise Bug("Spark passes a task neither its query nor its batch", query=query, batch=batch)
         return self._rows.write(iterator, TaskName(query, int(batch), context.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -192,11 +192,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def refuse_overwrite(overwrite: bool) -> None:
     """A queue is added to; so is a counter."""
     if overwrite:
-        raise OptionInvalid("a queue or a counter is added to, never overwritten", remedy='write with mode("append")')
+        raise OptionInvalid(
+            "a queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
+        )
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Bug("rows are written by a task of Spark, and this is none")
+        raise Bug("rows can only be written in a Spark task")
     return context

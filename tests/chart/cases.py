@@ -130,22 +130,22 @@ class Mistake:
     says: str
 
 
-NO_WAY = "no way to Cassandra: set connection.existingSecret, or connection.contactPoints, or cassandra.enabled=true"
+NO_WAY = "No connection to Cassandra: set connection.existingSecret, connection.contactPoints, or"
 SECRET = {"contactPoints": [], "existingSecret": "ours"}
 MISTAKES: Mapping[str, Mistake] = {
     "nothing": Mistake({"connection": {"contactPoints": []}}, NO_WAY),
     "two ways": Mistake(
-        {"cassandra": {"enabled": True}}, "two ways to Cassandra: connection.contactPoints and cassandra.enabled"
+        {"cassandra": {"enabled": True}}, "set one of connection.contactPoints and cassandra.enabled"
     ),
     "a password beside a Secret": Mistake(
-        {"connection": {**SECRET, "password": "x"}}, "connection.password is set beside connection.existingSecret"
+        {"connection": {**SECRET, "password": "x"}}, "connection.password and connection.existingSecret are both set"
     ),
     "certificates beside a Secret": Mistake(
-        {"connection": {**SECRET, "tls": {"enabled": True}}}, "connection.tls is set beside connection.existingSecret"
+        {"connection": {**SECRET, "tls": {"enabled": True}}}, "connection.tls and connection.existingSecret are both set"
     ),
     "Graphite beside a Secret": Mistake(
         {"connection": {**SECRET, "graphite": {"address": "a:1"}}},
-        "connection.graphite is set beside connection.existingSecret",
+        "connection.graphite and connection.existingSecret are both set",
     ),
     "a name without a password": Mistake(
         {"connection": {"username": "a"}}, "connection.username is set and connection.password is not"

@@ -16,7 +16,7 @@ async def rejects(payload: bytes) -> None:
 
 async def fails(payload: bytes) -> None:
     """What it calls is away."""
-    raise ConnectionError("nobody answers")
+    raise ConnectionError("no server answers")
 
 
 async def lingers(payload: bytes) -> None:

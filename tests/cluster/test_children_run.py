@@ -192,7 +192,7 @@ def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_po
     assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
     said = ended_while_busy(here, told, "python", pod, "worker")["worker"]
     assert "done slow" in said
-    assert "worker has ended" in said
+    assert "worker stopped" in said
     assert [None, None] == owners(told, "python")
 
 
@@ -204,7 +204,7 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
     put(told, "http", "first")
     assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
     said = ended_while_busy(here, told, "http", pod, "handler")
-    assert "worker has ended" in said["worker"]
+    assert "worker stopped" in said["worker"]
     assert said["handler"].splitlines()[-2:] == ["done slow", "told to end"]
     assert [None, None] == owners(told, "http")
 

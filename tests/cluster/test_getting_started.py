@@ -162,7 +162,7 @@ def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_take
         there.say("make down")
     assert told.startswith("headgate demo, on a Kubernetes")
     assert "and 0 again" in told
-    assert "page-1 was seen" in told
+    assert "page-1 was viewed" in told
     assert "has no address" in told
     assert kubectl.find("namespace", "shop") is None
     assert kubectl.find("namespace", "headgate-system") is None

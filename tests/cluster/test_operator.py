@@ -119,7 +119,8 @@ def writes(operator: OperatorProcess, *, after_s: float = 0) -> float:
     if after_s:
         wait_until(lambda: False, timeout_s=after_s)
     _, text = operator.ask("/metrics")
-    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("headgate_operator_writes"))
+    name = "headgate_operator_api_writes_total"
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(name))
 
 
 def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(

@@ -96,7 +96,7 @@ def test_an_owner_stopped_past_its_lease_delivers_and_settles_nothing_when_it_go
     late = owner.those("given", after_us=goes_on_us)
     assert [] == [event for event in late if (*event["lane"], event["epoch"]) in tenures]
     assert "done" not in {event["answer"] for event in answers}
-    assert ("ClockNotTrusted", True) == (why["kind"], "why=this process stood still" in why["line"])
+    assert ("ClockNotTrusted", True) == (why["kind"], "why=this process was paused" in why["line"])
     assert tenures == {(*event["lane"], event["epoch"]) for event in let_go}
 
 

@@ -36,7 +36,7 @@ class Told:
         for line in self.process.stdout:
             told: dict[str, Any] = json.loads(line)
             self.lines.append(told)
-            if told.get("told", told.get("text")) == what:
+            if told.get("told", told.get("message")) == what:
                 return told
         raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
 
@@ -91,7 +91,7 @@ def test_a_second_sigterm_ends_at_once() -> None:
     with worker("slow", 2, "60", 60) as told:
         told.until("open")
         told.process.send_signal(signal.SIGTERM)
-        told.until("worker is told to end")
+        told.until("shutdown requested")
         began_s = time.monotonic()
         told.process.send_signal(signal.SIGTERM)
         told.rest()
@@ -102,7 +102,7 @@ def test_a_second_sigterm_ends_at_once() -> None:
 
 def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_says_where_it_does() -> None:
     with worker("hang_the_loop", 1, "60", 60) as told:
-        line = told.until("the event loop hangs: something blocks it")
+        line = told.until("event loop is blocked")
         assert "time.sleep(float(payload))" in line["stack"]
         told.process.send_signal(signal.SIGTERM)
         # Python hears a signal between two steps; one that comes in the midst of the first's handling is heard after
@@ -217,16 +217,16 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     [
         (["--queue", "shop/emails"], "a worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
         (["--queue", "shop/emails", "--handler", "x.y:z", "--http", "http://h"], "a worker needs a handler"),
-        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "there is no such module"),
-        (["--queue", "shop/emails", "--handler", "send"], "a handler is named by its module and function"),
+        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
+        (["--queue", "shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
         (
             ["--queue", "shop/emails", "--handler", "tests.runtime.broken_module:send"],
-            "the handler's module fails when it is imported",
+            "the handler's module fails on import",
         ),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
-        (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http is the URL of a handler"),
+        (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health is"),
+        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
         (
             ["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
             "a worker has one rate",

@@ -139,9 +139,9 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ("id", {}, "rows to be written need a column payload"),
-        ("payload", {"keyColumn": "key"}, "keyColumn names a column of texts"),
-        ("payload", {"mode": "overwrite"}, "is added to, never overwritten"),
+        ("id", {}, "the rows to write need a column payload"),
+        ("payload", {"keyColumn": "key"}, "keyColumn must name a string column"),
+        ("payload", {"mode": "overwrite"}, "supports only append"),
     ],
 )
 def test_what_can_not_be_written_is_told_in_one_line_and_writes_nothing(

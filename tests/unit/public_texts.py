@@ -1,4 +1,4 @@
-"""What users read, with its file and line: pages, and the strings of code, chart and resources that are shown to them."""
+"""Texts that users read, with file and line: pages, and strings of code, chart and resources."""
 
 from __future__ import annotations
 

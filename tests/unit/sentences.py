@@ -1,7 +1,7 @@
-"""Rules of sentences, for what users read: pages of docs/, and the strings of code, chart and resources that are shown.
+"""Rules of sentences, for texts that users read: pages of docs/, and strings of code, chart and resources.
 
-A sentence has at most thirty words and one colon or semicolon, and begins with its subject. Help of an option is a noun
-phrase; an error is one line in sentence case; a log line is static and has no full stop.
+A sentence has at most thirty words and one colon or semicolon, and begins with its subject. Help of an option is a
+noun phrase; an error is one line in sentence case; a log line is static and has no full stop.
 """
 
 from __future__ import annotations

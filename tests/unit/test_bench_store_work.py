@@ -84,7 +84,7 @@ def test_receipts_of_every_kind_are_checked(kind: RequestKind) -> None:
 def test_a_store_that_loses_what_it_acknowledged_is_found_out(kind: RequestKind) -> None:
     contender = InMemory(loses=True)
     contender.run(job(kind))
-    with pytest.raises(Bug, match="not there"):
+    with pytest.raises(Bug, match="missing"):
         contender.tell()
 
 

@@ -102,10 +102,13 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ("line", "says"),
     [
         ("drain --queue shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export --queue shop/emails --sink parquet", "a sink is FORMAT:PATH"),
-        ("export --queue shop/emails --sink parquet:x --sink-option compression", "an option of a sink is KEY=VALUE"),
+        ("export --queue shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
+        (
+            "export --queue shop/emails --sink parquet:x --sink-option compression",
+            "an option of a sink must be KEY=VALUE",
+        ),
         ("run --queue shop/emails --bulk weekly", "there=nightly"),
-        ("move --queue shop/emails --target emails", "a queue is not put into itself"),
+        ("move --queue shop/emails --target emails", "a queue cannot be its own target"),
         ("drain --queue shop/emails --handler m:f --rate fast", "rate"),
     ],
 )
@@ -191,7 +194,7 @@ def test_without_spark_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
     code, said = ended(line, monkeypatch, capsys)
-    assert (1, ["headgate: Spark is not installed here; pip install 'headgate[spark]'"]) == (code, said)
+    assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, said)
     assert [] == told
 
 

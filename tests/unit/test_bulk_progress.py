@@ -98,7 +98,7 @@ def test_a_figure_that_can_not_be_told_is_said_and_harms_nothing(here: Here) -> 
     here.is_away = True
     stream = io.StringIO()
     progress_on(here, stream).batch(5, 2, 3, 1.0)
-    assert "the figures of the job could not be told: the store is away" in stream.getvalue()
+    assert "the figures of the job could not be written: the store is away" in stream.getvalue()
 
 
 def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) -> None:

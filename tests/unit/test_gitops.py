@@ -46,7 +46,7 @@ EXPECTED = {
     "ConsumersFailing": AILING,
     "ApplyRefused": AILING,
     "LanesUnprocessed": AILING,
-    "LanesSuspicious": AILING,
+    "LaneOwnerStalled": AILING,
     "LaneHeld": AILING,
 }
 """By Ready's reason: Argo CD, kstatus, Flux with our expressions."""

@@ -44,7 +44,7 @@ class Cassandras:
         self.opened.append(settings)
         await asyncio.sleep(0.5)
         if self.fails:
-            raise Unavailable("nobody answers")
+            raise Unavailable("no server answers")
         return SimpleNamespace(data_center="dc1", close=self._close), SimpleNamespace(nodes_in=self._nodes_in)
 
     async def _nodes_in(self, _: str) -> int:

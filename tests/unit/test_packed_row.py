@@ -111,7 +111,7 @@ def test_what_a_row_takes_in_memory_is_told_of_its_content_however_small_it_is_s
 def test_a_later_version_is_refused_with_what_to_do() -> None:
     cell = bytearray(pack(PackedRun([1], [1], [b"x"])))
     cell[0] = 2
-    with pytest.raises(RowBroken, match="another version"):
+    with pytest.raises(RowBroken, match="an unsupported version"):
         unpack(bytes(cell))
 
 

@@ -115,7 +115,7 @@ def test_work_that_ran_for_long_has_recovered(caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.INFO, logger="headgate.test"):
         simulated(scenario())
-    assert ["background loop failed and starts again", "background loop works again"] * 4 == [
+    assert ["background loop failed; restarting", "background loop recovered"] * 4 == [
         record.getMessage() for record in caplog.records
     ][:8]
 

@@ -1,7 +1,7 @@
-"""The words that this repository does not use, and what it writes instead; they are looked for in every tracked file.
+"""The words that this repository does not use, and what it writes instead; the test searches every tracked file.
 
-`python -m tests.unit.words [PATH ...]` prints each place as `file:line: word -> replacement: the sentence`, and exits with 1
-when there is one. `--count` prints how many there are by folder, `--sentences` the rules of tests/unit/sentences.py too.
+`python -m tests.unit.words [PATH ...]` prints each place as `file:line: word -> replacement: the sentence`, and exits
+with 1 when there is one. `--count` prints numbers by folder, `--sentences` the rules of tests/unit/sentences.py too.
 There are no exceptions: a right sentence can be written without each of these words.
 """
 
@@ -26,12 +26,15 @@ OWN_LIST: Final = ("tests/unit/words.py", "tests/unit/test_words.py")
 NOT_OURS: Final = re.compile(r"(^|/)LICENSE$|\.lock$|/go\.sum$|\.(png|gif|svg|ico|jar|gz)$")
 """A licence, lock files, and what is no text."""
 
-_COUNT = (
-    r"(?:\d(?:[\d,.]*\d)?(?: ?(?:[kKMGT]i?B|[kM]|bytes|million|thousand))?|[kKMGT]i?B|once|twice|times|one|two|three|four|five|ten|twenty"
-    r"|hundred|hundreds|thousand|thousands|million|millions|bytes|messages|rows|statements|requests|writes|reads|puts"
-    r"|acks|settles|calls|events|changes|operations|transactions|tombstones|deliveries|partitions|looks|beats|figures|keys|queues"
-    r"|updates|counts|increments|samples|batches|objects|records|failures|errors|rounds|passes|lines|restarts|attempts|decisions)"
+_AMOUNT = r"\d(?:[\d,.]*\d)?(?: ?(?:µs|us|ms|s|[kKMGT]i?B|[kM]|bytes|million|thousand))?"
+_NUMBERS = "once|twice|times|one|two|three|four|five|ten|twenty|hundreds?|thousands?|millions?"
+_COUNTED = (
+    "bytes|messages|rows|statements|requests|writes|reads|puts|acks|settles|calls|events|changes|operations"
+    "|transactions|tombstones|deliveries|partitions|looks|beats|figures|keys|queues|updates|counts|increments|samples"
+    "|batches|objects|records|failures|errors|rounds|passes|lines|restarts|attempts|decisions"
 )
+_PERIODS = "second|minute|hour|day|week|month|year"
+_SHARES = "message|row|queue|lane|delivery|put|batch|partition|key|request"
 
 WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"told|tells?|telling", "report, print, show, pass, name"),
@@ -45,7 +48,8 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"(?<!right\s)away", "unavailable, gone, removed"),
     (r"hands|in hand", "in flight, passes, hand over"),
     (r"look(?:s|ed|ing)?(?!(?: |-)up\b)", "check, inspect, read, seem"),
-    (r"moments?", "time, instant"),
+    # `moments` is also a type of counter, as statistics name it: in a list, in quotes, or a literal of its own.
+    (r"moment|moments(?![`'\",|:]| \(count|\Z)", "time, instant"),
     (r"unset:", "Default:"),
     (r"can not", "cannot"),
     (r"so (?:many|long)", "number of, how long, as long as"),
@@ -56,12 +60,11 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"graves?", "dead-letter queue"),
     (r"(?:begin|begins|began|begun|beginning) (?:anew|again)", "restart"),
     (
-        rf"{_COUNT} an? (?:second|minute|hour|day|week|month|year)(?! (?:time|pass|look|round|one))",
+        rf"(?:{_AMOUNT}|[kKMGT]i?B|{_NUMBERS}|{_COUNTED}) an? (?:{_PERIODS})(?! (?:time|pass|look|round|one))",
         "per second, per hour",
     ),
     (
-        r"(?:\d(?:[\d,.]*\d)?(?: ?(?:µs|us|ms|s|[kKMG]i?B|bytes))?|µs|ms|[kKMG]i?B|bytes|rows|statements|milliseconds|microseconds)"
-        r" a (?:message|row|queue|lane|delivery|put|batch|partition|key|request)",
+        rf"(?:{_AMOUNT}|µs|ms|[kKMG]i?B|bytes|rows|statements|milliseconds|microseconds) a (?:{_SHARES})",
         "per message",
     ),
 )
@@ -140,7 +143,8 @@ def words_of_file(name: str, root: Path = ROOT) -> list[Finding]:
 def surface(name: str) -> str:
     """The part of the repository that a file belongs to."""
     folders = name.split("/")[:-1]
-    return "/".join(folders[:2]) if folders else "(root)"
+    depth = 3 if folders[:1] == ["workers"] else 2
+    return "/".join(folders[:depth]) if folders else "(root)"
 
 
 def files_by_surface(names: Iterable[str]) -> dict[str, list[str]]:
@@ -156,7 +160,7 @@ def _wanted(paths: list[str]) -> list[str]:
     if not paths:
         return names
     roots = [Path(path).resolve().relative_to(ROOT).as_posix() for path in paths]
-    return [name for name in names if any(at == "." or name == at or name.startswith(f"{at}/") for at in roots)]
+    return [name for name in names if any(at in (".", name) or name.startswith(f"{at}/") for at in roots)]
 
 
 def main() -> None:

@@ -308,7 +308,7 @@ class BorrowingJob:
             raise WindowOver(
                 begun_us=plan.planned_us,
                 window_s=window_us // 1_000_000,
-                remedy="`headgate bulk forget` drops that batch; what it had put may then be put twice",
+                remedy="run `headgate bulk forget` to drop that batch; its messages may then be put twice",
             )
 
 

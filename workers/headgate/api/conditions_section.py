@@ -34,7 +34,7 @@ def _condition(name: str) -> str:
 
 
 def _rows(name: str) -> Iterator[str]:
-    yield "| reason | what it says | what to do |"
+    yield "| reason | meaning | remedy |"
     yield "|---|---|---|"
     for reason in REASONS_OF[name]:
         kind = " (stalls)" if reason in STALLING else " (awaited)" if reason in AWAITED else ""

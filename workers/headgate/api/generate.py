@@ -57,7 +57,7 @@ def read_stale(root: Path) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headgate.api.generate", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing, report stale files")
     parser.add_argument("--into", type=Path, default=Path(), help="the root of the repository (here unless set)")
     options = parser.parse_args(arguments)
     if options.check:

@@ -60,7 +60,7 @@ WINDOWS = Table(
 )
 PASSES = Table(
     "passes",
-    "how far the collector has come, and when it last saw every key",
+    "the collector's progress, and when it last visited every key",
     partition=(COUNTER,),
     clustering=(BUCKET,),
     columns=(

@@ -439,7 +439,7 @@ class Dispatcher:
                 now_us = self.host.now_us()
             except STORE_ERRORS as error:
                 self.failed_reads += 1
-                self._log_refusal("rows of a lane cannot be read", error)
+                self._log_refusal("the rows of a lane cannot be read", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, self.terms.pause_s_max)
                 continue

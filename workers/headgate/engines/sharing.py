@@ -103,7 +103,8 @@ class Sharing:
             except STORE_ERRORS as error:  # the last sharing stays
                 if not refused and not isinstance(error, Unavailable):
                     log.error(
-                        "the list of members cannot be kept", extra={"member": self._host.name, "error": str(error)}
+                        "the membership list cannot be updated",
+                        extra={"member": self._host.name, "error": str(error)},
                     )
                     refused = True
             await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)

@@ -102,4 +102,4 @@ class Marks:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("a mark could not be written, and is tried again: %s", error)
+            log.warning("a backlog mark could not be written; retrying: %s", error)

@@ -44,7 +44,7 @@ class _Ending(Enum):
     """How a cancel ended."""
 
     PROMISED = "acknowledged in time"
-    SENT = "sent, and not acknowledged in time: it may take effect all the same"
+    SENT = "sent, but not acknowledged in time: the write may still take effect"
     NOT_SENT = "not sent"
 
 

@@ -99,7 +99,7 @@ class Flushes:
         except HeadgateError as error:
             self._fail_all(error)
         except Exception as error:  # a caller must hear of whatever went wrong, and nobody else would
-            self._fail_all(Bug("a flush could not be made", error=repr(error)))
+            self._fail_all(Bug("flush failed", error=repr(error)))
             raise
         self._after()
 
@@ -275,4 +275,4 @@ def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("a flush was broken off", error=repr(error))
+    return Unknown("flush aborted", error=repr(error))

@@ -119,7 +119,7 @@ class LateRows:
             if await self._fix(late, target, seen=moved):
                 await self._write(late, target)
                 return Found.PUT_ANEW
-        raise Unknown("others keep fixing the place of a late row", queue=self._settings.name)
+        raise Unknown("too much contention while moving a late row", queue=self._settings.name)
 
     # ---- the place
 

@@ -213,7 +213,10 @@ class Producer:
 
 def _too_large(size: int, size_max: int) -> SpecError:
     return SpecError(
-        "a message is too large", remedy="raise maxMessageSize, or keep it elsewhere", size=size, size_max=size_max
+        "a message is too large",
+        remedy="raise maxMessageSize, or store the payload elsewhere",
+        size=size,
+        size_max=size_max,
     )
 
 
