@@ -32,7 +32,7 @@ down: ## end exactly what `make demo` started
 test: ## everything that shows the product right, on real servers started here
 	@$(PYTHON) -m dev.tests all
 
-test-fast: $(READY) ## unit tests and simulation, no servers, about 6 minutes on two cores
+test-fast: $(READY) ## unit tests and simulation, no servers
 	@$(PYTHON) -m dev.tests fast
 
 test-long: $(READY) ## what is too slow for each time
@@ -41,7 +41,7 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the models, docs/commands.md, the chart's roles
+generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/commands.md, the chart's roles, measured figures
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
