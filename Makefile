@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo environment down test test-fast test-long lint generate docs coverage mutants simulate lock cluster cluster-down image clean
+.PHONY: help dev demo environment down test test-fast test-long lint generate docs recording coverage mutants simulate lock cluster cluster-down image clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/command
 docs: $(READY) ## build the documentation site into build/site; a dead link ends the build
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "open build/site/index.html"
+
+recording: $(READY) ## record docs/pictures/terminal.svg from a real run of `headgate dev`
+	@$(PY) -m dev.recording
 
 coverage: $(READY) ## the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report
