@@ -67,7 +67,7 @@ simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, F
 bench-%: $(READY) ## measure: make bench-store; make bench-timeline [ONLY=put,path] [QUICK=1]
 	@$(PY) -m bench.run $* $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-lock: $(READY) ## resolve the dependencies anew and write the lock files
+lock: $(READY) ## resolve the dependencies and write the lock files
 	@$(PY) -m dev.lock
 
 cluster: ## a real Kubernetes on this machine
