@@ -1,14 +1,15 @@
-"""What the driver raises, as what the store promises: was nothing done, or is it unknown, or will it never be done?
+"""Translates the driver's errors to the promises of the store: nothing was done, the outcome is unknown, or it can
+never succeed.
 
 `NotEnoughReplicas` and `Overloaded` promise that nothing was done, so they are given only where the server's own code
 shows it (Cassandra 5.0):
 
-- Unavailable is found before anything is sent for a single mutation and for a logged batch; an unlogged batch of
-  several partitions finds it in the middle; an LWT can find it when it commits what was already accepted.
-- Overloaded is raised per mutation too, and a time-out of any kind says nothing about the write.
-- NoHostAvailable means that no request left this process, since nothing is sent to a second node here.
+- Unavailable is detected before anything is sent for a single mutation and for a logged batch; an unlogged batch of
+  several partitions detects it in the middle; an LWT can detect it when it commits a proposal already accepted.
+- Overloaded is raised per mutation too, and a timeout of any kind says nothing about the write.
+- NoHostAvailable means that no request left this process, since a request is never sent to a second node.
 
-A Refused will be refused again; Surroundings is a schema or a right that is missing.
+A Refused will be rejected again; Surroundings is a missing schema or permission.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _TOO_LARGE = ("too large", "oversized", "exceeds", "too big", "max value size")
 
 
 About: TypeAlias = Statement | str
-"""A statement, or a few words on what else was asked."""
+"""A statement, or a short text for any other request."""
 
 
 class TooLarge(Refused):
@@ -54,7 +55,7 @@ class NotAllowed(Refused):
 
 
 def translate(error: BaseException, statement: About) -> BaseException:
-    """The error of ours that says what became of the statement."""
+    """Our error for the statement's outcome."""
     if isinstance(error, HeadgateError):
         return error
     if isinstance(error, driver.NoHostAvailable):
@@ -96,7 +97,7 @@ def of_prepare(error: BaseException, statement: About) -> BaseException:
 
 
 def table_of(statement: About) -> str:
-    """What it is about, for messages."""
+    """The subject, for messages."""
     if isinstance(statement, str):
         return statement
     first = statement.statements[0] if isinstance(statement, (Batch, BatchIf)) else statement
@@ -104,7 +105,7 @@ def table_of(statement: About) -> str:
 
 
 def _undone(found: NotEnoughReplicas | Overloaded, statement: About) -> HeadgateError:
-    """The same, or Unknown where a part may have been done before it was found."""
+    """The same, or Unknown where a part may have been done before it was detected."""
     several = isinstance(statement, Batch) and len(_partitions(statement)) > 1
     in_parts = isinstance(statement, Batch) and several and not statement.logged
     sent_elsewhere = isinstance(found, Overloaded) and several
@@ -169,7 +170,7 @@ def _of_invalid(said: str, statement: About) -> HeadgateError:
 
 
 def too_large(said: str, statement: About) -> TooLarge:
-    """What was too large, and what to do."""
+    """The part that was too large, and the remedy."""
     if "batch" in said.lower():
         return TooLarge(
             "the batch is larger than the server accepts",
@@ -199,7 +200,7 @@ def _of_code(error: ErrorMessage, statement: About) -> HeadgateError:
 
 
 def _said(error: BaseException) -> str:
-    """The server's own words, without the driver's frame around them."""
+    """The server's own message, without the driver's frame around it."""
     text = str(getattr(error, "message", None) or error)
     start = text.find('message="')
     return text[start + len('message="') :].rstrip('">') if start >= 0 else text

@@ -1,4 +1,4 @@
-"""Bad surroundings of a connection, each told as one line: what is wrong, where, what to do."""
+"""Faults in the environment of a connection, each reported as one line: the fault, the place, the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
 
 
 def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | None) -> None:
-    """Refuse the wrong cluster, the wrong data centre (rule R5), or a keyspace that is not there."""
+    """Reject the wrong cluster, the wrong data center (rule R5), or a missing keyspace."""
     if settings.cluster_name is not None and metadata.cluster_name != settings.cluster_name:
         raise Surroundings(
             "another cluster answers at the contact points",

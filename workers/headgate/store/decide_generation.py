@@ -1,10 +1,11 @@
 """Generations of shards (rule R6): how the number of shards changes while producers write.
 The argument is in docs/protocols/generations.md.
 
-Pure: moments are handed in, in microseconds. It knows neither the catalogue's columns nor any engine.
+Pure: times are passed in, in microseconds. It knows neither the catalogue's columns nor any engine.
 
 Invariants: numbers grow by one; at most one change is under way; a generation counts as still written until `sure`
-and the clocks' difference have passed, so who reads it to its end misses nothing that was written on old knowledge.
+and the clock difference have passed. So a reader that reads it to its end misses nothing that was written on old
+knowledge.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headgate.errors import Bug, Conflict
 from headgate.expiry import SECOND_US, Promise, others_may_act, others_may_act_after
 
 NOTICE_US = 60 * SECOND_US
-"""The longest age of what a process knows of the catalogue, counted from the start of its read."""
+"""The maximum age of a process's knowledge of the catalogue, counted from the start of its read."""
 
 
 class ChangeUnderWay(Conflict):
@@ -24,7 +25,7 @@ class ChangeUnderWay(Conflict):
 
 
 class GenerationBroken(Bug):
-    """A generation that can not be."""
+    """An impossible generation."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,16 @@ class Generation:
 
 @dataclass(frozen=True)
 class Window:
-    """A generation with its end: what an engine needs in order to write to it, to read it, and to leave it."""
+    """A generation with its end: the facts that an engine needs in order to write to it, to read it, and to leave
+    it."""
 
     number: int
     shards: int
     from_us: int
     until_us: int | None
-    """Producers write to the next one from here on; None as long as none is announced."""
+    """Producers write to the next one from this time on; None as long as none is announced."""
     sure_us: int | None
-    """Nobody writes to it any more from here on (and the clocks' difference); None while that is not known."""
+    """Nobody writes to it any more from this time on (plus the clock difference); None while that is not known."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,14 @@ def first(shards: int) -> Generations:
 
 
 def shards_in_force(generations: Generations) -> int:
-    """The number that was asked for last."""
+    """The number that was requested last."""
     return (generations.next or generations.current).shards
 
 
 def decide_next(generations: Generations, shards: int, *, now_us: int, skew_us: int) -> Generation | None:
     """The generation to announce; None if there are that many shards already. ChangeUnderWay: once that one is over.
 
-    It begins late enough that whoever reads the catalogue in time knows of it before.
+    It starts late enough that every process that reads the catalogue in time knows of it before.
     """
     if shards_in_force(generations) == shards:
         return None
@@ -114,17 +116,18 @@ def _left_s(generations: Generations, now_us: int, skew_us: int) -> int | str:
 
 
 def decide_sure(announced: Generation, *, acknowledged_us: int, skew_us: int) -> int:
-    """From when on nobody writes to the generation before.
+    """The time from which nobody writes to the generation before.
 
-    `acknowledged_us` is a moment at which the announcement is known to be there: that of its acknowledgement, or that
-    at which a serial read which met it was answered. Whoever read the catalogue before knows the old for `NOTICE_US`
-    more; two differences of clocks: of the reader against who announced, and of who waits against the reader.
+    `acknowledged_us` is a time at which the announcement is known to exist: that of its acknowledgement, or that of
+    the answer to a serial read that returned it. A process that read the catalogue before knows the old one for
+    `NOTICE_US` more. Two clock differences count: of the reader against the announcer, and of the waiting process
+    against the reader.
     """
     return max(announced.from_us, acknowledged_us + NOTICE_US + 2 * skew_us)
 
 
 def is_over(generations: Generations, *, now_us: int, skew_us: int) -> bool:
-    """Whether the current generation is written by nobody any more.
+    """Whether nobody writes the current generation any more.
 
     A producer takes the old one until its own clock shows the beginning of the next, which is `sure` when that is
     late; so the clocks' difference is waited for on top of it.
@@ -152,12 +155,12 @@ def retired(generations: Generations, number: int) -> Generations:
 
 
 def written_at(generations: Generations, moment_us: int) -> Generation:
-    """The one that a producer writes to, for what belongs to that moment."""
+    """The one that a producer writes to, for messages due at that time."""
     if generations.next is not None and moment_us >= generations.next.from_us:
         return generations.next
     return generations.current
 
 
 def knowledge(read_started_us: int) -> Promise:
-    """For how long a process may go by what it read of the catalogue: checked before it sends, and at the answer."""
+    """How long a process may rely on its read of the catalogue: checked before it sends, and at the answer."""
     return Promise(read_started_us, NOTICE_US)

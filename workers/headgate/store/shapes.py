@@ -1,7 +1,7 @@
 """The shape of a statement: everything about it but its values, checked against the rules once and then kept.
 
-A shape knows the table, the columns in the order in which their values come, and nothing of CQL or of the driver.
-The functions at the end are cached: a hot loop that builds the same kind of statement finds its shape again.
+A shape knows the table, the columns in the order of their values, and nothing of CQL or of the driver. The functions
+at the end are cached: a hot loop that builds the same kind of statement finds its shape again.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Slice:
 
     @property
     def form(self) -> SliceForm:
-        """What of it belongs to the shape."""
+        """The part of it that belongs to the shape."""
         bounds = tuple(bound.inclusive if bound is not None else None for bound in (self.lower, self.upper))
         return SliceForm(tuple(self.equal), self.column, bounds[0], bounds[1])
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What of it are values, in the order of the shape."""
+        """The part of it that is values, in the order of the shape."""
         bounds = (bound.value for bound in (self.lower, self.upper) if bound is not None)
         return (*self.equal.values(), *bounds)
 
@@ -81,7 +81,7 @@ class SliceForm:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What all shapes share. Two shapes are the same when they are the same object: they are made once."""
+    """The common part of all shapes. Two shapes are the same when they are the same object: they are created once."""
 
     table: Table
 
@@ -115,7 +115,7 @@ class Shape:
         return tuple(self.value_names.index(name) for name in names)
 
     def attempt_row_of(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The key of the row (of the partition, where the column is static) that bears an LWT's attempt."""
+        """The key of the row (of the partition, where the column is static) that holds an LWT's attempt."""
         return tuple(values[place] for place in self._attempt_places)
 
     @cached_property
@@ -124,7 +124,7 @@ class Shape:
         return tuple(column.type.value.python[0] for column in self.value_columns)
 
     def check_values(self, values: tuple[Value, ...]) -> None:
-        """Refuse a value that the column can not hold: the server would, later and less clearly."""
+        """Reject a value that the column cannot hold: the server would, later and less clearly."""
         if tuple(map(type, values)) != self.exact_types:
             self._check_each(values)
 
@@ -206,7 +206,7 @@ class SelectShape(Shape):
 
     @cached_property
     def is_of_plain_partitions(self) -> bool:
-        """Whether it reads a whole partition that one column tells from the others, in its own order."""
+        """Whether it reads a whole partition that one column distinguishes from the others, in its own order."""
         return self.key == self.table.partition_names and len(self.key) == 1 and not self.is_cut
 
     @property
@@ -330,7 +330,7 @@ def select_shape(
 
 @lru_cache(SHAPES_MAX)
 def scan_shape(table: Table, columns: tuple[str, ...]) -> ScanShape:
-    """Checked: key columns alone, since what a scan returns is stale by its next page (rule R8)."""
+    """Checked: key columns alone, since the result of a scan is stale by its next page (rule R8)."""
     _require_known(table, columns)
     for name in columns:
         _require(name in table.key_names, "a scan reads keys and nothing else (rule R8)", table, column=name)

@@ -1,11 +1,12 @@
-"""Statements as values. One that breaks a rule of the design can not be built, so nobody has to remember the rules.
+"""Statements as values. A statement that breaks a rule of the design cannot be built, so nobody has to remember the
+rules.
 
 Two kinds of write, and they never touch the same cell (rule R3):
 
 - plain ones (`Insert`, `Update`, `Delete`, in a `Batch`) carry their own timestamp, so that sending one again
   changes nothing (rule R4); they may name plain columns only;
 - conditional ones (`InsertIfAbsent`, `UpdateIf`, in a `BatchIf`) are lightweight transactions; they may name LWT
-  columns only, and each leaves the fresh uuid of its attempt beside what it changes, by which a lost answer is found.
+  columns only, and each writes the fresh uuid of its attempt with its change, by which a lost answer is resolved.
 
 Reads that decide are whole: `Select` names one partition and is never paged; `Scan` walks over all partitions and
 can return nothing but keys (rule R8).
@@ -62,7 +63,7 @@ def _check_ttl(ttl_s: int | None) -> None:
 
 
 class _Statement:
-    """What all statements share: equality by value, and a readable form for histories."""
+    """The common part of all statements: equality by value, and a readable form for histories."""
 
     __slots__ = ()
     _shown: ClassVar[tuple[str, ...]]
@@ -106,7 +107,7 @@ class Insert(_Statement):
     def of(
         cls, shape: InsertShape, values: tuple[Value, ...], *, timestamp_us: int, ttl_s: int | None = None
     ) -> Insert:
-        """The same of a shape that is at hand, its values in order: for those who write many rows of one kind."""
+        """The same of a known shape, its values in order: for callers that write many rows of one kind."""
         self = cls.__new__(cls)
         self.shape = shape
         self.values = values
@@ -150,8 +151,8 @@ class Update(_Statement):
 class Delete(_Statement):
     """Remove a row, a range of rows, or a partition.
 
-    Where cells are written by LWT, the newest of their write times has to be told, and the delete stamped above it:
-    a delete from a slower clock would leave them as ghosts (rule R3).
+    For cells written by LWT, the newest of their write times has to be passed, and the delete is stamped above it: a
+    delete from a slower clock would leave them as ghosts (rule R3).
     """
 
     __slots__ = ("consistency", "shape", "timestamp_us", "values")
@@ -209,11 +210,11 @@ class Batch(_Statement):
 
 
 class RowsOf(Batch):
-    """A batch of plain inserts into one partition, told by what they have in common and what each adds: the same as
-    the `Batch` of its `statements`, for those who write many rows.
+    """A batch of plain inserts into one partition, given by their common part and the differences of each: the same
+    as the `Batch` of its `statements`, for callers that write many rows.
 
-    `lead` are the values of the partition key, which stand first in the shape; each of `tails` the rest of a row's;
-    each of `stamps` its timestamp and its time to live, which all have or none. No value is null.
+    `lead` holds the values of the partition key, which come first in the shape. Each of `tails` is the rest of a
+    row's values. Each of `stamps` is its timestamp and its time to live, which all have or none. No value is null.
     """
 
     __slots__ = ("lead", "shape", "stamps", "tails")
@@ -250,7 +251,7 @@ class RowsOf(Batch):
         shape.check_values((*lead, *tails[0]))
 
     @property
-    def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # made when somebody asks
+    def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # created on first use
         """Each row as a statement of its own."""
         return tuple(
             Insert.of(self.shape, (*self.lead, *tail), timestamp_us=timestamp_us, ttl_s=ttl_s)
@@ -260,7 +261,8 @@ class RowsOf(Batch):
 
 @dataclass(frozen=True)
 class Condition:
-    """What has to hold of an LWT column. Null is compared by = and != alone: all else is false in Cassandra."""
+    """A condition on an LWT column. Null is compared by = and != alone: every other comparison is false in
+    Cassandra."""
 
     column: str
     operator: Operator
@@ -416,8 +418,8 @@ Statement: TypeAlias = Write | Decision | Select | Scan
 def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
     """Which of the statements of an LWT write its attempt: one for each row that it touches.
 
-    Of several on one row it is the first of those that live longest, so the attempt is there as long as anything is
-    that it changed.
+    Of several on one row it is the first of those that live longest, so the attempt exists as long as any of its
+    changes.
     """
     if not isinstance(statement, BatchIf):
         return (True,)
@@ -431,7 +433,7 @@ def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
 
 
 def lifetime_s(statement: Conditional) -> float:
-    """How long what it writes lives."""
+    """The time to live of its writes."""
     return statement.ttl_s or statement.shape.table.default_ttl_s or math.inf
 
 
