@@ -17,7 +17,7 @@ WINDOWS_MAX = 20_000
 
 
 class StretchInvalid(SpecError):
-    """No such stretch of time can be told from the windows of this counter."""
+    """The windows of this counter cannot represent such a range of time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,17 +29,17 @@ class Window:
 
     @property
     def end_us(self) -> int:
-        """It holds what was counted before this moment."""
+        """It holds the updates from before this time."""
         return self.start_us + self.grain_us
 
 
 def window_at(moment_us: int, grain_us: int) -> Window:
-    """The window of that grain that holds a moment."""
+    """The window of that grain that contains a given time."""
     return Window(moment_us - moment_us % grain_us, grain_us)
 
 
 def ttl_s(window: Window, retention_us: int, now_us: int) -> int:
-    """For how long what is written now has to stay; not above zero where it would be gone already."""
+    """The time to live of a write now; zero or less where it would be expired already."""
     return -(-(window.end_us + retention_us - now_us) // SECOND_US)
 
 
@@ -73,5 +73,5 @@ def _cover(from_us: int, to_us: int, grains_us: Sequence[int], found: list[Windo
 
 
 def _divides(finer: Sequence[int], first: int, last: int) -> bool:
-    """Whether the ends that are left can be told by the finer grains at all."""
+    """Whether the finer grains can represent the remaining ends at all."""
     return not finer or all(end % min(finer) == 0 for end in (first, last))

@@ -4,9 +4,9 @@
 - A plain write or a read is sent again until it is answered or its time is up: both are idempotent (rule R4).
   A write whose time is up is `Unknown`: it may be stored, or may still land.
 - An LWT is sent once (rule R3); again only while it is certain that no server has received it. When its answer is
-  lost, the partition is read at the table's serial level for the uuid of the attempt. That read also ends every proposal
-  in flight at the replicas, so an attempt that it does not return was not applied, or was overwritten. Both are "not
-  mine". One case remains: a request that a stopped coordinator has not read yet runs when it resumes, if its
+  lost, the partition is read at the table's serial level for the uuid of the attempt. That read also ends every
+  proposal in flight at the replicas, so an attempt that it does not return was not applied, or was overwritten. Both
+  are "not mine". One case remains: a request that a stopped coordinator has not read yet runs when it resumes, if its
   conditions hold then. Its result belongs to nobody, so everything that an LWT acquires has to expire or be fenced.
 - One attempt never takes the whole time limit: a stopped or partitioned coordinator answers nothing, and another one
   would. The first attempt gets `attempt_s`, each further one twice the time of the one before.

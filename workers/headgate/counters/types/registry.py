@@ -1,12 +1,12 @@
-"""Finds a type by the name that stands in `spec.type`: ours by the file, a user's own by its entry point.
+"""Finds a type by its name in `spec.type`: a built-in one by its file, a custom one by its entry point.
 
 A user's own type is a subclass of `CounterType`, named `vendor/name`, and announced by its distribution:
 
     [project.entry-points."headgate.counter_types"]
     "acme/longest" = "acme_counters:Longest"
 
-It is held against the laws when it is first asked for. Types are imported when they are asked for, so that a process
-that counts with sums needs no sketches.
+It is checked against the laws on first use. Types are imported on demand, so that a process that counts with sums
+needs no sketches.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ OURS: Final = {
 
 
 class TypeUnknown(SpecError):
-    """There is no such type of counter here."""
+    """There is no such type of counter."""
 
 
 class TypeBroken(Surroundings):
-    """The counter type can not be used."""
+    """The counter type cannot be used."""
 
 
 @cache
 def type_of(name: str) -> CounterType[Any, Any]:
-    """The type of that name, ready to be used; else one line that says why not and what to do."""
+    """The type of that name, ready to use; else one line with the reason and the remedy."""
     if name in OURS:
         found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
         if not isinstance(found, CounterType):
