@@ -1,8 +1,8 @@
-"""A run of messages in one cell: the packed row of docs/formats.md, which is what another language would read.
+"""A run of messages in one cell: the packed row of docs/formats.md, which another language would read.
 
-Columnar: payloads lie one after the other behind their offsets, as Arrow lays out binary arrays, so a row of a
-hundred messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables.
-A row that fails its checksum, or is of a later version, is refused whole with the reason.
+Columnar: payloads follow each other after their offsets, as Arrow lays out binary arrays, so a row of a hundred
+messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables. A row that
+fails its checksum, or is of a later version, is rejected whole with the reason.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ COMPRESS_FROM_BYTES = 512
 COMPRESS_SAVES_MIN = 8
 """Compression is kept when it saves at least one eighth."""
 MESSAGE_MEMORY_BYTES = 100
-"""What a message takes in memory beside its content: an object for its payload, a place in some lists."""
+"""The memory of a message besides its content: an object for its payload, a place in some lists."""
 
 _HEADER = struct.Struct("<BBHII")
 _CHECKED = 8
-"""The checksum covers the four bytes before itself and everything from here on."""
+"""The checksum covers the four bytes before itself and everything from this offset on."""
 _ENTRY = struct.Struct("<HHII")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct("<q")
@@ -38,14 +38,14 @@ _ALONE = struct.Struct("<IIHHIIHHIIHHIIqqii")
 """The length of the body, its directory of three columns, and all columns up to the payload itself."""
 _ALONE_BYTES = _ALONE.size - _COUNT.size
 ALONE_PAYLOAD_AT = _HEADER.size + _ALONE_BYTES
-"""Where the payload lies in a cell as `pack_alone` makes it, uncompressed."""
+"""The offset of the payload in a cell of `pack_alone`, uncompressed."""
 _PLAIN, _LZ4 = 0, 1
 _CONSTANT, _NUMBERS, _BYTES, _ROW = 1, 2, 3, 4
 _DUE, _PUT, _ATTEMPT, _PAYLOAD, _ATTRIBUTES, _GROUP, _ID, _REPLACES = range(1, 9)
 
 
 class RowBroken(HeadgateError):
-    """A stored row can not be read."""
+    """A stored row cannot be read."""
 
 
 @dataclass(slots=True)
@@ -91,8 +91,8 @@ def _is_alone(run: PackedRun) -> bool:
 
 
 def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
-    """The cell that holds one message and nothing else: what is due later is alone in its row, and there are many
-    such. The same bytes as of the columns one by one, at once."""
+    """The cell of one message and nothing else: delayed messages are alone in their row, and there are many of them.
+    The same bytes as from the columns one by one, in one step."""
     length = len(payload)
     padding = -length % 8
     body_length = _ALONE_BYTES + length + padding
@@ -104,8 +104,7 @@ def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
 
 
 def _unpack_alone(cell: bytes) -> PackedRun | None:
-    """The one message of a cell as `pack_alone` makes it; None where something is otherwise, which is then looked
-    into by the columns."""
+    """The one message of a cell from `pack_alone`; None for any other form, which is then decoded by the columns."""
     if len(cell) < _HEADER.size + _ALONE_BYTES:
         return None
     _, *columns, bytes_length, due_us, put_us, start, length = _ALONE.unpack_from(cell, _CHECKED)
@@ -187,7 +186,7 @@ def open_row(cell: bytes) -> tuple[int, memoryview]:
 
 
 def memory_of(cell: bytes) -> int:
-    """About how many bytes a cell's messages take in memory: a compressed one may take ten times what it is."""
+    """The approximate memory of a cell's messages: a compressed cell may take ten times its size."""
     count: int
     length: int
     _, _, count, _, length = _HEADER.unpack_from(cell)
