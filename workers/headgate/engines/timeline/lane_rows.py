@@ -20,7 +20,7 @@ def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[st
 
 
 async def make_lanes(host: Host, settings: TimelineSettings, generation: Generation) -> None:
-    """Make all lanes of a generation; those that are there stay as they are."""
+    """Create all lanes of a generation; existing ones stay as they are."""
     begins = last_at((generation.from_us or host.now_us()) - BEFORE_US)
 
     async def make(shard: int) -> None:
