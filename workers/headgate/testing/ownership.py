@@ -1,7 +1,8 @@
-"""Whose a temporary thing is: names that carry their maker, so that what a killed maker left can be told and removed.
+"""The owner of a temporary object: names that contain their creator, so that the remains of a killed one can be
+identified and removed.
 
-A tag is the maker's process id and the moment it started; the kernel gives the pair to one process only. Nothing
-whose maker still runs is ever touched.
+A tag is the creator's process id and its start time; the kernel gives the pair to one process only. Objects of a
+running creator are never touched.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def is_abandoned(name: str, prefix: str) -> bool:
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new directory that carries this process's tag; what dead makers left under the prefix goes on the way."""
+    """A new directory with this process's tag; remains of dead creators under the prefix are removed on the way."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if is_abandoned(left.name, prefix):
             shutil.rmtree(left, ignore_errors=True)

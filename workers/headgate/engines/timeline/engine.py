@@ -196,9 +196,7 @@ class TimelineQueue:
                 await self._receive_now(limit, visibility_us, found)
                 left_s = deadline_s - loop.time()
                 if found or left_s <= 0 or self._closed:
-                    await asyncio.sleep(
-                        0
-                    )  # a receiver that never waits and calls again at once also yields to others
+                    await asyncio.sleep(0)  # a receiver that calls again at once also yields to others
                     return found
                 within_s = min(left_s, self._until_next_timer_s())
             except asyncio.CancelledError:
