@@ -23,7 +23,7 @@ class Buckets(InputPartition):
 
 
 class CounterReader(DataSourceReader):
-    """What a counter holds."""
+    """The content of a counter."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         if options.first is not None or options.last is not None:

@@ -1,6 +1,6 @@
-"""From Arrow batches to what is put or counted, a piece of bounded size at a time. Pure.
+"""From Arrow batches to puts or updates, a piece of bounded size at a time. Pure.
 
-A value that can not be put is told with its column, in one line; nothing of its piece is written.
+A value that cannot be put is reported with its column, in one line; nothing of its piece is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate_spark.decide_keys import Key, RowKeys
 
 
 class RowUnfit(SpecError):
-    """A row can not be written."""
+    """A row cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Update:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
-    """Rows as mappings of column to value, so many at a time."""
+    """Rows as mappings of column to value, this many at a time."""
     piece: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -46,7 +46,7 @@ def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[s
 
 
 class Keys:
-    """Names rows: by a column of the user's, or by what they hold; or not at all."""
+    """Names rows: by a column of the user's, or by their values; or not at all."""
 
     def __init__(self, row_keys: RowKeys | None, key_column: str | None) -> None:
         self._row_keys = row_keys

@@ -1,6 +1,6 @@
-"""What a job is asked to do, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
+"""The request of a job, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
 
-The rules are those of the resource: `headgate.api.bulk` says what goes with what.
+The rules are those of the resource: `headgate.api.bulk` defines the valid combinations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.errors import SpecError
 from headgate.store.catalogue_entry import Entry
 
 BORROWING: Final = ("drain", "move", "redrive")
-"""Modes that take what waits; the others read history, and take nothing."""
+"""Modes that take the backlog; the others read history, and take nothing."""
 FILES: Final = ("parquet", "json", "csv", "orc")
 PER_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LOAN_S = 300.0
@@ -28,7 +28,7 @@ BATCH_MESSAGES = 100_000
 
 
 class JobWrong(SpecError):
-    """The bulk job can not be done as it is written."""
+    """The bulk job is not valid."""
 
 
 class JobUnknown(SpecError):
@@ -60,18 +60,18 @@ class JobRequest:
     where: str | None = None
     rate: float | None = None
     loan_s: float = LOAN_S
-    """How long a batch may take; what a job that died had borrowed is the consumers' again after that."""
+    """Maximum duration of a batch; ranges that a dead job had reserved are the consumers' again after that."""
     batch_messages: int = BATCH_MESSAGES
     resume_at_once: bool = False
 
     @property
     def borrows(self) -> bool:
-        """Whether it takes what waits."""
+        """Whether it takes the backlog."""
         return self.mode in BORROWING
 
 
 def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
-    """What a bulk job of a queue asks for; JobWrong where it does not fit together."""
+    """The request in a bulk job of a queue; JobWrong where it is inconsistent."""
     _check(bulk)
     namespace = queue.partition("/")[0]
     sink = None
@@ -98,7 +98,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
 
 
 def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
-    """Files, for what is no queue's job."""
+    """Files, for a job that is not a queue's."""
     form = str(document["format"])
     if form not in FILES:
         raise JobWrong("a rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
@@ -125,8 +125,8 @@ def bulk_of_entry(entry: Entry, name: str) -> Bulk:
 
 
 def job_id(entry: Entry, name: str) -> UUID:
-    """Under which a job keeps its row and tells its figures: of a resource in Kubernetes by its uid, by which the
-    operator looks for it."""
+    """The key under which a job keeps its row and reports its figures: of a resource in Kubernetes its uid, by which
+    the operator looks it up."""
     owner, _, uid = entry.owner.rpartition("/")
     return uuid5(UUID(uid) if owner.startswith("operator/") else entry.id, name)
 
@@ -140,7 +140,7 @@ def rate_of(text: str | None) -> float | None:
 
 
 def moment_us(text: str | None, now_us: int) -> int | None:
-    """A moment, or an age counted back from now, in us since 1970."""
+    """A time, or an age counted back from now, in µs since 1970."""
     if text is None:
         return None
     age_ms = parse_duration_ms(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
