@@ -1,6 +1,6 @@
-"""Writes the last results into docs/benchmarks.md: `python -m bench.docs`; `--check` only tells what is stale.
+"""Writes the last results into docs/benchmarks.md: `python -m bench.docs`; `--check` only lists stale ones.
 
-A result stands between two marks; everything else on the page is written by hand.
+A result is between two marks; everything else on the page is written by hand.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def read_results() -> dict[str, str]:
 
 
 def is_stale() -> bool:
-    """Whether the page tells of other results than those that are kept."""
+    """Whether the page shows other results than the kept ones."""
     page = PAGE.read_text(encoding="utf-8")
     return with_results(page, read_results()) != page
 
 
 def write() -> None:
-    """Bring the page up to date."""
+    """Update the page."""
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), read_results()), encoding="utf-8")
 
 
