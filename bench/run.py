@@ -103,7 +103,7 @@ def keep(kept: Document, output: Path | None) -> None:
     docs.RESULTS.mkdir(exist_ok=True)
     file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     docs.write()
-    say(f"kept in bench/results/{kept['name']}.json and docs/benchmarks.md")
+    say(f"kept in bench/results/{kept['name']}.json and docs/internals/benchmarks.md")
 
 
 def main(arguments: list[str]) -> int:

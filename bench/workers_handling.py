@@ -107,7 +107,7 @@ class WorkerProcess:
         for line in self._log.read_text(errors="replace").splitlines():
             with suppress(ValueError):
                 said = json.loads(line)
-                if said.get("text") == BEGINS:
+                if said.get("message") == BEGINS:
                     return int(said["health_port"])
         return 0
 

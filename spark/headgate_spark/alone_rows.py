@@ -1,5 +1,5 @@
 """Rows of one message each from the wire to Arrow, many at a time. Delayed messages have this form, and a loop that
-creates objects for each would cost more than all the rest (docs/formats.md, "The packed row").
+creates objects for each would cost more than all the rest (docs/internals/formats.md, "The packed row").
 
 From an answer with due, run, cancelled and moved it extracts the rows that are *alone*: one message and nothing else,
 as `pack_alone` writes it, neither cancelled nor moved, and whole by its checksum. numpy slices their columns. All

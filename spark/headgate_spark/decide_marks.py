@@ -1,5 +1,5 @@
 """The action of a task that is about to write, from the mark of its query's batch ("The mark of a batch" in
-docs/protocols/spark.md). Pure.
+docs/internals/protocols/spark.md). Pure.
 
 Invariant: a task writes only while every key that any task of the batch has claimed is still remembered.
 """

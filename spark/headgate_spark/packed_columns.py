@@ -1,4 +1,5 @@
-"""From the cells of packed rows to Arrow columns, without a loop over messages (docs/formats.md, "The packed row").
+"""From the cells of packed rows to Arrow columns, without a loop over messages (docs/internals/formats.md, "The
+packed row").
 
 A row of many messages becomes arrays over the very bytes that were decompressed. A row of one message adds a value to
 lists, which become an array when the batch is full: an array for each of them would cost more than it saves.

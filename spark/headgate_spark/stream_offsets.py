@@ -1,5 +1,5 @@
 """Offsets of a streaming read as JSON: the ranges of lanes that a batch reserved, and its messages in them ("Source:
-a stream" in docs/protocols/spark.md). Pure.
+a stream" in docs/internals/protocols/spark.md). Pure.
 
 An offset contains everything needed to read its batch again and to settle it, whatever happened to the reader.
 """

@@ -1,5 +1,6 @@
 """A streaming read of a queue: a consumer that reserves ranges of lanes, and settles the batches that Spark has
-finished. Why nothing is lost, and which messages may come twice: "Source: a stream" in docs/protocols/spark.md.
+finished. Why nothing is lost, and which messages may come twice: "Source: a stream" in
+docs/internals/protocols/spark.md.
 
 A reader in the driver lives as long as its query; the readers in tasks read the ranges of an offset and do nothing
 else. Spark requests the next batch only when it has recorded the previous one as done, which is settled then.

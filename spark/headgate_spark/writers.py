@@ -1,5 +1,6 @@
 """Writes rows into queues and counters, each once: a batch, or the batches of a streaming query ("Sink" in
-docs/protocols/spark.md). A task opens its process's connection, makes sure of the batch's mark, and puts pieces.
+docs/internals/protocols/spark.md). A task opens its process's connection, makes sure of the batch's mark, and puts
+pieces.
 
 A put without an answer is repeated under the same keys. A failed task leaves its rows, and the next one that writes
 the same rows finds them.

@@ -1,4 +1,4 @@
-"""Handlers for `headgate worker` that go wrong each in its own way, so that an alert has something to tell."""
+"""Handlers for `headgate worker` that fail each in its own way, so that an alert has a reason to fire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def lingers(payload: bytes) -> None:
 
 
 async def takes_a_while(payload: bytes) -> None:
-    """Something is in hand whenever one looks."""
+    """A message is in flight at any time."""
     await asyncio.sleep(2)
 
 

@@ -171,7 +171,7 @@ def links(namespace: str) -> list[str]:
 @needs_root
 def test_what_runs_on_a_host_runs_there_and_a_thread_comes_back(network: Network) -> None:
     host = network.host("a")
-    home = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - what stands in the link is no path
+    home = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - the content of the link is no path
     there = host.call(lambda: os.readlink("/proc/thread-self/ns/net"))  # noqa: PTH115
     assert there != home
     assert there == host.run(["readlink", "/proc/self/ns/net"]).stdout.strip()

@@ -1,4 +1,4 @@
-"""A single real node: it answers to whom it should, survives what is done to it, and says why it does not start."""
+"""A single real node: it answers its clients, survives each fault, and reports why it does not start."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def tls() -> Certificates:
 
 @pytest.fixture(scope="module")
 def guarded(tls: Certificates) -> Iterator[Cassandra]:
-    """A node that speaks TLS only, and only with who shows a certificate."""
+    """A node that speaks TLS only, and only with clients that show a certificate."""
     with Cassandra.start(tls=tls, require_client_auth=True) as started:
         yield started
 

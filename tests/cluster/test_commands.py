@@ -1,4 +1,4 @@
-"""The commands on a real Cassandra: what they do, what they print, how they end, and what a mistake looks like.
+"""The commands on a real Cassandra: what they do, what they print, how they end, and the report of a mistake.
 
 Each is run once as a process of its own, and otherwise by its `main` in this one, which is quicker.
 """
@@ -207,7 +207,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     run("send", "--queue", "depot/parcels", "x", "--count", "40")
 
     async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
-        """Only who owns lanes tells how they stand."""
+        """Only the owner of a lane reports its state."""
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
@@ -234,20 +234,20 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
 
 
 def repaired(line: str) -> tuple[str, int]:
-    """The queue, and how many parts were looked at."""
+    """The queue, and the number of checked parts."""
     found = re.fullmatch(r"(\S+): looked at (\d+) parts; .*", line)
     assert found, line
     return found[1], int(found[2])
 
 
 def passed(run: Commands, queue: str, count: int) -> None:
-    """Messages were put, received and settled, and the parts they were in can be looked at for the first time."""
+    """Messages were put, received and settled, and their parts can be checked for the first time."""
     run("send", "--queue", queue, "x", "--count", str(count), "--quiet")
     assert count == len(run("receive", "--queue", queue, "--limit", str(count), "--ack").out)
 
 
 def until_owed(run: Commands, queue: str) -> None:
-    """A look is due. The position of a lane passes a part only while somebody holds the lane."""
+    """A check is due. The position of a lane passes a part only while a process holds the lane."""
 
     async def hold(connection: headgate.Headgate) -> None:
         held = await connection.queue(queue)

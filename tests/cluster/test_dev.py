@@ -1,4 +1,4 @@
-"""`headgate dev`: what a newcomer sees, what he is told to try, and that nothing is left."""
+"""`headgate dev`: what a newcomer sees, the commands it proposes, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Dev:
 
 @contextmanager
 def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -> Iterator[Dev]:
-    """Begun from the project's folder unless told, as `make dev` does; nothing of it is left afterwards."""
+    """Started from the project's folder by default, as `make dev` does; nothing of it is left afterwards."""
     mine = {
         name: value for name, value in os.environ.items() if name not in ("CONTACT_POINTS", "USERNAME", "PASSWORD")
     }
@@ -158,7 +158,7 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         redriven = another_terminal(sourced, next(line for line in others if " redrive " in line))
         assert (0, "redriven 1\n") == (redriven.returncode, redriven.stdout)
 
-        # A worker that dies is begun again.
+        # A worker that dies is restarted.
         (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]
         os.kill(mailer.pid, signal.SIGKILL)
         begun.said(r"emails/mailer .* was killed by SIGKILL; restarting")
@@ -269,7 +269,7 @@ def is_java(identity: Identity) -> bool:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "there is no such file"),
+        (None, "does not exist"),
         ("kind: Queue\n", "apiVersion"),
         ("", "no Queue and no Counter in these files"),
     ],

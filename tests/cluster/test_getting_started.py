@@ -1,4 +1,4 @@
-"""The pages for a platform team and for who is on call, run as they stand: on a cluster that is there, with a
+"""The pages for a platform team and for an engineer on call, run as printed: on a cluster that is there, with a
 Cassandra that wants a password and TLS, by the role that docs/security.md grants and no more.
 
 What stands for a name of the reader's own (servers, registry, password) is replaced, and nothing else.
@@ -84,7 +84,7 @@ def shell(
     helm: Helm,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Shell:
-    """In a folder that looks like the checkout."""
+    """In a folder like the checkout."""
     folder = tmp_path_factory.mktemp("newcomer")
     for name in ("examples", "charts", "crds"):
         (folder / name).symlink_to(ROOT / name)

@@ -1,4 +1,4 @@
-"""Keyspaces and tables on a real server: made by many at once, compared, mended, and never dropped."""
+"""Keyspaces and tables on a real server: made by many at once, compared, fixed, and never dropped."""
 
 # ruff: noqa: S608 - names are made here
 from __future__ import annotations

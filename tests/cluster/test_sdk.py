@@ -1,4 +1,4 @@
-"""The SDK on a real Cassandra, from `headgate apply` to a message settled: with async, without, and what it says."""
+"""The SDK on a real Cassandra, from `headgate apply` to a settled message: with async, without, and its errors."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutin
 
 
 async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
-    """Receive so many and settle them."""
+    """Receive this number and settle them."""
     found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100)
@@ -340,7 +340,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
     assert "connected anew" == lines[1]
 
 
-# ---- what it says
+# ---- its errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The store on a real server: what it says of bad surroundings and of what is too large, how it begins and ends."""
+"""The store on a real server: its report of a bad environment and of too large values, how it starts and ends."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_tls_with_an_authority_that_did_not_sign(tls_told: dict[str, str]) -> No
 
 @contextmanager
 def forwarded(point: str, *, to: str) -> Iterator[None]:
-    """One address stands in for another, byte for byte."""
+    """One address replaces another, byte for byte."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -281,7 +281,7 @@ def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:
         finally:
             gc.enable()
 
-    assert 1 >= using(told, work)  # the last may be in the hands of the driver's thread still
+    assert 1 >= using(told, work)  # the driver's thread may still hold the last
 
 
 def test_closing_ends_every_thread(told: dict[str, str]) -> None:

@@ -146,14 +146,14 @@ class Workers:
         found: list[dict[str, Any]] = []
 
         def has_said() -> bool:
-            found[:] = [line for line in self.log(name) if line["text"] == text]
+            found[:] = [line for line in self.log(name) if line["message"] == text]
             return bool(found)
 
         assert wait_until(has_said, timeout_s=60), self.log(name)
         return found[0]
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float = 120) -> None:
-        """Wait; what the workers logged is told if it does not come."""
+        """Wait; the workers' logs are printed if it does not come."""
         if not wait_until(holds, timeout_s=timeout_s):
             logs = {name.stem: name.read_text()[-3_000:] for name in self._folder.glob("*.log")}
             raise AssertionError(f"{len(self.notes.begun())} begun; {logs}")
@@ -197,7 +197,7 @@ def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: floa
 
 
 def metrics(port: int) -> dict[str, float]:
-    """What a worker tells Prometheus."""
+    """A worker's metrics for Prometheus."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split("{")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
@@ -219,7 +219,7 @@ def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: di
                 assert b"ok\n" == answer.read()
         assert 0 == fleet.end("one")
         assert {1} == set(fleet.notes.begun().values())
-        assert "worker stopped" == fleet.log("one")[-1]["text"]
+        assert "worker stopped" == fleet.log("one")[-1]["message"]
 
 
 def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
             return others <= {each.message_id for each in fleet.notes.all() if each.what == "ended"}
 
         fleet.until(all_ended, timeout_s=180)
-        fleet.until(lambda: any(line["text"] == "message moved to dead-letter queue" for line in fleet.log("two")))
+        fleet.until(lambda: any(line["message"] == "message moved to dead-letter queue" for line in fleet.log("two")))
         assert fleet.running["two"].poll() is None, "the second worker died too"
         assert 0 == fleet.end("two")
 
@@ -313,12 +313,12 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         last_of_killed = {
             note.message_id for name in killed for note in [each for each in begun if each.worker == name][-100:]
         }
-        # Where the machine stood still, a lease ran out in living hands: they have said so.
+        # Where the machine stood still, a lease ran out in living hands: they have logged it.
         let_go = {
             line["message_id"]
             for name in [*names, "again-0", "again-1", "again-2"]
             for line in fleet.log(name)
-            if line["text"] in LET_GO
+            if line["message"] in LET_GO
         }
         unexplained = twice - last_of_killed - let_go
         told_of = [each for each in notes if each.message_id in unexplained]
@@ -386,7 +386,7 @@ def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_la
 
 
 def livez(port: int) -> tuple[int, bytes]:
-    """The probe's answer, and the beginning of what it says."""
+    """The probe's answer, and the beginning of its text."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
             return answer.status, answer.read()

@@ -1,4 +1,4 @@
-"""Handlers over HTTP: what they are told, what their answers mean, and the examples in Node and Go."""
+"""Handlers over HTTP: the request that they get, the meaning of their answers, and the examples in Node and Go."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_handler_that_is_not_there_yet_costs_no_message_a_receive() -> None:
             made.queue.put_now(b"")
         running = asyncio.get_running_loop().create_task(made.worker.run())
         async with asyncio.timeout(30):
-            while len(made.queue.settles) < 30:  # extensions: it goes on being hidden
+            while len(made.queue.settles) < 30:  # extensions: it stays hidden
                 await made.queue.next_event()
         runner, _ = await served(answer, port)
         async with asyncio.timeout(30):

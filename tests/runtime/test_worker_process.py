@@ -1,4 +1,4 @@
-"""A worker as a process: what signals do to it, and how mistakes look. On a queue in memory."""
+"""A worker as a process: the effect of signals, and the report of mistakes. On a queue in memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Told:
         self.lines: list[dict[str, Any]] = []
 
     def until(self, what: str) -> dict[str, Any]:
-        """Read on until it tells something."""
+        """Read on until it prints something."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             told: dict[str, Any] = json.loads(line)
             self.lines.append(told)
-            if told.get("told", told.get("text")) == what:
+            if told.get("told", told.get("message")) == what:
                 return told
         raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
 
@@ -48,7 +48,7 @@ class Told:
         return self.lines
 
     def count(self, what: str) -> int:
-        """How often it told that."""
+        """How often it printed that."""
         return sum(line.get("told") == what for line in self.lines)
 
 
@@ -171,7 +171,7 @@ def test_the_hook_ends_with_the_grace_and_says_that_the_worker_has_not(tmp_path:
 
 
 class Ticking:
-    """A clock that goes on while somebody waits."""
+    """A clock that advances while somebody waits."""
 
     at_s = 0.0
 

@@ -1,7 +1,7 @@
 """A message in the application's own logged batch, in the simulated world: whatever dies, its write and its message
 happen together or not at all, and a batch that lands late brings a message that comes late, once.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Outbox:
         self.learned: list[str] = []
 
     async def learn(self, batch: object, tables: Iterable[str] = ()) -> None:
-        """Takes a moment, as a server does."""
+        """Takes some time, as a server does."""
         await asyncio.sleep(0.1)
         self.learned += tables
 

@@ -230,7 +230,7 @@ def test_a_clock_that_is_off_by_more_than_one_queue_allows_is_refused_there_with
     simulate(scenario)
 
 
-# ---- queues that change under one's hands
+# ---- queues that change in use
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -399,7 +399,7 @@ def test_a_connection_that_is_closed_gives_every_lane_back_at_once_and_answers_w
 
 
 def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_there() -> None:
-    """Also to whoever looks while it is under way; and the next apply does the rest."""
+    """Also to a reader while it is under way; and the next apply does the rest."""
 
     def strike(step: int) -> int:
         async def scenario(shop: Shop) -> int:

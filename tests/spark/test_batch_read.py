@@ -80,7 +80,7 @@ def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: Spark
 
 @pytest.fixture(scope="module")
 def spread(applied: Applied, connection: SyncHeadgate) -> Iterator[datetime]:
-    """A message in each of twelve parts, an hour ahead; the moment of the first."""
+    """A message in each of twelve parts, an hour ahead; the time of the first."""
     queue = made(applied, connection, "spread", shards=1)
     start = (datetime.now(UTC) + timedelta(hours=1)).replace(second=30, microsecond=0)
     queue.put_many([Put(f"{at}", deliver_at=start + timedelta(minutes=at)) for at in range(12)])

@@ -1,6 +1,6 @@
 """A message in the application's own batch: the CQL that is added, and what is refused before anything is sent.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Server:
         return ["one", "two"]
 
     async def cql(self, text: str, values: Sequence[Any], *, at: str | None = None, **how: Any) -> list[Any]:
-        """What a server would tell."""
+        """The answer of a server."""
         self.asked.append(text)
         if self.refuses:
             raise Unavailable("not allowed")

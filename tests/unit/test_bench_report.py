@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import docs
+from bench import docs, headlines
 from bench.baseline import Distance
 from bench.contender import Tally, percentile
 from bench.figure import Side, Target
@@ -159,8 +159,21 @@ def test_a_result_without_a_place_on_the_page_is_told() -> None:
         docs.with_results(PAGE, {"counters": "{}"})
 
 
-def test_the_page_of_benchmarks_tells_of_the_results_that_are_kept() -> None:
-    assert not docs.is_stale(), "run: python -m bench.docs"
+def test_the_pages_and_the_plot_show_the_kept_results() -> None:
+    assert [] == docs.stale_files(), "run: python -m bench.docs"
+
+
+def test_a_page_with_another_figure_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = docs.read_pages()
+    for path in pages:
+        changed = {**pages, path: pages[path].replace("49,550", "50,000")}
+        monkeypatch.setattr(docs, "read_pages", lambda changed=changed: changed)
+        assert [path] == docs.stale_files()
+
+
+def test_a_figure_that_no_result_has_is_an_error() -> None:
+    with pytest.raises(SpecError, match="lacks a figure"):
+        headlines.find_figure(kept(), "batches", "colour")
 
 
 def faults_of_kept(name: str, text: str) -> list[str]:

@@ -12,7 +12,7 @@ from headgate.errors import Bug
 
 
 class InMemory(StoreContender):
-    """A store that is a dictionary; it can be told to lose things."""
+    """A store that is a dictionary; it can be made to lose things."""
 
     def __init__(self, *, loses: bool = False) -> None:
         super().__init__("memory")

@@ -139,7 +139,7 @@ class Connection:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
-    """What jobs tell that were refused, and of which job."""
+    """The reports of refused jobs, and the job of each."""
     found: list[tuple[UUID, str]] = []
 
     class Row:
@@ -155,7 +155,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
 
 
 def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
-    """The exit code of the program, and what it said."""
+    """The exit code of the program, and its output."""
     monkeypatch.setattr(sys, "argv", ["bulk", *line.split()])
     with pytest.raises(SystemExit) as left:
         bulk_program.main()

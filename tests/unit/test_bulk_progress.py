@@ -20,7 +20,7 @@ JOB = UUID(int=5)
 
 
 class Terminal(io.StringIO):
-    """One that somebody looks at."""
+    """A terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -42,7 +42,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """What is told is kept."""
+    """Keeps the lines that it is given."""
     one = Here()
 
     async def write(_store: object, job: UUID, result: Any) -> None:

@@ -1,5 +1,5 @@
 """What tasks of bulk jobs put: again under the same keys where the end of a put is not known, some ahead of the rest;
-and how they tell a message's row and index by its id."""
+and how they find a message's row and index by its id."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Here:
 
 
 class Doubtful(Here):
-    """It does not tell how the first puts ended."""
+    """It does not report how the first puts ended."""
 
     def __init__(self, fails: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Broken(Here):
 def put_into(
     here: Here, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
 ) -> list[int]:
-    """How many messages each batch of a task's result tells."""
+    """The number of messages in each batch of a task's result."""
     monkeypatch.setattr(tasks, "connection_here", lambda told: cast("WorkerConnection", here))
     monkeypatch.setattr(tasks, "PAUSE_S", 0.0)
     monkeypatch.setattr(tasks, "PUT_AT_ONCE", 3)

@@ -1,4 +1,4 @@
-"""A machine that lacks something is told so in one line, with what to do, before or instead of a traceback."""
+"""A machine that lacks something gets one line with the remedy, before or instead of a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs and packages are made of, and what a failed build tells."""
+"""The inputs of programs and packages, and the report of a failed build."""
 
 from __future__ import annotations
 

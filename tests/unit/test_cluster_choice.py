@@ -1,4 +1,4 @@
-"""Which Kubernetes is used: the order of choice, and the sentence that says why."""
+"""The choice of a Kubernetes: its order, and the sentence that gives the reason."""
 
 from __future__ import annotations
 

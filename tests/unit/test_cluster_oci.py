@@ -1,4 +1,4 @@
-"""Images are written as OCI says, and the same content makes the same bytes."""
+"""Images are written by the rules of OCI, and the same content makes the same bytes."""
 
 from __future__ import annotations
 

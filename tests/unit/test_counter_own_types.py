@@ -83,7 +83,7 @@ class Forgets(Longest):
 
 
 class Raises(Longest):
-    """It can not merge."""
+    """It cannot merge."""
 
     def merge(self, one: str, other: str) -> str:
         raise KeyError(other)

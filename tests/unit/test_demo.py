@@ -1,4 +1,4 @@
-"""The demo's decisions, with no server near: what it refuses before it begins, what it says, what it keeps."""
+"""The demo's decisions, without a server: what it refuses before it begins, what it prints, what it keeps."""
 
 from __future__ import annotations
 

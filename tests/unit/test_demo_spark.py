@@ -27,7 +27,7 @@ PODS = "n-driver 1/1 Running 0 1s\nn-exec-1 1/1 Running 0 1s\n"
 
 
 class Cluster:
-    """A kubectl that answers what it was told."""
+    """A kubectl with prepared answers."""
 
     def __init__(self, told: dict[str, Any], *, backlog: int = 0, pods: str = PODS, state: str = "COMPLETED") -> None:
         self._queue = {"status": {"bulk": {JOB: told}, "backlog": backlog}}

@@ -1,4 +1,4 @@
-"""What goes into an image, when it is built anew, and what a base image is told of this machine."""
+"""The contents of an image, when it is built again, and what a base image learns of this machine."""
 
 from __future__ import annotations
 

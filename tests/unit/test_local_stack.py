@@ -179,7 +179,7 @@ def test_other_files_have_other_data(tmp_path: Path) -> None:
 
 
 class Started:
-    """In place of starting one: what a thread of the stack did, and when it may go on."""
+    """In place of starting one: the actions of a thread of the stack, and when it may continue."""
 
     def __init__(self) -> None:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
@@ -211,7 +211,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 def ended_at(folder: Path, started: Started, *, when_ready: bool) -> list[str]:
-    """A Cassandra that is ended while it starts, or when it has; what it said."""
+    """A Cassandra that is ended while it starts, or after it; its output."""
     said: list[str] = []
 
     async def run() -> None:
@@ -265,7 +265,7 @@ def test_a_stack_that_never_began_one_has_nothing_to_end(tmp_path: Path, started
 
 
 class Said:
-    """What programs said, and who waits for it."""
+    """The output of programs, and the tasks that wait for it."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
@@ -308,7 +308,7 @@ PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c',
 
 
 def pids(lines: list[str]) -> list[int]:
-    """Who said hello."""
+    """The programs that printed hello."""
     return [int(line.split()[1]) for line in lines if line.startswith("pid ")]
 
 

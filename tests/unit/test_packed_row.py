@@ -24,7 +24,7 @@ GOLDEN = bytes.fromhex(
     "00000000 02000000 03000000 616263 00"  # payload: ab, c
     "0100000000000000"  # attempt: 1, for both
 )
-"""Read by hand against docs/formats.md: a change that can not read it any more breaks what users have stored."""
+"""Read by hand against docs/internals/formats.md: a change that cannot read it breaks what users have stored."""
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 

@@ -248,7 +248,7 @@ def test_some_failures_among_what_is_done_slow_nobody_down() -> None:
 
 @dataclass
 class Hand:
-    """A message in hand."""
+    """A message in flight."""
 
     until_s: float
     deadline_s: float = math.inf

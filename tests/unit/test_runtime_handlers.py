@@ -179,7 +179,7 @@ def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
         load_handler("tests.runtime.killers:gone")
 
 
-# ---- what a failure says
+# ---- the text of a failure
 
 
 async def fails_on_the_loop(payload: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What an application says to the SDK, and what is made of it: payloads, moments, attributes."""
+"""An application's arguments to the SDK, and the values made of them: payloads, times, attributes."""
 
 from __future__ import annotations
 

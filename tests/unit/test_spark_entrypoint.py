@@ -1,4 +1,4 @@
-"""What a container of the Spark image becomes, by what Spark tells it."""
+"""The role of a container of the Spark image, by the arguments that Spark passes."""
 
 from __future__ import annotations
 

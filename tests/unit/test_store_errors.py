@@ -1,4 +1,4 @@
-"""What the driver raises becomes what the store promises; above all, what is not known is never said to be undone."""
+"""The driver's exceptions become the store's promised errors; an unknown outcome is never taken for undone."""
 
 from __future__ import annotations
 

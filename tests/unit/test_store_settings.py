@@ -1,4 +1,4 @@
-"""The connection to Cassandra as it is told by the environment: what is taken, and one line for each fault."""
+"""The connection to Cassandra from the environment: the variables that are read, and one line for each fault."""
 
 from __future__ import annotations
 

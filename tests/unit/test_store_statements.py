@@ -1,4 +1,4 @@
-"""What can not be built: each rule of the design that a table or a statement could break, as a table of them."""
+"""Statements that must be refused: each rule of the design that a table or a statement could break."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The one idea: a writer announces a time after which it stays silent, and all others wait until safely after that
-time. The argument is in docs/protocols/expiry.md.
+time. The argument is in docs/internals/protocols/expiry.md.
 
 This module knows no clock and no protocol. Times are microseconds since 1970 by the caller's clock (rule R1 bounds
 how clocks differ). Leases, claims, extents, mutators and catalogue knowledge are all promises.

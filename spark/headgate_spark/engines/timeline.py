@@ -1,5 +1,5 @@
 """Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes large
-partitions ("Source: a batch" in docs/protocols/spark.md). timeline_rows.py handles the rows.
+partitions ("Source: a batch" in docs/internals/protocols/spark.md). timeline_rows.py handles the rows.
 
 It takes nothing: plain reads, no lease.
 """

@@ -3,8 +3,8 @@
     reserve ranges -> fix the batch -> record it (planned) -> process it -> record the outcome (committed)
         -> dead letters -> settle -> release -> record the end (idle)
 
-docs/protocols/spark.md, "A batch", argues why a driver that is killed between two of these loses nothing, and which
-steps may run twice. This file is the driver's loop; a `Work` processes a batch.
+docs/internals/protocols/spark.md, "A batch", argues why a driver that is killed between two of these loses nothing,
+and which steps may run twice. This file is the driver's loop; a `Work` processes a batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cancel and reschedule: what was answered cancelled is never delivered; else it is too late, and says so."""
+"""Cancel and reschedule: a message whose cancel was answered is never delivered; else it is too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting: what is acknowledged comes as it was put, when it was asked for; what can not be kept is refused."""
+"""Putting: an acknowledged message comes as it was put, when it was asked for; one that cannot be kept is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message in a batch of the application's own. The prose is docs/protocols/timeline.md, "A message in the
+"""A message in a batch of the application's own. The prose is docs/internals/protocols/timeline.md, "A message in the
 application's own batch".
 
     put = await q.put_statements(batch, {"order": 7})

@@ -67,7 +67,7 @@ class CounterState:
         return self.kind.value(self.state, question)
 
     def dump(self) -> bytes:
-        """As it is stored; docs/formats.md."""
+        """As it is stored; docs/internals/formats.md."""
         return self.kind.dump(self.state)
 
     def __or__(self, other: CounterState) -> CounterState:

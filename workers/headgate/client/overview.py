@@ -1,5 +1,5 @@
 """The figures of all queues from the summary: 16 small reads, whatever the number of queues.
-docs/protocols/summary.md.
+docs/internals/protocols/summary.md.
 
 The table identifies queues by their ids. Names come from the catalogue, which is read again when they are old, or
 when the table has an unknown id. A deleted queue is left out.

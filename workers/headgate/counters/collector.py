@@ -1,5 +1,5 @@
 """The collector: merges the final shards of each key into its tally, and deletes them. The prose is "Collecting" in
-docs/protocols/counters.md; the decisions are in decide_shards.py.
+docs/internals/protocols/counters.md; the decisions are in decide_shards.py.
 
 It is an optimisation: whenever a replica is unavailable, it waits. A pass visits the buckets one by one and their
 keys in order, a page at a time. It records its progress, so that the next one, in any process, continues from that

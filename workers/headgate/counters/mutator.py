@@ -1,5 +1,5 @@
 """The updates of one process to one counter: applied to states in memory, and written whole, one bucket at a time.
-The prose is "Mutators" in docs/protocols/counters.md; the decisions are in decide_life.py.
+The prose is "Mutators" in docs/internals/protocols/counters.md; the decisions are in decide_life.py.
 
 An update costs its caller one future and no task. It waits in the buffer of its bucket until the current write of the
 bucket has landed. Then it leaves with all others that arrived meanwhile, as one batch on one partition.

@@ -1,6 +1,6 @@
 """The tables of a counter. Every partition key begins with the counter's id, so that shared tables differ from
 dedicated ones in the name alone. The purpose of each, and why nothing in them needs an LWT:
-docs/protocols/counters.md.
+docs/internals/protocols/counters.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Updates with a token: each is a row of its own in its minute, so that sending it twice changes nothing. The prose
-is "Tokens" in docs/protocols/counters.md; the decisions are in decide_tokens.py.
+is "Tokens" in docs/internals/protocols/counters.md; the decisions are in decide_tokens.py.
 
 Updates of one bucket and minute that arrive in the same turn of the loop, or during a write, share the next write.
 Nothing is kept of them: a caller that gets an unknown outcome sends the update again, to any process.

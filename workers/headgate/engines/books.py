@@ -2,7 +2,7 @@
 
 A pure state machine. Rows, deliveries and settles go in with their times; deliveries, facts to make durable and
 copies to write come out. It does no I/O, knows no engine and no table; `dispatcher.py` is the loop around it,
-docs/protocols/dispatcher.md the prose. Keep the states in both in step.
+docs/internals/protocols/dispatcher.md the prose. Keep the states in both in step.
 
 Invariants:
 - each message of a row that was added is in exactly one state: unread, ready, in flight, held, moving, settled;

@@ -1,5 +1,5 @@
 """The lease of a lane: which process may work it, until when, and the meaning of the answer to a renewal. The rules,
-the argument and the possible failures are in docs/protocols/lease.md; keep the two in step.
+the argument and the possible failures are in docs/internals/protocols/lease.md; keep the two in step.
 
 Pure: rows of the table `lanes` in, decisions out. `lane.py` reads, writes and sleeps.
 """

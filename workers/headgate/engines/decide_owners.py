@@ -1,8 +1,9 @@
 """Two owners of one lane: each member's claims of lanes, and when two claims cannot both be true.
 
-Leases make it impossible (docs/protocols/lease.md). This is the net below them, for a bug, a manually changed row or
-a restored table: docs/protocols/balance.md, "Two owners". It reports a lane only where the rules of the lease were
-certainly broken, and stops only an earlier owner, so that a rightful owner is never disturbed.
+Leases make it impossible (docs/internals/protocols/lease.md). This is the net below them, for a bug, a manually
+changed row or a restored table: docs/internals/protocols/balance.md, "Two owners". It reports a lane only where the
+rules of the lease were certainly broken, and stops only an earlier owner, so that a rightful owner is never
+disturbed.
 
 Pure: the members' claims in, lanes and epochs out.
 """
@@ -77,7 +78,7 @@ def epoch_to_stop(found: TwoOwners, row_epoch: int) -> int | None:
 
 
 def encode_claims(lanes: Iterable[Claim]) -> bytes:
-    """As `members.held` keeps them (docs/formats.md)."""
+    """As `members.held` keeps them (docs/internals/formats.md)."""
     return VERSION + b"".join(_CLAIM.pack(*each.lane, each.epoch, each.since_us) for each in sorted(lanes))
 
 

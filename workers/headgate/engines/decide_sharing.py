@@ -1,4 +1,5 @@
-"""How lanes are distributed among the members that want them, and when a lane is released. docs/protocols/balance.md.
+"""How lanes are distributed among the members that want them, and when a lane is released.
+docs/internals/protocols/balance.md.
 
 Pure: lists of members and lanes in, names of lanes out. Every member computes the same distribution from the same
 lists. It knows neither leases nor tables: a wrong distribution costs time for a while, never a message.

@@ -1,9 +1,9 @@
 """Works one lane for the length of one tenure: reads ahead, delivers, settles, moves the position, releases it.
 
-The loops around `Books` (pure) and `Lane` (the control row): docs/protocols/dispatcher.md and lease.md. It knows no
-engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease holds or
-expires), a pause of its process (trust is checked before each delivery and after each write), and its own end at any
-await: the next owner repeats all work that was not recorded.
+The loops around `Books` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and lease.md. It
+knows no engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease
+holds or expires), a pause of its process (trust is checked before each delivery and after each write), and its own
+end at any await: the next owner repeats all work that was not recorded.
 """
 
 from __future__ import annotations

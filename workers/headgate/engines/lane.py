@@ -1,5 +1,5 @@
 """The control row of a lane: taken, renewed, released, stopped and reserved by LWT. The rules:
-docs/protocols/lease.md.
+docs/internals/protocols/lease.md.
 
 Thin: `decide_lease.py` interprets an answer; this module sends and reads. It knows no engine: `last` and `reach` are
 passed and returned as the table stores them.

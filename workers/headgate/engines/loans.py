@@ -1,5 +1,5 @@
 """Obeys a range reservation of a bulk job on a lane: delivers nothing from it, reports the open messages to the job,
-and takes the range back when the job releases it or its deadline is over (docs/protocols/dispatcher.md).
+and takes the range back when the job releases it or its deadline is over (docs/internals/protocols/dispatcher.md).
 
 Immediate reactions are decided where the renewal learns of the reservation. Longer work (making accepted settles
 durable, answering, reading the job's settles) runs next to the renewals, so that a slow store does not cost the

@@ -1,4 +1,4 @@
-"""A run of messages in one cell: the packed row of docs/formats.md, which another language would read.
+"""A run of messages in one cell: the packed row of docs/internals/formats.md, which another language would read.
 
 Columnar: payloads follow each other after their offsets, as Arrow lays out binary arrays, so a row of a hundred
 messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables. A row that

@@ -1,9 +1,9 @@
 """The facts about rows above a lane's position: which messages are settled, hidden, tried before, or moved.
 
 An owner writes these facts into the settle record, and the next owner reads them. They only grow, so the union of
-several owners' facts, in any order and any number of times, is the truth (docs/protocols/dispatcher.md). Facts name a
-row and indexes in it, never a span of rows: a row that lands later between two others is covered by neither (attack
-A3).
+several owners' facts, in any order and any number of times, is the truth (docs/internals/protocols/dispatcher.md).
+Facts name a row and indexes in it, never a span of rows: a row that lands later between two others is covered by
+neither (attack A3).
 
 Pure. A row is known by an opaque key, whose meaning only the engine knows.
 """
@@ -109,7 +109,7 @@ def bits_of(start: int, end: int) -> int:
 
 
 def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
-    """One piece of a record, as docs/formats.md has it. All facts of a piece are of one tenure."""
+    """One piece of a record, as docs/internals/formats.md has it. All facts of a piece are of one tenure."""
     return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
 
 

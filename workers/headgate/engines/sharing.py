@@ -1,5 +1,5 @@
 """Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
-docs/protocols/balance.md.
+docs/internals/protocols/balance.md.
 
 It keeps this process in the list of members, with the lanes that it claims, and reads the other members from it.
 decide_sharing.py decides the distribution. This module takes and releases nothing itself, and knows no engine. Two

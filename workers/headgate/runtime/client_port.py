@@ -1,6 +1,7 @@
 """An SDK queue, adapted to the interface of the worker runtime.
 
-Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members (docs/protocols/balance.md).
+Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members
+(docs/internals/protocols/balance.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Handlers in any language: each message is posted to a URL, and the response decides about it.
 
-The body is the payload. The headers hold the rest (docs/how-to/handle-messages-over-http.md). A connection that
+The body is the payload. The headers hold the rest (docs/workers.md). A connection that
 cannot be made is not an attempt: the message was never sent. It is sent again for as long as this worker owns it, and
 costs no receive. A request that was sent and not answered counts as failed.
 """

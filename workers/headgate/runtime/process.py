@@ -205,7 +205,7 @@ class WorkerProcess:
 
         reading(name + "in_flight", "Messages received and not yet settled.", ["queue"], in_flight)
         reading(
-            name + "slowed",
+            name + "throttled",
             "1 while everything fails: the worker takes one message at a time, with pauses.",
             ["queue"],
             slow,

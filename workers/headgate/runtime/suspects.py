@@ -1,10 +1,11 @@
 """Runs crash suspects in child processes, each with one message at a time: a message that kills its process kills
 that one alone.
 
-After a process died, every message that it may have had in flight is a crash suspect (docs/protocols/dispatcher.md).
-They could run alone in the worker while everything else waits, but the guilty one would kill the worker again each
-time. In a child it costs its own receive and no other work: docs/decisions/0007. Children are kept for the next
-suspects, restarted after a death, and ended after a while without suspects.
+After a process died, every message that it may have had in flight is a crash suspect
+(docs/internals/protocols/dispatcher.md). They could run alone in the worker while everything else waits, but the
+guilty one would kill the worker again each time. In a child it costs its own receive and no other work:
+docs/decisions/0007. Children are kept for the next suspects, restarted after a death, and ended after a while without
+suspects.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ class Child:
         else:
             why = f"its process ended with exit code {code}"
         self._on_death()
-        log.error("crash suspect ended its process", extra={**log_fields.get(), "how": why})
+        log.error("crash suspect ended its process", extra={**log_fields.get(), "result": why})
         attempt = flight.delivery.attempt
         return Again(delay_after(self._terms.backoff, attempt, self._chance.random()), why)
 

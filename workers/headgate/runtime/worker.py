@@ -1,7 +1,7 @@
 """The worker: receives messages of one queue, has them handled, and settles them. The decisions are in other modules.
 
 It depends on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor the meaning of a payload.
-The queue owns the lanes; their distribution is a separate protocol (docs/protocols/balance.md).
+The queue owns the lanes; their distribution is a separate protocol (docs/internals/protocols/balance.md).
 
 - At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
 - A lost message is not settled; a message that could not be settled comes again.
@@ -367,7 +367,7 @@ class Worker:
         if result is not Settled.DONE:
             stale = result is Settled.STALE
             (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
-            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
+            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "result": result.value}
             log.warning("message not settled; it may be delivered again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()

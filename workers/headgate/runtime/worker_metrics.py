@@ -1,4 +1,4 @@
-"""The counters of a worker. docs/how-to/write-a-worker.md lists these for users."""
+"""The counters of a worker. docs/workers.md lists these for users."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkerMetrics:
             name + "child_deaths", "Processes that ended while running a crash suspect.", "queue"
         ).of(queue)
         failures = count(
-            name + "settle_failures", "Settles that were stale or of unknown durability.", "queue", "how"
+            name + "settle_failures", "Settles that were stale or of unknown durability.", "queue", "result"
         )
         self.settle_stale = failures.of(queue, "stale")
         self.settle_unknown = failures.of(queue, "unknown")

@@ -1,4 +1,4 @@
-"""The record of a bulk job: its driver, and its current batch (docs/protocols/spark.md, "Jobs").
+"""The record of a bulk job: its driver, and its current batch (docs/internals/protocols/spark.md, "Jobs").
 
 One row per job, changed by LWT alone, each time on the condition that the caller still drives the job. So if two
 drivers run, one of which believes the other dead, only one takes a batch from `planned` to `committed`. A killed run

@@ -1,6 +1,6 @@
 """Messages in a batch that the application builds and sends itself. A batch that the server would reject, or apply in
 part, is reported before it is sent. The prose is "A message in the application's own batch" in
-docs/protocols/timeline.md.
+docs/internals/protocols/timeline.md.
 
 It takes a `BatchStatement` of the Python driver, or an object like it, and adds CQL text to it: a statement prepared
 on our connection is unknown on the application's.

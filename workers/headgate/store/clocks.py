@@ -1,5 +1,5 @@
 """The clock of a process (rule R1): reads the machine's clocks, queries the nodes' clocks, and reports when they
-differ. All decisions are in clock.py, the argument in docs/protocols/clocks.md.
+differ. All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
 
     async with Clock(store) as clock:
         promise = Promise(clock.require(), lasts_us)    # refuses with one line when the time is not to be relied on

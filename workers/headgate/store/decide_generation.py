@@ -1,5 +1,5 @@
 """Generations of shards (rule R6): how the number of shards changes while producers write.
-The argument is in docs/protocols/generations.md.
+The argument is in docs/internals/protocols/generations.md.
 
 Pure: times are passed in, in microseconds. It knows neither the catalogue's columns nor any engine.
 

@@ -1,8 +1,8 @@
 """The offset of the clocks of Cassandra's nodes from this process's clock, as metrics: the quantity that a clock
 bound limits.
 
-Reported as the last comparison measured it (docs/protocols/clocks.md): once per minute, and after each pause or step.
-A process with several connections reports a node once, by the comparison with the largest error.
+Reported as the last comparison measured it (docs/internals/protocols/clocks.md): once per minute, and after each
+pause or step. A process with several connections reports a node once, by the comparison with the largest error.
 """
 
 from __future__ import annotations

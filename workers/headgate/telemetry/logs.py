@@ -1,6 +1,7 @@
 """Log lines: one JSON object per line on standard output, or a readable line. Static text, values as fields.
 
-`logger.info("lane taken", extra={"lane": 3})` gives `{"at": ..., "level": "info", "text": "lane taken", "lane": 3}`.
+`logger.info("lane taken", extra={"lane": 3})` gives
+`{"timestamp": ..., "level": "info", "message": "lane taken", "lane": 3}`.
 Every log line during the handling of a message also has the fields that `log_fields` holds: its id, attempt and
 trace.
 """
@@ -32,16 +33,16 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC)
+            "timestamp": datetime.fromtimestamp(record.created, UTC)
             .isoformat(timespec="milliseconds")
             .replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "text": record.getMessage(),
+            "message": record.getMessage(),
         }
         line |= {name: value for name, value in fields_of(record).items() if name not in line}
         if record.exc_info:

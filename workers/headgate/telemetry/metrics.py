@@ -113,7 +113,7 @@ class Registry:
         self._counters: list[Family[Counter]] = []
         self._gauges: list[Family[Gauge]] = []
         self._histograms: list[Family[Histogram]] = []
-        self._readings: list[tuple[str, str, tuple[str, ...], Reading]] = []
+        self._readings: list[tuple[str, str, str, tuple[str, ...], Reading]] = []
 
     def counter(self, name: str, says: str, *labels: str) -> Family[Counter]:
         """A counter; its name has no `_total`, which exporters add where it is the custom."""
@@ -127,9 +127,9 @@ class Registry:
         self._gauges.append(family)
         return family
 
-    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading) -> None:
-        """A gauge whose value is computed when it is read."""
-        self._readings.append((name, says, tuple(labels), read))
+    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge") -> None:
+        """A gauge, or a counter, whose value is computed when it is read."""
+        self._readings.append((name, says, kind, tuple(labels), read))
 
     def histogram(self, name: str, says: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Family[Histogram]:
         """A histogram."""
@@ -145,9 +145,9 @@ class Registry:
         for gauges in self._gauges:
             for values, gauge in gauges:
                 yield Sample(gauges.name, gauges.says, "gauge", _named(gauges, values), gauge.value)
-        for name, says, labels, read in self._readings:
+        for name, says, kind, labels, read in self._readings:
             for values, value in read():
-                yield Sample(name, says, "gauge", tuple(zip(labels, values, strict=True)), value)
+                yield Sample(name, says, kind, tuple(zip(labels, values, strict=True)), value)
         for histograms in self._histograms:
             for values, histogram in histograms:
                 named = _named(histograms, values)

@@ -1,5 +1,5 @@
 """The figures that an owner of lanes writes to the summary, the time of each write, and the owner that counts the
-whole queue. docs/protocols/summary.md, "Figures".
+whole queue. docs/internals/protocols/summary.md, "Figures".
 
 Pure: the states of lanes, and the time, are passed in. It knows neither tables nor books.
 """

@@ -1,4 +1,5 @@
-"""Which marks a producer owes the summary, so that a queue that sleeps is woken. docs/protocols/summary.md, "Marks".
+"""Which marks a producer owes the summary, so that a queue that sleeps is woken.
+docs/internals/protocols/summary.md, "Marks".
 
 Pure: due times of durable messages go in, marks to write come out. It knows neither tables nor queues.
 

@@ -1,5 +1,5 @@
 """Writes the figures of one owner of lanes into the summary, and counts the whole queue where that is its turn. The
-prose is docs/protocols/summary.md, "Figures"; decide_figures.py decides the content and the times.
+prose is docs/internals/protocols/summary.md, "Figures"; decide_figures.py decides the content and the times.
 
 It reads no books and knows no engine: the states of lanes, and a function that counts a queue, are passed in. Nothing
 waits for it.

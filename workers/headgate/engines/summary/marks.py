@@ -1,5 +1,5 @@
-"""Writes the marks of one producer of one queue into the summary. The prose is docs/protocols/summary.md, "Marks";
-which marks are owed is decide_marks.py's.
+"""Writes the marks of one producer of one queue into the summary. The prose is docs/internals/protocols/summary.md,
+"Marks"; which marks are owed is decide_marks.py's.
 
 Nobody waits for it, and no safety depends on it: a failed write is repeated with the next. It knows no engine.
 """

@@ -1,5 +1,6 @@
 """The results of the last passes of repair and of the collector: one row per resource, written at the end of its pass
-and read by slices, so that no process has to query each queue. docs/protocols/operator.md, "Results of passes".
+and read by slices, so that no process has to query each queue. docs/internals/protocols/operator.md, "Results of
+passes".
 
 No safety depends on it: the next pass writes a row that could not be written. A pass that failed reports that, and
 leaves an earlier pass's report of the rest.

@@ -1,5 +1,5 @@
 """A message for the application's own batch: stamped by this producer, sent by the application. The prose is "A
-message in the application's own batch" in docs/protocols/timeline.md.
+message in the application's own batch" in docs/internals/protocols/timeline.md.
 
 It knows neither drivers nor CQL. Invariants: the statements are those that a producer would write, index rows
 included, so that sending them again changes nothing, and repair finds the message whenever they land.

@@ -1,5 +1,5 @@
 """The meaning of a flush's answer for each of its rows: acknowledged, to restamp, to resend, or unknown (rules R2 and
-R6; attacks A8, C3, E1). The prose is "Put" in docs/protocols/timeline.md.
+R6; attacks A8, C3, E1). The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Pure. It knows a row by its due time and its generation.
 

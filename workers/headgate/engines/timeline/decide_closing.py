@@ -1,5 +1,5 @@
 """Leaving a generation: the actions for the rows ahead in a lane of it, and the lanes that hold back the groups of a
-later one. The prose is "Leaving a generation" in docs/protocols/generations.md.
+later one. The prose is "Leaving a generation" in docs/internals/protocols/generations.md.
 
 Pure: rows, times and generations in, decisions out. `closing.py` reads, moves and retires.
 

@@ -1,5 +1,5 @@
 """The content of a producer's flush: which messages share a row, in which generation and shard, due when; and which
-rows share a write. The prose is "Put" in docs/protocols/timeline.md.
+rows share a write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Pure: times, generations and the turn are passed in. It does not know the stored form of a row.
 

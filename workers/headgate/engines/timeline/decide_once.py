@@ -1,5 +1,5 @@
 """Once keys: the slot in which a key is claimed, the content of a claim, and the action for a taken key. The prose
-and its argument are "Once" in docs/protocols/timeline.md.
+and its argument are "Once" in docs/internals/protocols/timeline.md.
 
 Pure. A place is opaque bytes to it.
 

@@ -1,5 +1,5 @@
 """The decisions of repair: which parts are due for which scan, and the action for a row that no reader has read. The
-prose and its argument are docs/protocols/repair.md; keep the two in step.
+prose and its argument are docs/internals/protocols/repair.md; keep the two in step.
 
 Pure: times in microseconds, parts as numbers. It does not know tables, places or the catalogue.
 

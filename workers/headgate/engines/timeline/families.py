@@ -1,6 +1,6 @@
 """Restamped rows: rows that were stamped again because their write was not acknowledged in time. All of a lineage
-carry the place that was stamped first; one row of a lineage is delivered (docs/protocols/timeline.md, "Put" and
-"Once").
+carry the place that was stamped first; one row of a lineage is delivered (docs/internals/protocols/timeline.md, "Put"
+and "Once").
 
 The row chosen in this tenure is remembered, and so is the row that an earlier owner had started, from its record. Of
 several records the one of the latest tenure counts. If an earlier one was durable in time, its successor read it and

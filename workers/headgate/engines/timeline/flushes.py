@@ -1,4 +1,5 @@
-"""The times and the contents of a producer's flushes: group commit. The prose is "Put" in docs/protocols/timeline.md.
+"""The times and the contents of a producer's flushes: group commit. The prose is "Put" in
+docs/internals/protocols/timeline.md.
 
 A flush starts as soon as nothing is in flight, else when the write in flight returns. More than one is in flight only
 when more messages are pending than one row holds. So an idle queue answers after one write, and a busy one fills its

@@ -1,9 +1,9 @@
 """Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
 
 With a `Sharing` it takes those of its share, and releases those of another member's share
-(docs/protocols/balance.md). Without one it takes every lane that it can, up to its maximum. The owner of a lane of a
-generation that is no longer written closes it (closing.py), and until all of them are retired the groups of later
-generations wait (attack C2): docs/protocols/generations.md.
+(docs/internals/protocols/balance.md). Without one it takes every lane that it can, up to its maximum. The owner of a
+lane of a generation that is no longer written closes it (closing.py), and until all of them are retired the groups of
+later generations wait (attack C2): docs/internals/protocols/generations.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The reports to the summary about the lanes of a timeline queue: the state of an owned lane, and the due time of the
-queue's next message. The prose is docs/protocols/summary.md.
+queue's next message. The prose is docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One producer's writes into each part: its current sub, its index rows, and its counts.
 
-It does no I/O: it returns the rows to write. The prose is "Put" in docs/protocols/timeline.md.
+It does no I/O: it returns the rows to write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Invariants: an index row counts as written only once its write was acknowledged, and only for the memory in which that
 write started: a write under way at a reset does not count (attack A13). A writer's count of a part never decreases: a

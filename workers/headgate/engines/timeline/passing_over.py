@@ -1,5 +1,5 @@
 """Moves the position of a lane without an owner over settled rows: otherwise the settles of bulk jobs would be read
-repeatedly from the same position (docs/protocols/spark.md, "Source: a stream").
+repeatedly from the same position (docs/internals/protocols/spark.md, "Source: a stream").
 
 It is a tenure like any other, and a short one: take, read the record and then the rows, record the passed rows, and
 release the lane with its position moved. It delivers nothing, and crash suspects stay suspects.

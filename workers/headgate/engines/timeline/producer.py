@@ -1,5 +1,5 @@
 """Puts messages into a timeline queue: checks them, buffers them for the next flush, answers when they are durable.
-The prose is "Put" in docs/protocols/timeline.md; flushes.py decides the times of flushes.
+The prose is "Put" in docs/internals/protocols/timeline.md; flushes.py decides the times of flushes.
 
 Invariants: a caller is answered once, with ids of durable messages or with an error; a message that cannot be kept is
 rejected before anything is written; the buffers are bounded, and callers wait while they are full.
@@ -221,7 +221,7 @@ def _too_large(size: int, size_max: int) -> SpecError:
 
 
 def attribute_bytes(attributes: Attributes) -> bytes:
-    """Attributes as they are stored: docs/formats.md."""
+    """Attributes as they are stored: docs/internals/formats.md."""
     if not attributes:
         return b""
     stored = {

@@ -1,5 +1,5 @@
 """Writes one producer's acknowledged puts into each part, at most once per second ("Put counts" in
-docs/protocols/timeline.md). Best effort: a failed write is repeated with the next.
+docs/internals/protocols/timeline.md). Best effort: a failed write is repeated with the next.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Marks the backlog of a queue again: for a repairer, since a producer may have died before its mark was written, and
-marks of an unread queue expire in time. The prose is docs/protocols/summary.md, "Marks".
+marks of an unread queue expire in time. The prose is docs/internals/protocols/summary.md, "Marks".
 
 It takes nothing, and rewrites an existing mark unchanged.
 """

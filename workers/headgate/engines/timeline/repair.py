@@ -1,5 +1,5 @@
 """Repair of a timeline queue: one pass over the owed work, under a lease, which the next pass can resume anywhere.
-The prose and its argument are docs/protocols/repair.md; the decisions are decide_repair.py.
+The prose and its argument are docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
 It reads ids alone, and whole rows only where no reader has read them; late_rows.py restamps those. It survives its
 end at any await (cursors are behind the durable results), an unavailable store (the scan is owed, others continue)

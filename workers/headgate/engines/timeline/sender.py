@@ -1,5 +1,5 @@
 """Sends rows of a timeline queue until the outcome of each is known: written, restamped, or abandoned. The prose is
-"Put" and "Copies" in docs/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+"Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
 
 It does not know the callers that wait for a row, nor the origin of rows: `producer.py`, `once.py` and the
 dispatcher's copies all send through it. One sender for each process and queue, since restamps, the lag and the index

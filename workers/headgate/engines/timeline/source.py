@@ -294,7 +294,7 @@ def decode_loan(lent: bytes) -> Loan:
 
 
 def attributes_of(stored: bytes) -> Attributes:
-    """Attributes as they were given: docs/formats.md."""
+    """Attributes as they were given: docs/internals/formats.md."""
     if not stored:
         return {}
     return {

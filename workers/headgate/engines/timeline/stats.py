@@ -1,8 +1,9 @@
 """Counts the contents of a queue from small rows: put counts, counts of passed messages, settle records, positions.
-No payload is read. The cost and the exactness of each number: docs/protocols/timeline.md, "Peek, stats and where".
+No payload is read. The cost and the exactness of each number: docs/internals/protocols/timeline.md, "Peek, stats and
+where".
 
 For lanes that this process owns, the books have exact figures. It reads the tables each time. A caller that needs
-figures of many queues every second reads the summary (docs/protocols/summary.md), which lane owners write.
+figures of many queues every second reads the summary (docs/internals/protocols/summary.md), which lane owners write.
 """
 
 from __future__ import annotations

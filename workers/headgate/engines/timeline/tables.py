@@ -1,5 +1,5 @@
 """The tables of a timeline queue. Every partition key begins with the queue's id, so that shared tables differ from
-dedicated ones in the name alone (DESIGN section 4). The purpose of each: docs/protocols/timeline.md.
+dedicated ones in the name alone (DESIGN section 4). The purpose of each: docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Inspects lanes of a timeline queue that have another owner, or none. It finds those that nobody works, and stops
-owners whose loop hangs, or whose lane has a later owner (docs/protocols/balance.md).
+owners whose loop hangs, or whose lane has a later owner (docs/internals/protocols/balance.md).
 
 Nothing in it is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
 """
