@@ -1,6 +1,7 @@
 """The interface of a client process: work for a bounded time, then report the rest.
 
-Only `run` is measured; percentiles and the check of receipts (every acknowledged write exists) belong in `tell`.
+Only `run` is measured; percentiles and the check of receipts (every acknowledged write exists) belong in the other
+call.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class JobWork:
     messages: int
     seconds: float
     rate: float | None = None
-    """The most messages a second of a job."""
+    """Maximum rate of a job, in messages per second."""
     cores: int = 2
     """Of a job: one is a core of its own, which driver, JVM and tasks share."""
     executors: int = 0

@@ -1,6 +1,6 @@
 """bench-timeline's contender: a timeline queue through its engine, as an application would use it.
 
-A process is a producer or a consumer. LWTs are counted after each run: a put sends none, and a lane one a second.
+A process is a producer or a consumer. LWTs are counted after each run: a put sends none, and a lane one per second.
 """
 
 from __future__ import annotations

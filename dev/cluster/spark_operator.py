@@ -90,8 +90,8 @@ def build_account() -> tuple[dict[str, Any], ...]:
 
 
 def build_deployment() -> dict[str, Any]:
-    """One process. The image's entrypoint runs it, which gives the user a name: the JVM of spark-submit looks it
-    up."""
+    """One process. The image's entrypoint runs it, which gives the user a name: the JVM of spark-submit
+    needs it."""
     labels = {"app.kubernetes.io/name": NAME}
     container = {
         "name": NAME,

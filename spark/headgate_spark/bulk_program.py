@@ -55,11 +55,11 @@ def command() -> None:
 def _shared(function: Command) -> Command:
     options = (
         click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name."),
-        click.option("--name", default=None, help="Job name. A run with the same name resumes the job."),
+        click.option("--name", default=None, help="Job name; the same name resumes the job."),
         click.option(
             "--master", default=None, help="Spark's master, such as local[2]. Default: that of the submission."
         ),
-        click.option("--where", default=None, help="SQL predicate; the job takes only messages that match."),
+        click.option("--where", default=None, help="SQL predicate; only matches are taken."),
         click.option("--from", "from_", default=None, help="Earliest due time, or an age such as 24h."),
         click.option("--to", default=None, help="Latest due time (exclusive), or an age."),
         click.option("--rate", default=None, help="Maximum rate, such as 500/s."),
@@ -78,8 +78,7 @@ def _borrows(function: Command) -> Command:
         click.option(
             "--resume-at-once",
             is_flag=True,
-            help="Deliver again at once the messages that a killed earlier run had in flight."
-            " Only safe when that run has ended.",
+            help="Redeliver at once, if the killed run is gone.",
         ),
     )
     for option in reversed(options):
@@ -174,7 +173,7 @@ def run(bulk: str, **options: Any) -> None:
 @click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer.")
 @click.option("--from", "from_", default=None, help="Start time, or an age such as 24h.")
 @click.option("--to", default=None, help="End time (exclusive), or an age.")
-@click.option("--name", default="rollup", help="Job name. Each run continues where the last run of this name ended.")
+@click.option("--name", default="rollup", help="Job name; each run continues the last one.")
 @click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
@@ -296,11 +295,11 @@ def _go(mode: str, options: dict[str, Any]) -> None:
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
+        raise SpecError("An option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 

@@ -16,7 +16,7 @@ ANSWER_US = 30_000_000
 
 
 class BatchTooOld(Refused):
-    """The batch started so long ago that some of its keys may have expired: written again it could be twice."""
+    """The batch is too old: some of its keys may have expired, and writing it again could be twice."""
 
 
 class BatchPassed(Refused):

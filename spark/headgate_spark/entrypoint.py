@@ -55,7 +55,7 @@ def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[
         case ["executor", *_]:
             return _executor(environment)
         case []:
-            raise SpecError("no program to run", remedy="pass driver, executor, or a command such as spark-submit")
+            raise SpecError("No program to run", remedy="pass driver, executor, or a command such as spark-submit")
         case command:
             return command
 
@@ -112,7 +112,7 @@ def _told(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
         raise SpecError(
-            "a variable that Spark sets in its pods is missing",
+            "A variable that Spark sets in its pods is missing",
             remedy="Spark on Kubernetes starts this program; run spark-submit to start a job by hand",
             name=name,
         )

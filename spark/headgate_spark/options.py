@@ -100,7 +100,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = _Given(given, READ)
     state = options.one_of("state", STATES, LIVE)
     if ("from" in options and "fromposition" in options) or ("to" in options and "toposition" in options):
-        raise OptionInvalid("a range has two starts, or two ends", remedy="pass a time or a position, not both")
+        raise OptionInvalid("A range has two starts, or two ends", remedy="pass a time or a position, not both")
     first = options.moment_us("from")
     last = options.moment_us("to")
     first_order = None if first is None else position_order(first_at(first))
@@ -123,7 +123,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     subject = options.subject()
     if subject.queue is None:
         raise OptionInvalid(
-            "a counter cannot be read as a stream", remedy="read it as a batch", counter=subject.counter
+            "A counter cannot be read as a stream", remedy="read it as a batch", counter=subject.counter
         )
     return StreamOptions(
         subject,
@@ -155,7 +155,7 @@ class _Given:
             if name not in lowered and name not in SPARKS_OWN:
                 near = difflib.get_close_matches(name, list(lowered), n=1)
                 remedy = f"did you mean {lowered[near[0]]}?" if near else f"options: {', '.join(known)}"
-                raise OptionInvalid("unknown option", option=name, remedy=remedy)
+                raise OptionInvalid("Unknown option", option=name, remedy=remedy)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
@@ -165,7 +165,7 @@ class _Given:
         named = {kind: self._values[kind] for kind in SUBJECT if self._values.get(kind)}
         if len(named) != 1:
             raise OptionInvalid(
-                "set either a queue or a counter",
+                "Set either a queue or a counter",
                 remedy='give .option("queue", "shop/emails") or .option("counter", "shop/page-views")',
                 given=", ".join(named) or "none",
             )

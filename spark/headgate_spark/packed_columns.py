@@ -72,7 +72,7 @@ class OpenRow:
             value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
             return pa.array(np.full(self.count, value, np.int64))
         if kind != NUMBERS or length != 8 * self.count:
-            raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=self.count)
+            raise RowBroken("A column of a stored row has an unexpected length", kind=kind, messages=self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, self._buffer(start, length)])
 
     def binaries(self, column: int) -> pa.Array:
@@ -83,10 +83,10 @@ class OpenRow:
         kind, start, length = found
         offsets = 4 * (self.count + 1)
         if kind != BYTES or length < offsets:
-            raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
+            raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
         end = int.from_bytes(self.body[start + offsets - 4 : start + offsets], "little")
         if end != length - offsets:
-            raise RowBroken("a stored row has offsets beyond its data", messages=self.count)
+            raise RowBroken("A stored row has offsets beyond its data", messages=self.count)
         buffers = [None, self._buffer(start, offsets), self._buffer(start + offsets, length - offsets)]
         return pa.Array.from_buffers(pa.binary(), self.count, buffers)
 
@@ -244,7 +244,7 @@ class BatchBuilder:
         if name == "id":
             suffixes = self._suffixes
             if count > len(suffixes):
-                raise RowBroken("a stored row holds more messages than one flush puts", messages=count)
+                raise RowBroken("A stored row holds more messages than one flush puts", messages=count)
             ids = pc.binary_join_element_wise(pa.scalar(about.id_start), suffixes.slice(0, count), "")
             return _replaced(ids, but.ids)
         if name == "hidden_until":

@@ -60,7 +60,7 @@ class Keys:
             return self._row_keys.key_of(tuple(row.values()))
         key = row[self._key_column]
         if not key:
-            raise RowUnfit("the key column is empty in a row", column=self._key_column)
+            raise RowUnfit("The key column is empty in a row", column=self._key_column)
         return Key(key, None)
 
 
@@ -68,7 +68,7 @@ def put_of(row: Mapping[str, Any], key: Key | None) -> Put:
     """The message that a row means."""
     payload = row["payload"]
     if payload is None:
-        raise RowUnfit("a message needs a payload; this row's is null", column="payload")
+        raise RowUnfit("A message needs a payload; this row's is null", column="payload")
     return Put(
         payload,
         delay=row.get("delay"),
@@ -88,7 +88,7 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, str | bytes]:
 def update_of(row: Mapping[str, Any], key: Key | None) -> Update:
     """The update of a counter that a row means."""
     if not row["key"]:
-        raise RowUnfit("an update needs a key; this row's is empty", column="key")
+        raise RowUnfit("An update needs a key; this row's is empty", column="key")
     return Update(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)
 
 
@@ -97,5 +97,5 @@ def _arguments(given: str | None) -> Sequence[Any]:
     with suppress(ValueError):
         found = [] if given is None else json.loads(given)
     if found is None:
-        raise RowUnfit("arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
+        raise RowUnfit("Arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
     return found if isinstance(found, list) else [found]

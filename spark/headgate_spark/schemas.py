@@ -82,10 +82,10 @@ def check_read(schema: StructType, columns: Mapping[str, DataType]) -> None:
         if known is None:
             near = difflib.get_close_matches(field.name, list(columns), n=1)
             remedy = f"did you mean {near[0]}?" if near else f"available: {', '.join(columns)}"
-            raise SchemaUnfit("unknown column to read", column=field.name, remedy=remedy)
+            raise SchemaUnfit("Unknown column to read", column=field.name, remedy=remedy)
         if not _is_alike(field.dataType, known):
             raise SchemaUnfit(
-                "a column is read with another type than its own",
+                "A column is read with another type than its own",
                 column=field.name,
                 asked=field.dataType.simpleString(),
                 has=known.simpleString(),
@@ -98,18 +98,18 @@ def check_write(
     """Reject rows that cannot be put; the column of keys may be any string column that is not one of ours."""
     found = {field.name: field.dataType for field in schema.fields}
     if needed not in found:
-        raise SchemaUnfit(f"the rows to write need a column {needed}", columns=", ".join(found))
+        raise SchemaUnfit(f"The rows to write need a column {needed}", columns=", ".join(found))
     if key_column is not None and not isinstance(found.get(key_column), StringType):
         seen = found[key_column].simpleString() if key_column in found else "missing"
-        raise SchemaUnfit("keyColumn must name a string column", column=key_column, is_=seen)
+        raise SchemaUnfit("The option keyColumn must name a string column", column=key_column, is_=seen)
     for name, kind in found.items():
         allowed = columns.get(name)
         if allowed is None and name != key_column:
-            raise SchemaUnfit("unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")
+            raise SchemaUnfit("Unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")
         if allowed is not None and not any(_is_alike(kind, one) for one in allowed):
             shown = " or ".join(one.simpleString() for one in allowed)
             raise SchemaUnfit(
-                "a column to write has another type", column=name, is_=kind.simpleString(), wanted=shown
+                "A column to write has another type", column=name, is_=kind.simpleString(), wanted=shown
             )
 
 

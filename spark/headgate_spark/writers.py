@@ -193,12 +193,12 @@ def refuse_overwrite(overwrite: bool) -> None:
     """A queue is added to; so is a counter."""
     if overwrite:
         raise OptionInvalid(
-            "a queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
+            "A queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
         )
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Bug("rows can only be written in a Spark task")
+        raise Bug("Rows can only be written in a Spark task")
     return context

@@ -152,8 +152,8 @@ def test_what_was_put_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("read", "says"),
     [
-        (lambda: read_text(b"\xff"), "the payload is not UTF-8"),
-        (lambda: read_json(b"{"), "the payload is not JSON"),
+        (lambda: read_text(b"\xff"), "The payload is not UTF-8"),
+        (lambda: read_json(b"{"), "The payload is not JSON"),
         (lambda: read_model(b'{"copyCount": "many"}', Mail), "the payload is not a Mail"),
     ],
 )

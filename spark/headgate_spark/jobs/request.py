@@ -81,7 +81,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     elif bulk.sink is not None:
         sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
     if target == queue:
-        raise JobWrong("a queue cannot be its own target", queue=queue, remedy="name another target")
+        raise JobWrong("A queue cannot be its own target", queue=queue, remedy="name another target")
     return JobRequest(
         queue,
         bulk.name,
@@ -101,7 +101,7 @@ def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
     """Files, for a job that is not a queue's."""
     form = str(document["format"])
     if form not in FILES:
-        raise JobWrong("a rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
+        raise JobWrong("A rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
     return SinkRequest(form, str(document["path"]), dict(document.get("options") or {}))
 
 
@@ -126,13 +126,13 @@ def bulk_of_entry(entry: Entry, name: str) -> Bulk:
 
 def job_id(entry: Entry, name: str) -> UUID:
     """The key under which a job keeps its row and reports its figures: of a resource in Kubernetes its uid, by which
-    the operator looks it up."""
+    the operator finds it."""
     owner, _, uid = entry.owner.rpartition("/")
     return uuid5(UUID(uid) if owner.startswith("operator/") else entry.id, name)
 
 
 def rate_of(text: str | None) -> float | None:
-    """Messages a second."""
+    """Messages per second."""
     if text is None:
         return None
     count, _, unit = text.partition("/")
@@ -149,7 +149,7 @@ def moment_us(text: str | None, now_us: int) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise JobWrong("invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
+        raise JobWrong("Invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
 
@@ -172,7 +172,7 @@ def _check(bulk: Bulk) -> None:
             "export": "a sink, and neither handler nor target",
         }[bulk.mode]
         raise JobWrong(
-            "the bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
+            "The bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
         )
     if bulk.mode == "export" and bulk.sink is not None and bulk.sink.format not in FILES:
-        raise JobWrong("an export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")
+        raise JobWrong("An export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")

@@ -145,7 +145,7 @@ class FileSink:
                 _, target = self._file(f"{where}{self._job}-{number:08d}-{name}")
                 fs.mkdirs(target.getParent())
                 if not fs.rename(source, target) and not fs.exists(target):
-                    raise SinkFailed("a committed file could not be moved into place", file=source.toString())
+                    raise SinkFailed("A committed file could not be moved into place", file=source.toString())
             fs.delete(aside, True)
 
     def clear(self) -> None:

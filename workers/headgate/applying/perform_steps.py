@@ -91,7 +91,7 @@ class StepPerformer:
             case Announce() | MakeSure() | Turn():
                 return Performed(await self._bring_on(step))
             case _:
-                raise Bug("unknown kind of step", step=type(step).__name__)
+                raise Bug("Unknown kind of step", step=type(step).__name__)
         return Performed()
 
     async def _make_keyspace(self, step: CreateKeyspace) -> None:

@@ -50,7 +50,7 @@ class BackgroundLoop:
             if threading.current_thread() is self._thread:
                 raise WaitsForItself
             if self._loop.is_closed():
-                raise Bug("work was submitted to an event loop that has ended")
+                raise Bug("Work was submitted to an event loop that has ended")
         except BaseException:
             work.close()
             raise

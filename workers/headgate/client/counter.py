@@ -88,7 +88,7 @@ class CounterState:
         found = getattr(self.kind, name, None)
         if found is None:
             raise TypesDiffer(
-                "values of this type only support merge",
+                "Values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
@@ -166,7 +166,7 @@ class Counter:
         except HeadgateError as error:
             log.warning("%s was not closed cleanly: %r", self.name, error)
         if self.ended is None:
-            self.ended = Refused("the counter was closed", counter=self.name)
+            self.ended = Refused("The counter was closed", counter=self.name)
 
     # ---- updates
 
@@ -284,7 +284,7 @@ class Counter:
         settings = self.handle.settings
         if not settings.grains_us:
             raise SpecError(
-                "this counter has no windows",
+                "This counter has no windows",
                 counter=self.name,
                 remedy="read the value without since and until, or create a counter with spec.windows",
             )
@@ -293,7 +293,7 @@ class Counter:
         from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
         to_us = now_us if until is None else moment_us(until, "until")
         if from_us >= to_us:
-            raise SpecError("since must be before until", since=since, until=until)
+            raise SpecError("The time `since` must be before `until`", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
@@ -315,7 +315,7 @@ class Counter:
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("this connection has no Cassandra whose hint windows can be read")
+            raise Refused("This connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -357,4 +357,4 @@ def _checked(key: str) -> str:
 
 
 def _no_key(key: object) -> SpecError:
-    return SpecError("a key must be a string", given=repr(key)[:60])
+    return SpecError("A key must be a string", given=repr(key)[:60])

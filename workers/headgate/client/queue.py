@@ -229,7 +229,7 @@ class Queue:
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("this connection has no Cassandra that could execute a batch")
+            raise Refused("This connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -256,7 +256,7 @@ class Queue:
         (False, None): too late, nothing changed. (False, id): it comes at the old time, the new one, or both.
         """
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
+            raise SpecError("A reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
@@ -342,7 +342,7 @@ class Queue:
         """Settle all messages that were put before a given time, or before now; returns that time."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("a purge needs an enqueue time in the past", before=before)
+            raise SpecError("A purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     # ---- within
@@ -378,7 +378,7 @@ class Queue:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

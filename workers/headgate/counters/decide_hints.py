@@ -19,7 +19,7 @@ class HintWindows(Protocol):
 
 
 class GcAfterTooShort(Refused):
-    """gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+    """The setting gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
 
 
 class HintWindowsNotTold(Unavailable):

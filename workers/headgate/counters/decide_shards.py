@@ -71,7 +71,7 @@ class Tally:
 def tally_of(cell: bytes) -> Tally:
     """Of the cell of a tally."""
     if len(cell) <= THROUGH_BYTES:
-        raise ShardBroken("a tally without a state", bytes=len(cell))
+        raise ShardBroken("A tally without a state", bytes=len(cell))
     return Tally(int.from_bytes(cell[:THROUGH_BYTES], "big"), cell[THROUGH_BYTES:])
 
 

@@ -58,7 +58,7 @@ class Token:
         """Refuse what could not be kept."""
         if not 0 < len(self.name) <= NAME_CHARACTERS_MAX or not 0 <= self.second < 10**10:
             raise TokenInvalid(
-                "a token's name has 1 to 200 characters", given=self.name[:60], characters=len(self.name)
+                "A token's name has 1 to 200 characters", given=self.name[:60], characters=len(self.name)
             )
         return self
 

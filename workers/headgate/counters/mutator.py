@@ -193,9 +193,9 @@ class Mutator:
                 if flight is not None:
                     await self._land(room, flight)
         except BaseException as error:
-            broken = UpdateUnknown("write aborted", error=repr(error))
+            broken = UpdateUnknown("Write aborted", error=repr(error))
             _tell([future for _, _, future in taken], broken)
-            self._fail_waiting(room, Bug("write failed", error=repr(error)))
+            self._fail_waiting(room, Bug("Write failed", error=repr(error)))
             raise
         finally:
             room.busy = False
@@ -281,7 +281,7 @@ class Mutator:
             )
             for (key, place), state in zip(some, found, strict=True):
                 if isinstance(state, HeadgateError):
-                    failed[key] = NotSent("the state could not be read back; nothing was sent", last=state.message)
+                    failed[key] = NotSent("The state could not be read back; nothing was sent", last=state.message)
                 elif isinstance(state, BaseException):
                     raise state
                 else:
@@ -324,7 +324,7 @@ class Mutator:
                     changed[slot] = None
                     part = True
             except Exception as error:  # a custom type may raise anything
-                future.set_exception(UpdateUnknown("the update was counted in part", said=error) if part else error)
+                future.set_exception(UpdateUnknown("The update was counted in part", said=error) if part else error)
                 continue
             callers.append(future)
         return _Flight(living, callers, list(changed))
@@ -342,7 +342,7 @@ class Mutator:
         self._stamp_us = stamp_us = next_stamp_us(now_us, self._stamp_us)
         living = flight.living
         if stamp_us >= living.life.silent_after_us:
-            raise Bug("a mutator's timestamps are past its end", stamp_us=stamp_us)
+            raise Bug("A mutator's timestamps are past its end", stamp_us=stamp_us)
         dumped = [(slot, self.kind.dump(slot.state)) for slot in flight.slots]
         too_large = {slot.key for slot, state in dumped if len(state) > STATE_BYTES_MAX}
         if too_large:
@@ -403,10 +403,10 @@ class Mutator:
         try:
             speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
         except Unavailable as error:
-            _tell(flight.callers, UpdateUnknown("the time of the answer is unknown", last=error.message))
+            _tell(flight.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
             return
         if not speaks:
-            _tell(flight.callers, UpdateUnknown("the mutator ended before the answer"))
+            _tell(flight.callers, UpdateUnknown("The mutator ended before the answer"))
             return
         for future in flight.callers:
             if not future.done():

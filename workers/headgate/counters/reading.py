@@ -37,7 +37,7 @@ READS_TRIED_MAX = 3
 
 
 class ReadTooSlow(Unavailable):
-    """A read took so long that rows it needed may have been deleted meanwhile."""
+    """A read took too long: rows it needed may have been deleted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class TokenWriter:
                     if taken:
                         await self._land(place, taken)
         except BaseException as error:
-            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("write aborted", error=repr(error)))
+            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("Write aborted", error=repr(error)))
             raise
         finally:
             self._busy.discard(place)
@@ -144,8 +144,8 @@ class TokenWriter:
                 _tell(taken, TokenUnknown(last=answer.message))
                 return
             if isinstance(answer, BaseException):
-                _tell(taken, TokenUnknown("write failed", said=answer))
-                raise Bug("writing tokens failed", error=repr(answer)) from answer
+                _tell(taken, TokenUnknown("Write failed", said=answer))
+                raise Bug("Writing tokens failed", error=repr(answer)) from answer
         self._marked.add(place)
         await self._acknowledge(place, taken)
 
@@ -158,7 +158,7 @@ class TokenWriter:
             _tell(taken, TokenUnknown(last=error.message))
             return
         if now_us >= silent_after_us(place[1], settings.token_window_us, settings.skew_us):
-            _tell(taken, TokenUnknown("the token's minute was closed before the answer"))
+            _tell(taken, TokenUnknown("The token's minute was closed before the answer"))
             return
         for each in taken:
             if not each.future.done():

@@ -94,7 +94,7 @@ class Borrower:
         for _ in range(TRIES):
             seen = await self._lane.look()
             if seen is None or seen.is_retired:
-                raise Refused("the lane no longer exists", remedy="read the queue's generations again")
+                raise Refused("The lane no longer exists", remedy="read the queue's generations again")
             if seen.lent == stored:
                 return
             if seen.lent is not None:
@@ -103,7 +103,7 @@ class Borrower:
                 up_to = max(loan.last, self._source.order_of(seen.lent_to))
                 if await self._lane.lend(stored, seen, up_to=self._source.stored(up_to)):
                     return
-        raise Unavailable("the lane changed too often to reserve a range", remedy="try again")
+        raise Unavailable("The lane changed too often to reserve a range", remedy="try again")
 
     async def _end_if_overdue(self, lent: bytes) -> None:
         other = self._source.loan_of(lent)

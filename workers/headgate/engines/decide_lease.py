@@ -30,7 +30,7 @@ class LeaseTerms:
     def __post_init__(self) -> None:
         if self.ttl_s * SECOND_US < SECOND_US + 2 * self.skew_us + 2 * self.touch_us:
             raise SpecError(
-                "lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
+                "The setting lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
                 remedy="raise lease.ttl or lower lease.touch",
                 ttl_s=self.ttl_s,
                 touch_us=self.touch_us,

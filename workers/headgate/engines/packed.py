@@ -72,7 +72,7 @@ def pack(run: PackedRun) -> bytes:
     """The cell that holds this run."""
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
-        raise SpecError("a row must hold 1 to 65,535 messages", messages=count)
+        raise SpecError("A row must hold 1 to 65,535 messages", messages=count)
     if _is_alone(run):
         return pack_alone(run.payload[0], due_us=run.due_us[0], put_us=run.put_us[0])
     return _sealed(count, _body(_columns(run)))
@@ -152,7 +152,7 @@ def unpack(cell: bytes) -> PackedRun:
     found = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
     for column in (_DUE, _PUT, _PAYLOAD):
         if column not in found:
-            raise RowBroken("a stored row lacks a column", column=column)
+            raise RowBroken("A stored row lacks a column", column=column)
     byte_columns = {
         column: _split(found[column], count) if column in found else None for column in (_ATTRIBUTES, _GROUP, _ID)
     }
@@ -171,17 +171,17 @@ def unpack(cell: bytes) -> PackedRun:
 def open_row(cell: bytes) -> tuple[int, memoryview]:
     """The number of messages and the body, checked and decompressed; columns are views into it."""
     if len(cell) < _HEADER.size:
-        raise RowBroken("a stored row is truncated", length=len(cell))
+        raise RowBroken("A stored row is truncated", length=len(cell))
     version, compression, count, checksum, length = _HEADER.unpack_from(cell)
     if version != VERSION:
-        raise RowBroken("a stored row has an unsupported version", remedy="upgrade this process", version=version)
+        raise RowBroken("A stored row has an unsupported version", remedy="upgrade this process", version=version)
     if zlib.crc32(memoryview(cell)[_CHECKED:], zlib.crc32(cell[:4])) != checksum:
-        raise RowBroken("a stored row fails its checksum", checksum=checksum)
+        raise RowBroken("A stored row fails its checksum", checksum=checksum)
     stored = memoryview(cell)[_HEADER.size :]
     if compression == _LZ4:
         stored = memoryview(lz4.block.decompress(stored, uncompressed_size=length))
     elif compression != _PLAIN:
-        raise RowBroken("a stored row has an unsupported compression", compression=compression)
+        raise RowBroken("A stored row has an unsupported compression", compression=compression)
     return count, stored
 
 
@@ -250,18 +250,18 @@ def _spread(found: tuple[int, memoryview], count: int) -> Sequence[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     if kind != _NUMBERS or len(numbers) != count:
-        raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=count)
+        raise RowBroken("A column of a stored row has an unexpected length", kind=kind, messages=count)
     return numbers
 
 
 def _split(found: tuple[int, memoryview], count: int) -> list[bytes]:
     kind, content = found
     if kind != _BYTES:
-        raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
+        raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
     offsets = array("i", bytes(content[: 4 * (count + 1)]))
     if sys.byteorder == "big":
         offsets.byteswap()
     data = bytes(content[4 * (count + 1) :])
     if len(offsets) != count + 1 or offsets[-1] != len(data):
-        raise RowBroken("a stored row has offsets beyond its data", messages=count)
+        raise RowBroken("A stored row has offsets beyond its data", messages=count)
     return [data[start:end] for start, end in pairwise(offsets)]

@@ -184,5 +184,5 @@ def _index_of(text: str) -> int:
 
 def _not_a_receipt(text: str) -> SpecError:
     return SpecError(
-        "not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
+        "Not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
     )

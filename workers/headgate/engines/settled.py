@@ -155,14 +155,14 @@ def decode(piece: bytes) -> Facts:
     try:
         return dict(_rows_of(piece))
     except (struct.error, IndexError) as error:
-        raise RecordBroken("a stored settle record is truncated", length=len(piece)) from error
+        raise RecordBroken("A stored settle record is truncated", length=len(piece)) from error
 
 
 def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
     version, epoch, number = _HEAD.unpack_from(piece)
     if version != VERSION:
         raise RecordBroken(
-            "a settle record has an unsupported version", remedy="upgrade this process", version=version
+            "A settle record has an unsupported version", remedy="upgrade this process", version=version
         )
     at = _HEAD.size
     while at < len(piece):

@@ -84,7 +84,7 @@ class BulkLog:
                 statement = self._update({"driver": self._driver}, seen)
             if (await self._store.decide(statement)).applied:
                 return mine
-        raise JobTakenOver("other runs of this bulk job started at the same time", job=self._job)
+        raise JobTakenOver("Other runs of this bulk job started at the same time", job=self._job)
 
     async def plan(self, row: BulkRow, plan: bytes) -> BulkRow:
         """The next batch is this."""

@@ -92,7 +92,7 @@ class CassandraBatches:
             gc_grace_s = await self._gc_grace_of(keyspace, name)
             if gc_grace_s is not None and gc_grace_s < GC_GRACE_S_MIN:
                 raise BatchUnfit(
-                    "a table in the batch has gc_grace below 3 h, so later replays would be dropped",
+                    "A table in the batch has gc_grace below 3 h, so later replays would be dropped",
                     remedy="raise its gc_grace_seconds to 10800 or more",
                     table=f"{keyspace}.{name}",
                     gc_grace_s=gc_grace_s,
@@ -163,7 +163,7 @@ class CassandraBatches:
         limit = self._fail_bytes or FAIL_BYTES
         if size > limit:
             raise BatchUnfit(
-                "the server would refuse a batch of this size",
+                "The server would refuse a batch of this size",
                 remedy="store large data elsewhere and put only its key, or raise batch_size_fail_threshold",
                 size=size,
                 limit=limit,
@@ -176,22 +176,22 @@ class CassandraBatches:
 def check_kind(batch: Any) -> None:
     """Reject a batch that is not logged, or would be sent in a way that can lose a message."""
     if not callable(getattr(batch, "add", None)) or not hasattr(batch, "batch_type"):
-        raise BatchUnfit("this is not a batch", remedy="pass a BatchStatement()", given=type(batch).__name__)
+        raise BatchUnfit("This is not a batch", remedy="pass a BatchStatement()", given=type(batch).__name__)
     if str(batch.batch_type) != "LOGGED":
         raise BatchUnfit(
-            "a batch that is not LOGGED may be applied in part",
+            "A batch that is not LOGGED may be applied in part",
             remedy="use BatchStatement(), which is logged",
             type=batch.batch_type,
         )
     if getattr(batch, "timestamp", None) is not None:
         raise BatchUnfit(
-            "a batch with one timestamp for all its statements cannot hold a message, whose rows have their own",
+            "A batch with one timestamp for all its statements cannot hold a message, whose rows have their own",
             remedy="set timestamps on your own statements",
         )
     level = getattr(batch, "consistency_level", None)
     if level in TOO_WEAK:
         raise BatchUnfit(
-            "a batch below quorum consistency may arrive after its message was due",
+            "A batch below quorum consistency may arrive after its message was due",
             remedy="set its consistency_level to LOCAL_QUORUM, or do not set it",
             given=TOO_WEAK[level],
         )
@@ -234,7 +234,7 @@ def bytes_of(limit: str) -> int | None:
 def _refuse_condition(text: str) -> None:
     if _CONDITION.search(_STRING.sub("''", text)):
         raise BatchUnfit(
-            "a batch with conditions (IF) stays in one partition, and a message needs another",
+            "A batch with conditions (IF) stays in one partition, and a message needs another",
             remedy="evaluate the condition first, then write both in a batch without conditions",
         )
 
@@ -242,7 +242,7 @@ def _refuse_condition(text: str) -> None:
 def _split(name: str) -> tuple[str, str]:
     keyspace, dot, table = name.partition(".")
     if not dot:
-        raise BatchUnfit("a table name needs its keyspace", remedy="write shop.orders", given=name)
+        raise BatchUnfit("A table name needs its keyspace", remedy="write shop.orders", given=name)
     return _plain(keyspace), _plain(table)
 
 

@@ -22,7 +22,7 @@ try:
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
-    raise Surroundings("the Cassandra driver's libev reactor is missing", remedy=_REMEDY, said=error) from None
+    raise Surroundings("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, said=error) from None
 
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"
@@ -102,7 +102,7 @@ def require_libev(cluster: object) -> None:
     """Assert that the reactor in use is the one we chose."""
     used = getattr(cluster, "connection_class", None)
     if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise Surroundings("the Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
+        raise Surroundings("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
 
 
 def let_reactor_end() -> None:

@@ -62,7 +62,7 @@ class CassandraSchema:
             if not between:
                 return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
             if loop.time() >= deadline_s:
-                raise NotAgreed("the schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
+                raise NotAgreed("The schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:

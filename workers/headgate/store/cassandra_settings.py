@@ -107,7 +107,7 @@ def _as_text(name: str, value: object) -> str:
     """An option as a variable would have it."""
     if name not in ConnectionOptions.__annotations__:
         known = ", ".join(sorted(ConnectionOptions.__annotations__))
-        raise SpecError("unknown connection option", given=name, remedy=f"options: {known}")
+        raise SpecError("Unknown connection option", given=name, remedy=f"options: {known}")
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -212,7 +212,7 @@ def turn(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
 
 
 def _doubted(state: ClockState, doubt: Doubt, look: Instant, by_us: int) -> ClockState:
-    """A doubt is as old as its latest cause: a check that started before it says nothing about it."""
+    """A doubt is as old as its latest cause: a check that started before it cannot end it."""
     return replace(state, doubt=doubt, doubted_boot_us=look.boot_us, doubted_by_us=by_us)
 
 

@@ -258,7 +258,7 @@ class Clock:
         return dict.fromkeys(self._nodes.coordinators()) | dict(zip(asked, answers, strict=True))
 
     async def _ask(self, node: str) -> Reading | None:
-        """The best of a few readings: a pause of the server in one of them says nothing about its clock."""
+        """The best of a few readings: a pause of the server in one of them does not affect the result."""
         readings = []
         for _ in range(ASKED_TIMES):
             sent = self._source.look()
@@ -295,7 +295,7 @@ def _error(found: Trouble) -> ClockNotTrusted:
     if found.bound_us is not None:
         facts["bound_ms"] = found.bound_us // 1000
     return ClockNotTrusted(
-        "clock is not trusted; nothing is owned, acknowledged or sent",
+        "Clock is not trusted; nothing is owned, acknowledged or sent",
         remedy=found.remedy,
         **facts,
     )

@@ -67,10 +67,10 @@ class Generations:
 
     def __post_init__(self) -> None:
         if self.next is None and self.sure_us is not None:
-            raise GenerationBroken("a generation cannot end without a next one", number=self.current.number)
+            raise GenerationBroken("A generation cannot end without a next one", number=self.current.number)
         if self.next is not None and self.next.number != self.current.number + 1:
             raise GenerationBroken(
-                "generation numbers must grow by one", number=self.current.number, next=self.next.number
+                "Generation numbers must grow by one", number=self.current.number, next=self.next.number
             )
 
     def windows(self) -> Iterator[Window]:
@@ -140,7 +140,7 @@ def is_over(generations: Generations, *, now_us: int, skew_us: int) -> bool:
 def turned(generations: Generations) -> Generations:
     """After a change is over: the next is the current one, and the one before waits to be retired."""
     if generations.next is None or generations.sure_us is None:
-        raise GenerationBroken("no change that could be over", number=generations.current.number)
+        raise GenerationBroken("No change that could be over", number=generations.current.number)
     old = generations.current
     window = Window(old.number, old.shards, old.from_us, generations.next.from_us, generations.sure_us)
     return Generations(generations.next, earlier=(*generations.earlier, window))
@@ -150,7 +150,7 @@ def retired(generations: Generations, number: int) -> Generations:
     """Without an earlier generation that holds nothing any more."""
     left = tuple(window for window in generations.earlier if window.number != number)
     if len(left) == len(generations.earlier):
-        raise GenerationBroken("not an earlier generation", number=number)
+        raise GenerationBroken("Not an earlier generation", number=number)
     return replace(generations, earlier=left)
 
 

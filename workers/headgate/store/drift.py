@@ -62,7 +62,7 @@ class Standing(Enum):
     """The state of a difference."""
 
     MENDABLE = "repairable"
-    MENDED = "mended"
+    MENDED = "repaired"
     BY_HAND = "needs manual repair"
 
 

@@ -177,7 +177,7 @@ class Store(ABC):
         try:
             found = await self.read(select, within_s=within_s)
         except Unavailable as error:
-            raise Unknown("an LWT was not answered, and its attempt cannot be read", last=error.message) from error
+            raise Unknown("An LWT was not answered, and its attempt cannot be read", last=error.message) from error
         mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
         return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
 
@@ -202,7 +202,7 @@ class Store(ABC):
                 sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
                 if deadline - self.monotonic_s() <= pause_s:
                     if is_write and sent_in_doubt and not isinstance(error, Unknown):
-                        raise Unknown("a write was not answered in time", last=error.message) from error
+                        raise Unknown("A write was not answered in time", last=error.message) from error
                     raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)
@@ -224,7 +224,7 @@ def _read_of_attempt(statement: Decision) -> tuple[Select, str]:
     table = lasting.shape.table
     attempt_name = table.attempt
     if attempt_name is None:
-        raise Bug("an LWT on a table without a column for attempts", table=table.name)
+        raise Bug("An LWT on a table without a column for attempts", table=table.name)
     wanted = table.partition_names if attempt_name in table.static_names else table.key_names
     key = dict(zip(wanted, lasting.shape.attempt_row_of(lasting.values), strict=True))
     return Select(table, key, limit=1, consistency=Consistency.SERIAL), attempt_name

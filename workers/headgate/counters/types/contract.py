@@ -144,7 +144,7 @@ class CounterType(ABC, Generic[S, U]):
         version, checksum = _HEAD.unpack_from(data)
         if version > self.version:
             raise StateUnreadable(
-                "this state was written by a later release",
+                "This state was written by a later release",
                 type=self.name,
                 version=version,
                 known=self.version,
@@ -168,7 +168,7 @@ class CounterType(ABC, Generic[S, U]):
         """Reject a verb that a value of this type does not have."""
         if verb not in self.verbs:
             raise UpdateInvalid(
-                "this type has no such update",
+                "This type has no such update",
                 type=self.name,
                 given=verb,
                 remedy=f"available: {', '.join(self.verbs)}",

@@ -53,7 +53,7 @@ def type_of(name: str) -> CounterType[Any, Any]:
     if name in OURS:
         found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
         if not isinstance(found, CounterType):
-            raise Bug("a counter type's file contains something else", type=name)
+            raise Bug("A counter type's file contains something else", type=name)
         return found
     return load_own(name, entry_points(group=GROUP))
 
@@ -76,17 +76,17 @@ def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any
         made = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
         raise TypeBroken(
-            "the custom counter type cannot be imported", type=name, entry=point.value, said=_one_line(error)
+            "The custom counter type cannot be imported", type=name, entry=point.value, said=_one_line(error)
         ) from error
     if not isinstance(made, CounterType):
-        raise TypeBroken("the entry point is not a CounterType", type=name, entry=point.value)
+        raise TypeBroken("The entry point is not a CounterType", type=name, entry=point.value)
     if made.name != name:
         raise TypeBroken(
-            "the counter type's name differs from its entry point's", type=name, entry=point.value, named=made.name
+            "The counter type's name differs from its entry point's", type=name, entry=point.value, named=made.name
         )
     broken = broken_law(made)
     if broken is not None:
-        raise TypeBroken("the counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
+        raise TypeBroken("The counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
     return made
 
 

@@ -60,7 +60,7 @@ class Elements(CounterType[State, State]):
     def apply(self, state: State, update: State) -> State:
         if len(state) + len(update) > ELEMENTS_MAX and len(state.keys() | update.keys()) > ELEMENTS_MAX:
             raise StateFull(
-                "this set has reached its maximum size",
+                "This set has reached its maximum size",
                 elements=len(state),
                 most=ELEMENTS_MAX,
                 remedy="spread the elements over several keys",

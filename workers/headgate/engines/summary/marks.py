@@ -61,7 +61,7 @@ class Marks:
             await self._write_owed(self._host.now_us())
 
     async def _keep(self) -> None:
-        """At most once a second, the first at once; until nothing is left to be marked."""
+        """At most once per second, the first at once; until nothing is left to mark."""
         while True:
             self._news.clear()
             next_us: int | None = None
@@ -101,4 +101,4 @@ class Marks:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("a backlog mark could not be written; retrying: %s", error)
+            log.warning("a backlog mark could not be written, retrying: %s", error)

@@ -49,7 +49,7 @@ class BatchedPuts:
         """One message, for a batch that is acknowledged within this time."""
         if message.once is not None:
             raise SpecError(
-                "a message in a batch cannot have a once key, which needs its own transaction",
+                "A message in a batch cannot have a once key, which needs its own transaction",
                 remedy="put the message on its own, or let the batch's own write claim the key",
             )
         if not 0 < within_us <= WITHIN_US_MAX:
@@ -90,4 +90,4 @@ class BatchedPuts:
         if not known.holds(now_us):
             raise KnowledgeTooOld(queue=sender.settings.name, remedy="build the batch again")
         if known.owner_of(batched.due_us) != batched.generation:
-            raise BatchTooLate("the queue's shards have changed", remedy="build the batch again")
+            raise BatchTooLate("The queue's shards have changed", remedy="build the batch again")

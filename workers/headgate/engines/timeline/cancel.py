@@ -134,7 +134,7 @@ class Cancels:
         try:
             in_time = promise.still_holds(self._host.now_us())
         except HeadgateError as error:  # the clock may not be relied on: nothing is promised by it
-            raise Unknown("a cancel was sent, and may have been applied", last=error.message) from error
+            raise Unknown("A cancel was sent, and may have been applied", last=error.message) from error
         if in_time and failed is not None:
             raise failed
         if in_time and not found.was_cancelled:

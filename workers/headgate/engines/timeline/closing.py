@@ -86,7 +86,7 @@ class Closing:
     ) -> None:
         over_us = over_after_us(generation, sender.settings.skew_us)
         if over_us is None:
-            raise Bug("a lane was closed before its writers were sure to have stopped", generation=generation.number)
+            raise Bug("A lane was closed before its writers were sure to have stopped", generation=generation.number)
         self.moved = self.finished = 0
         self._host = host
         self._sender = sender
@@ -225,7 +225,7 @@ class Closing:
         due_us = moment_us_of(row.content.place.due)
         place = self._sender.fix_place(due_us, group=copy.group, size_bytes=len(copy.payload))
         if place.row.generation <= self._generation:
-            raise Interrupted("the next generation is not known yet", generation=self._generation)
+            raise Interrupted("The next generation is not known yet", generation=self._generation)
         return place
 
     async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:

@@ -102,7 +102,7 @@ def generation_at(generations: Iterable[Written], due_us: int) -> Written:
         if generation.from_us <= due_us and (latest is None or generation.number > latest.number):
             latest = generation
     if latest is None:
-        raise Bug("no generation of the queue has started", due_us=due_us)
+        raise Bug("No generation of the queue has started", due_us=due_us)
     return latest
 
 

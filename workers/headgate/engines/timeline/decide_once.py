@@ -39,7 +39,7 @@ class Claim:
     def from_bytes(cls, stored: bytes) -> Claim:
         """The content of these bytes."""
         if len(stored) <= _TIMES.size:
-            raise Bug("the cell of a once key is truncated", length=len(stored))
+            raise Bug("The cell of a once key is truncated", length=len(stored))
         claimed_us, ends_us = _TIMES.unpack(stored[-_TIMES.size :])
         return cls(stored[: -_TIMES.size], claimed_us, ends_us)
 
@@ -100,7 +100,7 @@ class Finish(Enum):
 
     AT_ITS_PLACE = "at its place"
     """Or by a restamped row that names it, which the lane's owner can distinguish from it."""
-    BY_LOOKING = "by looking"
+    BY_LOOKING = "by a read"
     """No lane can distinguish them any more: check whether the row exists, else claim the key again."""
 
 

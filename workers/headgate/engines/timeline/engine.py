@@ -381,7 +381,7 @@ class TimelineQueue:
             await lane.purge(before_us)  # its answer may be lost, and then another may have come between: check
             seen = await lane.look()
         else:
-            raise Unknown("a purge may not have reached every lane", remedy="purge again", shard=shard)
+            raise Unknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
         touched_us = seen.touched_us if seen is not None else 0
         while seen is not None and seen.lock is not None and seen.touched_us <= touched_us:
             await asyncio.sleep(settings.lease.touch_us / 4_000_000)

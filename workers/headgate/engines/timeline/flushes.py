@@ -102,7 +102,7 @@ class Flushes:
         except HeadgateError as error:
             self._fail_all(error)
         except Exception as error:  # a caller must get every error, since nobody else would
-            self._fail_all(Bug("flush failed", error=repr(error)))
+            self._fail_all(Bug("Flush failed", error=repr(error)))
             raise
         self._after()
 
@@ -278,4 +278,4 @@ def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("flush aborted", error=repr(error))
+    return Unknown("Flush aborted", error=repr(error))

@@ -1,5 +1,5 @@
 """Restamps one late row: a row below its lane's position that no owner has read. The prose and its argument are
-"Putting a late row anew" in docs/internals/protocols/repair.md; the decisions are decide_repair.py.
+"Restamping a late row" in docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
 All rows of a lineage go to one place. An LWT fixes it on the row that the lineage is named after, also where that row
 itself never landed. This module knows neither scans nor cursors.
@@ -120,7 +120,7 @@ class LateRows:
             if await self._fix(late, target, seen=moved):
                 await self._write(late, target)
                 return Found.PUT_ANEW
-        raise Unknown("too much contention while moving a late row", queue=self._settings.name)
+        raise Unknown("Too much contention while moving a late row", queue=self._settings.name)
 
     # ---- the place
 

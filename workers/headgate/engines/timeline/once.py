@@ -157,7 +157,7 @@ class OncePuts:
             for key in (*standings[Standing.WRITTEN], *standings[Standing.UNFINISHED]):
                 taken.append((left.pop(key), found[key]))
         if left:
-            raise Unavailable("once keys could not be claimed because of contention", keys=len(left))
+            raise Unavailable("Once keys could not be claimed because of contention", keys=len(left))
         return mine, taken
 
     async def _claim_all(self, wanted: Sequence[_Wanted]) -> Outcome:
@@ -268,7 +268,7 @@ class OncePuts:
         )
         outcome = await self._host.store.decide(statement)
         if not outcome.applied:
-            raise Unknown("another process is claiming the once key", remedy="try again", key=one.key.decode())
+            raise Unknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
         one.message_id = _id_of(one.place)
 
@@ -294,7 +294,7 @@ class OncePuts:
 
 def _key(message: Message) -> tuple[bytes, bytes]:
     if message.once is None:
-        raise SpecError("a message without a once key is among messages with one")
+        raise SpecError("A message without a once key is among messages with one")
     key = message.once.encode()
     return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
 
@@ -313,7 +313,7 @@ def _check_scopes(messages: Sequence[Message]) -> None:
     for scope, of_scope in keys.items():
         if len(of_scope) > SCOPE_KEYS_MAX:
             raise SpecError(
-                "too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
+                "Too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
             )
 
 

@@ -40,7 +40,7 @@ async def peek(
 ) -> list[Peeked]:
     """Up to `limit` live messages, the earliest by due time."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise SpecError("peek shows 1 to 1,000 messages", limit=limit)
+        raise SpecError("Peek shows 1 to 1,000 messages", limit=limit)
     now_us = host.now_us()
     views = await look_at_lanes(host, settings, held)
     found: list[_Found] = []

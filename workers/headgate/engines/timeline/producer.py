@@ -52,7 +52,7 @@ class Producer:
     async def put(self, messages: Sequence[Message]) -> Ids:
         """The ids of these messages, durable by then. Once keys are `once.py`'s."""
         if self._closed:
-            raise Refused("the producer is closed", queue=self.sender.settings.name)
+            raise Refused("The producer is closed", queue=self.sender.settings.name)
         if self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
             await self._wait_at_the_door()
         alone = self.put_alone(messages[0]) if len(messages) == 1 else None
@@ -213,7 +213,7 @@ class Producer:
 
 def _too_large(size: int, size_max: int) -> SpecError:
     return SpecError(
-        "a message is too large",
+        "A message is too large",
         remedy="raise maxMessageSize, or store the payload elsewhere",
         size=size,
         size_max=size_max,

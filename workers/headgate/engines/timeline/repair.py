@@ -155,7 +155,7 @@ class Leader:
 
 
 class TooOldToLook(Unavailable):
-    """Parts were not scanned for so long that their passed rows may be unknown; late rows in them were left."""
+    """The last scan of some parts is too old: their passed rows may be unknown, and late rows in them were left."""
 
 
 class _Stopped(Exception):

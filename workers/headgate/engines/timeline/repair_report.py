@@ -15,7 +15,7 @@ PROBLEMS_MAX = 20
 class Found(Enum):
     """The outcome for a row below its lane's position that is not among the passed."""
 
-    PUT_ANEW = "put anew"
+    PUT_ANEW = "restamped"
     ELSEWHERE = "its family is at another place"
     SETTLED = "one of its family was passed"
     CANCELLED = "cancelled"

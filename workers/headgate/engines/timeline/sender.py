@@ -235,7 +235,7 @@ class Sender:
             flight.give_up_all(error)
             return
         sent_us = [row.sent_us for row, fate in flight.pairs() if fate is Fate.RESTAMP and row.tried]
-        if sent_us:  # a place that was passed before its try says nothing about this producer's writes
+        if sent_us:  # a place passed before its try is no evidence about this producer's writes
             self.lag.was_too_short(max(sent_us), now_us)
         ready_us = self.ready_us(now_us)
         if flight.joint:
@@ -251,7 +251,7 @@ class Sender:
                 row.late_is_found = True
                 flight.fates[place] = Fate.AGAIN
             else:
-                flight.give_up(place, Unknown("the generation of a late write has ended", queue=self.settings.name))
+                flight.give_up(place, Unknown("The generation of a late write has ended", queue=self.settings.name))
 
     async def _round(self, flight: Flight) -> None:
         """Send the pending rows, collect the answers, and judge them."""
@@ -309,7 +309,7 @@ class Sender:
             fate, row.late_is_found = Fate.ACKNOWLEDGED, True
         flight.fates[place] = fate
         if fate is Fate.GIVEN_UP:
-            flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
+            flight.give_up(place, answer or Unknown("Acknowledged too late", queue=self.settings.name))
 
     def _window_s(self, flight: Flight, rows: Sequence[StampedRow], now_us: int) -> float:
         """How long to wait for the answers: until the first of the rows cannot be acknowledged any more."""
@@ -330,9 +330,9 @@ class Sender:
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
-            answer = task.result() if task.done() else Unknown("a write was not answered in time")
+            answer = task.result() if task.done() else Unknown("A write was not answered in time")
             if answer is None and index_fails:
-                answer = Unknown("the write of an index row was not answered in time")
+                answer = Unknown("The write of an index row was not answered in time")
             for at in share:
                 answers[at] = answer
         return answers

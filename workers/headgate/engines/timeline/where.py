@@ -48,7 +48,7 @@ class _Met:
 
 
 class Finder:
-    """Locates messages of one queue; `graves` is the dead-letter queue, where it is known."""
+    """Locates messages of one queue, and in its dead-letter queue where that is known."""
 
     def __init__(
         self,

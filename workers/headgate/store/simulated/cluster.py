@@ -114,7 +114,7 @@ class Cluster:
         """Start a node that was killed or shut down again, from its disk."""
         node = self._node(name)
         if node.process.state is not State.DEAD:
-            raise Bug("only a stopped node can be restarted", node=name)
+            raise Bug("Only a stopped node can be restarted", node=name)
         clock = node.process.clock
         node.process = self.world.process(name, data_centre=node.data_centre)
         node.process.clock = clock  # the machine was not touched
@@ -174,5 +174,5 @@ class Cluster:
     def _node(self, name: str) -> Node:
         node = self.nodes.get(name)
         if node is None:
-            raise Bug("unknown node", node=name, nodes=", ".join(self.nodes))
+            raise Bug("Unknown node", node=name, nodes=", ".join(self.nodes))
         return node

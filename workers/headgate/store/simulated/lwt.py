@@ -155,7 +155,7 @@ class Deciding:
         if votes.won:
             return True
         if unknown_if_partial and votes.accepted:
-            raise Unknown("a proposal was accepted by some replicas and refused by others")
+            raise Unknown("A proposal was accepted by some replicas and refused by others")
         return False
 
     async def _commit(self, round_: Round, proposal: Proposal) -> None:
@@ -202,7 +202,7 @@ class Deciding:
 
     def _check_time(self, round_: Round) -> None:
         if self._loop.time() >= round_.deadline_s:
-            raise Unknown("too much contention for a partition", table=round_.table.name)
+            raise Unknown("Too much contention for a partition", table=round_.table.name)
 
     async def _back_off(self, round_: Round) -> None:
         self._check_time(round_)

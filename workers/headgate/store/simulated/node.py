@@ -79,7 +79,7 @@ class Node:
     def serve(self, client: Process, statement: Statement | RangeCommand, answer: Callable[[Any], None]) -> None:
         """A client's request arrived."""
         if self.overloaded:
-            self._send("answer", self.process, client, answer, Overloaded("the coordinator is overloaded"))
+            self._send("answer", self.process, client, answer, Overloaded("The coordinator is overloaded"))
             return
         asyncio.get_running_loop().create_task(self._serve(client, statement, answer))
 

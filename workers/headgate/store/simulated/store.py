@@ -79,7 +79,7 @@ class SimulatedStore(Store):
         pending, self._pending = self._pending, {}
         for future, _ in pending.values():
             if not future.done():
-                future.set_exception(Unknown("the store was closed"))
+                future.set_exception(Unknown("The store was closed"))
 
     # ---- the interface for a clock
 
@@ -103,7 +103,7 @@ class SimulatedStore(Store):
 
     async def _ask(self, statement: Any, within_s: float) -> Any:
         if self._closed:
-            raise Bug("the store is closed")
+            raise Bug("The store is closed")
         node = self._coordinator_for(statement)
         number, future = self._open(node.name)
         noted = self.process.note
@@ -154,13 +154,13 @@ class SimulatedStore(Store):
         self._suspect_until_s[node] = self._loop.time() + SUSPECT_S
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("no answer in time", coordinator=node))
+            entry[0].set_exception(Unknown("No answer in time", coordinator=node))
 
     def _coordinator_for(self, statement: Any) -> Node:
         nodes = self.cluster.nodes
         usable = [name for name in self._here() if name not in self._excluded and self._is_up(nodes[name])]
         if not usable:
-            raise NotEnoughReplicas("no node of the home data centre can be reached")
+            raise NotEnoughReplicas("No node of the home data centre can be reached")
         self._turn += 1
         start = self._turn % len(usable)
         plan = usable[start:] + usable[:start]
@@ -197,7 +197,7 @@ class SimulatedStore(Store):
     def _broken(self, number: int) -> None:
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("the connection broke before the answer", coordinator=entry[1]))
+            entry[0].set_exception(Unknown("The connection broke before the answer", coordinator=entry[1]))
 
 
 def _token(statement: Any) -> int | None:

@@ -52,7 +52,7 @@ class Clock:
         self._wall_offset_s += seconds
 
     def run_at(self, rate: float) -> None:
-        """Let boottime and wall drift from now on: 1.0 is true, 1.0001 gains 100 us a second."""
+        """Let boottime and wall drift from now on: 1.0 is true, 1.0001 gains 100 µs per second."""
         self._elapsed_s = self.boottime_s()
         self._anchor_s = self._true_time()
         self._rate = rate
