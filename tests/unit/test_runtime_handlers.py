@@ -70,9 +70,9 @@ def test_a_payload_is_read_as_it_is_annotated(function: Any, payload: bytes, exp
     ("function", "payload", "said"),
     [
         (as_text, b"\xff", "The payload is not UTF-8: at byte 0"),
-        (as_model, b"{", "the payload is not a valid Mail\nit: Invalid JSON"),
-        (as_model, b'{"t": 1}', "the payload is not a valid Mail\nto: Field required"),
-        (as_dict, b'{"a": "secret"}', "the payload is not a valid dict"),
+        (as_model, b"{", "The payload is not a valid Mail\nit: Invalid JSON"),
+        (as_model, b'{"t": 1}', "The payload is not a valid Mail\nto: Field required"),
+        (as_dict, b'{"a": "secret"}', "The payload is not a valid dict"),
     ],
 )
 def test_a_payload_that_does_not_fit_is_told_without_its_values(function: Any, payload: bytes, said: str) -> None:
@@ -222,7 +222,7 @@ def test_the_decorator_works_with_and_without_parentheses() -> None:
 
 
 def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
-    with pytest.raises(HandlerUnusable, match="the decorator needs a function, not a RetryPolicy") as refused:
+    with pytest.raises(HandlerUnusable, match="The decorator needs a function, not a RetryPolicy") as refused:
         handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
     assert 1 == len(str(refused.value).splitlines())
 

@@ -1,5 +1,5 @@
 """The interface of an engine for a bulk job: to reserve ranges of its lanes, to settle, to release; and to read
-history. An engine joins by one line in `CARRIED`: a module that has
+history. An engine joins by one line in the table below: a module that has
 
     def lending_of(queue: Queue, job: UUID) -> Lending          the driver's side
     def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]        the places of the rows that ids begin with

@@ -261,7 +261,7 @@ class Counter:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
-            raise SpecError(f"staleness is at most {STALENESS_S_MAX} s", given=staleness)
+            raise SpecError(f"The staleness is at most {STALENESS_S_MAX} s", given=staleness)
         found = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
         return Cached(self.kind.value(found.state, question), found.age_s)
 

@@ -88,4 +88,4 @@ def read_model(payload: bytes, model: type[Model]) -> Model:
         return model.model_validate_json(payload)
     except ValidationError as invalid:
         said = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors())
-        raise PayloadUnreadable(f"the payload is not a {model.__name__}", said=said) from None
+        raise PayloadUnreadable(f"The payload is not a {model.__name__}", said=said) from None

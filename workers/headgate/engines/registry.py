@@ -1,6 +1,6 @@
 """The tables that a resource needs: this module collects the declarations of each engine and of the counters.
 
-An engine joins by one line in `CARRIED`: the module that has its tables, imported on demand. Such a module has
+An engine joins by one line in the table below: the module that has its tables, imported on demand. Such a module has
 
     def shared_tables() -> the tables that all resources with `tables: shared` use, and
     def dedicated_tables(creation: UUID) -> those of one creation, named by its uuid,
@@ -14,7 +14,7 @@ and, for a creation that is being deleted and has its rows in shared tables,
 
     async def forget_rows(entry: Entry, making: Making) -> removes those that would not expire by themselves.
 
-This release does not support an engine outside `CARRIED`: its entry in the catalogue is written all the same, and
+This release does not support an engine outside the table: its entry in the catalogue is written all the same, and
 stays `making` until a release supports it.
 """
 

@@ -74,14 +74,14 @@ def _as_text(delivery: Delivery) -> str:
     try:
         return delivery.payload.decode()
     except UnicodeDecodeError as error:
-        raise PayloadInvalid(f"the payload is not UTF-8: at byte {error.start}") from None
+        raise PayloadInvalid(f"The payload is not UTF-8: at byte {error.start}") from None
 
 
 def _as_json(delivery: Delivery) -> Any:
     try:
         return json.loads(delivery.payload)
     except (ValueError, RecursionError):
-        raise PayloadInvalid("the payload is not JSON, but its content type is") from None
+        raise PayloadInvalid("The payload is not JSON, but its content type is") from None
 
 
 def _by_content_type(delivery: Delivery) -> Any:
@@ -106,4 +106,4 @@ def _told(invalid: ValidationError, name: str) -> str:
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
     more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""
-    return bounded_reason(f"the payload is not a valid {name}", "\n".join(lines) + more)
+    return bounded_reason(f"The payload is not a valid {name}", "\n".join(lines) + more)
