@@ -67,7 +67,7 @@ class ClientProcess:
         return int(self._hear(within_s))
 
     def begin(self, job: Job) -> None:
-        """Have it begin; `end` waits for it, so that several can work at the same time."""
+        """Let it start; `end` waits for it, so that several can work at the same time."""
         self._say({"do": "run", "job": job})
 
     def end(self, *, within_s: float) -> Ran:

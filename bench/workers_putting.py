@@ -102,5 +102,5 @@ class _Putting:
 
 
 def open_contender(environment: Mapping[str, str]) -> PuttingContender:
-    """Not connected yet: the queues are made first."""
+    """Not connected yet: the queues are created first."""
     return PuttingContender(environment)

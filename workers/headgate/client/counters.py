@@ -49,7 +49,7 @@ class CounterRetained(CounterDeleted):
 
 
 class CounterMadeAgain(Conflict):
-    """The counter was deleted, and another was made under its name."""
+    """The counter was deleted, and another was created under its name."""
 
 
 class Counters:

@@ -37,7 +37,7 @@ class QueueRetained(QueueDeleted):
 
 
 class QueueMadeAgain(Conflict):
-    """The queue was deleted, and another was made under its name."""
+    """The queue was deleted, and another was created under its name."""
 
 
 class EngineNotCarried(Refused):
@@ -51,7 +51,7 @@ class Found:
     entry: Entry
     settings: TimelineSettings
     read_us: int
-    """When the read began: that is how old it is (rule R6)."""
+    """The start of the read, which determines its age (rule R6)."""
 
 
 class Directory:

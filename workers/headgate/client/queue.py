@@ -157,9 +157,9 @@ class Queue:
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
-        Bytes go as they are. A text, a model, a dataclass, or any other value that pydantic writes as JSON is
-        encoded, and `content-type` names the form.
-        Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
+        Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
+        key creates one message within onceWindow.
         """
         traced = is_traced()
         if (

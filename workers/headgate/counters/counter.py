@@ -47,7 +47,7 @@ class Cached:
 
 
 class CounterHandle:
-    """One counter. It belongs to the event loop that runs when it is made."""
+    """One counter. It belongs to the event loop that runs when it is created."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class CounterHandle:
     # ---- values
 
     async def read(self, key: str) -> Any:
-        """The state of a key: all that was acknowledged before this began is in it."""
+        """The state of a key: it includes all updates acknowledged before the start of this call."""
         found = await self.reader.read(key)
         self._may_collect(key, found.rows)
         return found.state
@@ -109,7 +109,7 @@ class CounterHandle:
             now_us = self.host.now_us()
             if read_us >= began_us or now_us - read_us <= STALENESS_S_MAX * SECOND_US:
                 break
-            oldest_us = began_us  # it was under way when this began, and took too long
+            oldest_us = began_us  # it was under way at this start, and took too long
         return Cached(state, (now_us - read_us) / SECOND_US)
 
     def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:

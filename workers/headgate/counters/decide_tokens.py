@@ -24,7 +24,7 @@ TOKEN_WINDOW_US_MAX = 86_400_000_000
 """The longest window that a resource can set (headgate.api.counters)."""
 NAME_CHARACTERS_MAX = 200
 KEPT_US = 3_600_000_000
-"""For how long the rows of a folded minute stay: a reader that began before may still need them."""
+"""How long the rows of a folded minute stay: a reader that started before may still need them."""
 
 
 class TokenInvalid(SpecError):

@@ -60,7 +60,7 @@ class Folder:
         self.settings = settings
 
     async def fold(self, bucket: int) -> Folded:
-        """All minutes of a bucket that can be folded now; and let go the rows of those that were, long enough ago."""
+        """All minutes of a bucket that can be folded now; and delete the rows of those folded long enough ago."""
         folded, tokened = await self._reader.read_marks(bucket)
         if tokened is None:
             return Folded()

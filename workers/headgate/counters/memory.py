@@ -35,7 +35,7 @@ class Slot:
 
 
 class Gone:
-    """Which keys may have gone: a Bloom filter. It forgets none; one that it takes for gone in error costs a read."""
+    """The keys that may have been evicted: a Bloom filter. It forgets none; a false positive costs a read."""
 
     __slots__ = ("_bits", "_cells", "count")
 

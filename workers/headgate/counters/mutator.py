@@ -86,7 +86,7 @@ class _Living:
         self.memory = memory
 
     def id_in(self, place: Place) -> bytes:
-        """In a window it ends with that, so that nothing of it is ever taken for younger than it is."""
+        """In a window it ends with that, so that nothing of it ever seems younger than it is."""
         return self.id if place == TOTAL else mutator_id(sum(place) + self.life.refuse_within_us, self.low)
 
 
@@ -114,7 +114,7 @@ class _Flight:
 
 
 class Mutator:
-    """The updating side of one counter in one process. It belongs to the event loop that runs when it is made."""
+    """The updating side of one counter in one process. It belongs to the event loop that runs when it is created."""
 
     def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
         self.host = host
@@ -141,7 +141,7 @@ class Mutator:
 
     @property
     def culled(self) -> int:
-        """How many states the mutator that lives has let go."""
+        """The number of states that the living mutator has evicted."""
         return self._living.memory.culled if self._living is not None else 0
 
     @property

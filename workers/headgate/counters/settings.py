@@ -74,7 +74,7 @@ def counter_of(entry: Entry) -> Counter:
 
 
 def tables_of_entry(entry: Entry) -> CounterTables:
-    """The tables that were chosen when it was made."""
+    """The tables that were chosen at its creation."""
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 

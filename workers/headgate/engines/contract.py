@@ -19,8 +19,8 @@ Attributes = Mapping[str, str | bytes]
 class Message:
     """A message to put. `due_us` is its requested due time, in µs since 1970; None is "now".
 
-    A value, not to be changed once it was handed to `put`. It is not frozen, since one is made for each message, and
-    making a frozen one takes four times as long.
+    A value, not to be changed once it was passed to `put`. It is not frozen, since one is created for each message,
+    and creating a frozen one takes four times as long.
     """
 
     payload: bytes

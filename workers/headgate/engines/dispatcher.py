@@ -60,7 +60,8 @@ class DispatchTerms:
 
 @dataclass(slots=True)
 class Told:
-    """A settle, and the delivery that its receipt names. A value; not frozen, since one is made for each message."""
+    """A settle, and the delivery that its receipt names. A value; not frozen, since one is created for each
+    message."""
 
     key: bytes
     index: int
@@ -506,7 +507,7 @@ class Dispatcher:
             self._log_refusal("the lease of a lane cannot be renewed", error)
 
     async def _touch_once(self) -> bool:
-        """Whether it was refused for something that is obeyed by now."""
+        """Whether it was rejected for a change that is obeyed by now."""
         reach = self.position.wanted_reach(self.host.now_us())
         last, marked = self.position.last, self.position.mark()
         touched, self.tenure, seen = await self.lane.touch(

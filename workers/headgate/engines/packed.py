@@ -52,7 +52,7 @@ class RowBroken(HeadgateError):
 class PackedRun:
     """The columns of a row. A column of byte strings that is None holds nothing for any message.
 
-    A value, not to be changed; not frozen, since one is made for each row, and many rows are of one message.
+    A value, not to be changed; not frozen, since one is created for each row, and many rows are of one message.
     """
 
     due_us: Sequence[int]

@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Handler:
-    """A function, and how it wants to be called."""
+    """A function, and its calling convention."""
 
     name: str
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
+"""A payload in the form of its handler's annotation: bytes, a string, or JSON checked by pydantic. Pure.
 
 `bytes`: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic understands (a model, a
 dataclass, dict, list, int, ...) is read from JSON and checked against it. Without an annotation, and with `Any` or

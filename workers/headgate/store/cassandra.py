@@ -187,7 +187,7 @@ class CassandraStore(Store):
         consistency: Consistency = Consistency.LOCAL_QUORUM,
         at: Coordinator | None = None,
     ) -> list[Row]:
-        """Run CQL that is no statement of ours: schema, system tables, a question to one coordinator. Sent once.
+        """Run other CQL than our statements: schema, system tables, a query to one coordinator. Sent once.
 
         `values` replace the %s of the text. A schema change returns when the nodes agree, or the time is up.
         """
@@ -346,7 +346,7 @@ class CassandraStore(Store):
 
 
 def _decided(answer: Answer) -> AttemptAnswer:
-    """An LWT's answer: whether it was applied, else the rows that it met; a row that is not there has no columns."""
+    """An LWT's answer: whether it was applied, else the rows that it met; a missing row has no columns."""
     if answer.rows and answer.rows[0][0]:
         return AttemptAnswer()
     names = answer.names[1:]

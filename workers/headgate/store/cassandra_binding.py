@@ -163,7 +163,7 @@ class Plan:
 
     prepared: PreparedStatement
     undecoded: PreparedStatement
-    """The same, for rows that are to stay as they come."""
+    """The same, for rows that stay undecoded."""
     query_id: bytes
     encoders: tuple[Callable[[Any], bytes], ...]
     head: int

@@ -35,7 +35,7 @@ def _nothing() -> None:
 
 
 class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
-    """The end of one request, which lets go of it once it is answered.
+    """The end of one request, which releases it once it is answered.
 
     A cancelled timer stays in the driver's queue until its time, and would keep its request until then: the sent
     statement and all returned rows, of each request of the last seconds.
@@ -106,7 +106,7 @@ def require_libev(cluster: object) -> None:
 
 
 def let_reactor_end() -> None:
-    """After the last connection of the process: the driver's timer repeats for ever and would keep its thread.
+    """After the last connection of the process: the driver's timer repeats forever and would keep its thread.
 
     A reactor belongs to its own thread, so a callback on it stops the timer. A later connection starts it again.
     """

@@ -40,7 +40,7 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
         self._hosts = tuple(hosts)
 
     def distance(self, host: Host) -> int:
-        """Near or not at all: no request of ours ever goes to another data centre."""
+        """Local or not at all: no request of ours ever goes to another data center."""
         near = host.datacenter is None or self.data_center is None or host.datacenter == self.data_center
         return int(HostDistance.LOCAL if near else HostDistance.IGNORED)
 
@@ -93,7 +93,7 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
         self._excluded = addresses
 
     def on_up(self, host: Host) -> None:
-        """The driver sees it come back."""
+        """The driver notices its return."""
         self._suspect_until.pop(host, None)
         self.on_add(host)
 

@@ -24,7 +24,7 @@ AGREED_WITHIN_S = 60.0
 CHANGED_WITHIN_S = 60.0
 LOOK_AGAIN_S = 0.1
 OWN_KEYSPACES = "system"
-"""How the names of the server's own keyspaces begin."""
+"""The prefix of the names of the server's own keyspaces."""
 
 
 class NotAgreed(Unavailable):

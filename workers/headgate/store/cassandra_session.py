@@ -45,7 +45,7 @@ Names = tuple[str, ...]
 
 
 class Answer:
-    """Columns and rows as they came, and where the next page begins."""
+    """Columns and rows in their wire form, and the start of the next page."""
 
     __slots__ = ("names", "page", "rows")
 
@@ -64,7 +64,7 @@ _NOTHING = Answer((), [])
 
 
 class Session:
-    """One connected cluster and the loop that it answers to. Made by `open_session`."""
+    """One connected cluster and its event loop. Created by `open_session`."""
 
     def __init__(self, cluster: Any, session: Any, policy: HomePolicy, loop: asyncio.AbstractEventLoop) -> None:
         self.cluster = cluster

@@ -60,7 +60,7 @@ class MovedOn(Conflict):
 
 
 class AnotherCreation(Conflict):
-    """The name is another creation's by now, or free."""
+    """The name belongs to another creation by now, or is free."""
 
 
 class TooMuchContention(Conflict):
@@ -224,7 +224,8 @@ class Catalogue:
         return await self._until_done(entry.name, step)
 
     async def set_state(self, entry: Entry, state: State) -> Entry:
-        """Move on in the life of this creation. Conflict if its name is another's by now, or it is further on."""
+        """Advance the life of this creation. Conflict if its name belongs to another by now, or it has advanced
+        further."""
         untried = entry.owner == self.owner and state in MOVES[entry.state]
 
         async def step() -> Entry | None:
@@ -314,7 +315,7 @@ class Catalogue:
 
         return await self._until_done(entry.name, step)
 
-    # Tables that were made
+    # Created tables
 
     async def tables_made(self, keyspace: str) -> frozenset[str]:
         """The tables that were ever made in a keyspace."""

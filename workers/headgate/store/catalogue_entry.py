@@ -39,7 +39,7 @@ class State(Enum):
 
 
 class EntryUnreadable(Bug):
-    """A row of the catalogue that no version of ours has written."""
+    """A row of the catalogue that no version of Headgate has written."""
 
 
 class OwnedByAnother(Refused):
@@ -73,7 +73,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Place:
-    """Where its tables lie: chosen when it was made, and fixed since."""
+    """The place of its tables: chosen at its creation, and fixed since."""
 
     data_center: str
     keyspace: str
@@ -133,7 +133,7 @@ def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
 
 @dataclass(frozen=True)
 class Known:
-    """An entry, and when its read began: that is how old it is (rule R6)."""
+    """An entry, and the start of its read, which determines its age (rule R6)."""
 
     entry: Entry
     read_started_us: int

@@ -83,7 +83,7 @@ class Generations:
 
 
 def first(shards: int) -> Generations:
-    """Those of something that is made now."""
+    """Those of an object that is created now."""
     return Generations(Generation(1, shards))
 
 

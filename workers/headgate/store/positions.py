@@ -48,7 +48,7 @@ class PositionBroken(Bug):
 _blank = object.__new__
 _set = object.__setattr__
 _UNKNOWN = SafeUUID.unknown
-"""A uuid is made for each message that is due later, and the class's own way to make one takes twice as long."""
+"""A uuid is created for each delayed message, and the class's own constructor takes twice as long."""
 
 
 def _uuid_of(number: int) -> UUID:

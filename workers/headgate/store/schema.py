@@ -191,7 +191,7 @@ async def ensure(
 
 
 async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> tuple[Drift, ...]:
-    """The differences, with nothing done about them; a table that is not there is one."""
+    """The differences, with nothing done about them; a missing table is one."""
     there = await port.read_tables(keyspace)
     drifts: list[Drift] = []
     for table in tables:

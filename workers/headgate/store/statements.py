@@ -80,7 +80,7 @@ class _Statement:
 
 
 class Insert(_Statement):
-    """Write a row, marker and all. Only where rows are made plainly; only plain columns."""
+    """Write a row, marker and all. Only where rows are written plainly; only plain columns."""
 
     __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
     _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")

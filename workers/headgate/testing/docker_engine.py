@@ -36,7 +36,8 @@ _GRACE_S = 20.0
 
 
 class DockerEngine:
-    """A running engine; a context manager that ends it and all that it ran. Made by `start` or `start_to_build`."""
+    """A running engine; a context manager that ends it and all its containers. Created by `start` or
+    `start_to_build`."""
 
     def __init__(self, directory: Path, name: str, root: Path, *, kept: Path | None = None) -> None:
         self.directory = directory

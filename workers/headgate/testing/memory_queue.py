@@ -90,7 +90,7 @@ class MemoryQueue:
         return [self.put_now(message) for message in messages]
 
     def put_now(self, message: Message | bytes, *, suspect: bool = False, attempts: int = 0) -> str:
-        """One message; as a suspect, or tried before, if a test wants that."""
+        """One message; as a crash suspect, or tried before, if a test needs that."""
         if isinstance(message, bytes):
             message = Message(message)
         number = next(self._ticket)

@@ -36,7 +36,7 @@ OURS: Final = {
     "sum": "Sum",
     "topk": "TopK",
 }
-"""From a type of ours to its class, in the file of its name."""
+"""From a built-in type to its class, in the file of its name."""
 
 
 class TypeUnknown(SpecError):

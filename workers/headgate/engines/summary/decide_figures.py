@@ -14,7 +14,7 @@ from typing import Any
 SECOND_US = 1_000_000
 RATE_OVER_US = 10 * SECOND_US
 REFRESH_EVERY_US = 6 * SECOND_US
-"""Figures that stay as they are: a row is kept for 15 s, so one write may be lost."""
+"""Unchanged figures: a row is kept for 15 s, so one write may be lost."""
 KEPT_S = 15
 COUNT_SHARE = 20
 """Counting takes at most this fraction of an owner's time."""

@@ -54,7 +54,7 @@ class CollectionResult:
     refused: str = ""
     """Why nothing is collected: `gc.after` is not above a hint window."""
     full_us: int = 0
-    """When the last pass began that saw every key."""
+    """The start of the last pass that visited every key."""
     keys: int = 0
     shards: int = 0
     expired: int = 0

@@ -149,7 +149,7 @@ class Cancels:
     def _mark(self, place: RowPlace, now_us: int) -> Update:
         settings = self._sender.settings
         table, key = self._row(place)
-        until_us = moment_us_of(place.due) + OUTLIVES_US  # never gone before the message that it is about
+        until_us = moment_us_of(place.due) + OUTLIVES_US  # never deleted before the message that it is about
         ttl_s = ttl_s_kept(until_us, settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         return Update(table, key, {"cancelled": now_us}, timestamp_us=now_us, ttl_s=ttl_s)
 

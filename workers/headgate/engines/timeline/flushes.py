@@ -90,7 +90,7 @@ class Flushes:
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin what flushes may begin now."""
+        """Start the flushes that may start now."""
         self.looks_soon = False
         try:
             if self.plain.payloads:

@@ -66,7 +66,7 @@ def queue_of(entry: Entry) -> Queue:
 
 
 def tables_of_entry(entry: Entry) -> TimelineTables:
-    """The tables that were chosen when it was made."""
+    """The tables that were chosen at its creation."""
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 

@@ -1,4 +1,4 @@
-"""Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
+"""Holds lanes of one queue for one process: takes free ones, works them, and releases those it lost.
 
 With a `Sharing` it takes those of its share, and releases those of another member's share
 (docs/internals/protocols/balance.md). Without one it takes every lane that it can, up to its maximum. The owner of a
@@ -275,7 +275,7 @@ class LaneKeeper:
             handing.add_done_callback(partial(self._handed_over, name, self.held[name]))
 
     async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
-        """Give a lane back once nothing of it is in flight; keep it where it has become ours again meanwhile."""
+        """Release a lane once nothing of it is in flight; keep it where it is in our share again meanwhile."""
         dispatcher.drain()
         while not dispatcher.is_over():
             if self._is_ours_again(name):
@@ -289,7 +289,7 @@ class LaneKeeper:
             del self.held[name]
 
     def _is_ours_again(self, name: LaneName) -> bool:
-        """Whether the sharing has changed back: the member that was to have the lane has gone."""
+        """Whether the distribution has changed back: the member of the lane has left."""
         return not self._leaving and self.sharing is not None and name in self.sharing.mine(self._all_names())
 
     def _is_idle(self, dispatcher: Dispatcher) -> bool:

@@ -1,4 +1,5 @@
-"""The lanes of a generation: made once, when the generation begins, so that a taking never makes one (attack D6)."""
+"""The lanes of a generation: created once, when the generation starts, so that a take never creates one (attack
+D6)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from headgate.store.statements import InsertIfAbsent
 from headgate.store.types import Value
 
 BEFORE_US = 60_000_000
-"""A lane begins this long before its generation: more than clocks can differ."""
+"""A lane starts this long before its generation: more than clocks can differ."""
 
 
 def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[str, Value]:

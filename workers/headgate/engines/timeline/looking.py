@@ -88,7 +88,7 @@ async def look_at_lanes(host: Host, settings: TimelineSettings, held: Held) -> l
 async def look_at_lane(
     host: Host, settings: TimelineSettings, held: Held, generation: int, shard: int
 ) -> LaneView | None:
-    """One lane, if it was made."""
+    """One lane, if it was created."""
     rows = await host.store.read(Select(settings.tables.lanes, lane_key(settings, generation, shard), limit=1))
     if not rows or rows[0].epoch is None:
         return None

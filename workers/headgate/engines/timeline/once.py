@@ -1,5 +1,5 @@
-"""Messages with a once key: within onceWindow the same key, from any process, makes one message.
-The prose and its argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
+"""Messages with a once key: within onceWindow the same key, from any process, creates one message. The prose and its
+argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
 
 An LWT claims a place for the key, then the message is written to it as a copy, then that is noted. A process that
 finds a claim without the note finishes it first: the same row at the same place, or a restamped row that names it.
@@ -225,7 +225,7 @@ class OncePuts:
         except HeadgateError:
             return  # without the note the next put of the key finishes it once more, and finds it done
 
-    # ---- finishing what others began
+    # ---- finishing others' claims
 
     async def _finish(self, unfinished: Sequence[tuple[_Wanted, Claim]]) -> None:
         settings = self._sender.settings

@@ -41,7 +41,7 @@ class PartIndex:
         self._days: OrderedDict[int, _Day] = OrderedDict()
         self._seen: OrderedDict[int, tuple[int, ...]] = OrderedDict()
         self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
-        """Reads that are to begin when this turn is over, by part."""
+        """Reads that start when this turn is over, by part."""
 
     def settings_changed(self, settings: TimelineSettings) -> None:
         """The result of a read of the catalogue."""
@@ -59,7 +59,7 @@ class PartIndex:
         return await asyncio.shield(task)
 
     def seen(self, part: int) -> tuple[int, ...]:
-        """Subs that the part is known to have, though it may have others by now: index rows outlive their part."""
+        """The known subs of the part, though it may have others by now: index rows outlive their part."""
         return self._seen.get(part, ())
 
     async def _read(self, part: int) -> tuple[int, ...]:

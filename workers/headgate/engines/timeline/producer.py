@@ -179,7 +179,7 @@ class Producer:
     # ---- turns of groups, for once keys
 
     async def take_turns(self, groups: Sequence[bytes]) -> None:
-        """Wait until these groups have nothing under way, and hold them: in one order, so none waits for ever."""
+        """Wait until these groups have nothing under way, and hold them: in one order, so none waits forever."""
         held: list[bytes] = []
         try:
             for group in sorted(set(groups)):

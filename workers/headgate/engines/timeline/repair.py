@@ -150,7 +150,7 @@ class Leader:
             self._is_over = ends_tenure(touched)
 
     async def give_back(self) -> None:
-        """Let the next one begin at once."""
+        """Let the next one start at once."""
         await self._lane.release(self._tenure, last=self._seen.last, reach=self._seen.reach)
 
 

@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """Everything written at or before the timestamp is gone; `at_s` is when it was deleted, for the purge."""
+    """Everything written at or before the timestamp is gone; `at_s` is the time of the deletion, for the purge."""
 
     timestamp_us: int
     at_s: int
@@ -45,7 +45,7 @@ def live_cell(timestamp_us: int, encoded: bytes, value: Value) -> Cell:
 
 
 def expiring_cell(timestamp_us: int, encoded: bytes, value: Value, now_s: int, ttl_s: int) -> Cell:
-    """A cell that goes by itself, in a second fixed by the coordinator's clock when the request came."""
+    """A cell that expires by itself, in a second fixed by the coordinator's clock when the request came."""
     return Cell(timestamp_us, EXPIRING, now_s + ttl_s, encoded, value, ttl_s)
 
 

@@ -15,7 +15,7 @@ from headgate.store.types import Value
 
 
 class Hint(NamedTuple):
-    """A write that its target has to get yet. It is worth something until `gc_grace_s` after it was made."""
+    """A write that its target still lacks. It is valid until `gc_grace_s` after its creation."""
 
     made_s: float
     gc_grace_s: int

@@ -36,7 +36,7 @@ class RangeCommand:
 
 
 class Page(NamedTuple):
-    """Rows of keys, and where the next page begins; None if this was the last."""
+    """Rows of keys, and the start of the next page; None if this was the last."""
 
     rows: list[Any]
     after: Place | None

@@ -1,4 +1,4 @@
-"""Where partitions live, and how many answers a consistency wants. Pure.
+"""The replicas of partitions, and the number of answers that a consistency needs. Pure.
 
 Each data center is a ring of its nodes; a partition is on `replication` of them, starting at its token.
 """

@@ -59,7 +59,7 @@ def container_environment(wanted: NodeSettings) -> dict[str, str]:
 
 
 class DockerCassandra:
-    """A running container; a context manager that removes it. Made by `DockerCassandra.start`."""
+    """A running container; a context manager that removes it. Created by `DockerCassandra.start`."""
 
     def __init__(self, container: CassandraContainer, wanted: NodeSettings) -> None:
         self._container = container

@@ -130,7 +130,7 @@ class Node:
         return self.server.alive()
 
     def probe(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
-        """A CQL connection to this very node, made from where the node can be reached."""
+        """A CQL connection to this very node, from a place that can reach it."""
         where = namespaces.inside(self.namespace) if self.namespace is not None else nullcontext()
         with where:
             return self.probe_from_here(connection, timeout_s=timeout_s)

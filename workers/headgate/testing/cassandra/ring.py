@@ -38,7 +38,7 @@ _NATIVE, _STORAGE, _JMX = 9042, 7000, 7199
 
 
 class Ring:
-    """Running nodes; a context manager that ends them. Made by `Ring.start`."""
+    """Running nodes; a context manager that ends them. Created by `Ring.start`."""
 
     def __init__(self, nodes: list[Node], directory: Path) -> None:
         self.nodes = nodes

@@ -24,7 +24,7 @@ _ROOM_MB = 500
 
 @dataclass
 class Cassandra:
-    """A running single node; a context manager that ends it. Made by `Cassandra.start`."""
+    """A running single node; a context manager that ends it. Created by `Cassandra.start`."""
 
     node: Node
     _owned_directory: Path | None

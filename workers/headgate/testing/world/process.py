@@ -41,7 +41,7 @@ class State(Enum):
 
 
 class Process:
-    """One process of the world. Made by `World.process`."""
+    """One process of the world. Created by `World.process`."""
 
     def __init__(self, world: World, name: str, data_centre: str, *, booted_s: float, life: int) -> None:
         self.world = world
