@@ -146,7 +146,7 @@ class _Bench:
                 timeout=WARMED_WITHIN_S,
             )
         if done.returncode:
-            raise Surroundings("Cassandra could not be warmed up", said=done.stderr.strip()[-500:])
+            raise Surroundings("Cassandra could not be warmed up", cause=done.stderr.strip()[-500:])
 
     # ---- turns
 

@@ -74,7 +74,7 @@ class Load:
         for name in names:
             answer = await self._cluster.delete(Address(NAMESPACE, None, name))
             if not isinstance(answer, Deleted):
-                raise Bug("a namespace cannot be deleted", said=str(answer))
+                raise Bug("a namespace cannot be deleted", cause=str(answer))
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             left = [name for name in names if isinstance(await self._get_namespace(name), Applied)]
@@ -90,7 +90,7 @@ class Load:
         async with self._room:
             answer = await self._cluster.apply(document, manager=MANAGER, force=True)
         if not isinstance(answer, Applied):
-            raise Bug("the API server rejected the benchmark's objects", said=str(answer))
+            raise Bug("the API server rejected the benchmark's objects", cause=str(answer))
         return answer
 
 

@@ -143,4 +143,4 @@ def _make_queues(servers: Servers) -> None:
             timeout=120,
         )
     if done.returncode != 0:
-        raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])
+        raise Bug("the queues could not be created", cause=done.stderr.strip()[-500:])

@@ -274,7 +274,7 @@ class _Bench:
                 timeout=APPLY_WITHIN_S,
             )
         if done.returncode != 0:
-            raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])
+            raise Bug("the queues could not be created", cause=done.stderr.strip()[-500:])
         self._queues = made
 
 

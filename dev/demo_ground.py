@@ -158,7 +158,7 @@ def bring_images(cluster: Cluster, asked: Asked) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             told = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-            raise Surroundings("the image could not be created", remedy="check its output", said=told[-1])
+            raise Surroundings("the image could not be created", remedy="check its output", cause=told[-1])
 
 
 def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> None:

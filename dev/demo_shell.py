@@ -44,7 +44,9 @@ class Shell:
         if done.returncode != 0:
             told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
             name = f"{Path(command[0]).name} {command[1]}"
-            raise Surroundings("a command of the demo failed", remedy="check its output", command=name, said=told[-1])
+            raise Surroundings(
+                "a command of the demo failed", remedy="check its output", command=name, cause=told[-1]
+            )
         return done.stdout
 
     def held(self, queue: str) -> int:

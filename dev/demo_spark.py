@@ -96,7 +96,7 @@ class Drain:
                 remedy="run kubectl describe sparkapplication -n shop; see the driver's last line above",
                 state=state,
                 pods=", ".join(sorted(self._pods)),
-                said=self._last_line(),
+                cause=self._last_line(),
             )
         say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 

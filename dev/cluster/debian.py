@@ -121,7 +121,9 @@ def _install(bundle: Bundle, failure: Surroundings) -> None:
     """The last resort: the machine's own installation, with a message."""
     if os.geteuid() != 0:
         raise failure
-    say(f"    private copies cannot be fetched ({failure.facts.get('said')}); installing {' '.join(bundle.packages)}")
+    say(
+        f"    private copies cannot be fetched ({failure.facts.get('cause')}); installing {' '.join(bundle.packages)}"
+    )
     command = ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -71,7 +71,7 @@ class Builder:
         )
         if done.returncode != 0:
             raise Unavailable(
-                "docker failed", asked=arguments[0], said=last_words(done.stderr.decode(errors="replace"))
+                "docker failed", asked=arguments[0], cause=last_words(done.stderr.decode(errors="replace"))
             )
         return done.stdout.decode(errors="replace")
 
@@ -125,7 +125,7 @@ class Builder:
                 "the Dockerfile could not be built",
                 remedy=f"see {log}; check that the package registries are reachable",
                 target=target,
-                said=last_words(log.read_text(errors="replace")),
+                cause=last_words(log.read_text(errors="replace")),
             )
 
 

@@ -108,6 +108,6 @@ async def _until_there(ask: Callable[[], Awaitable[There]], until_s: float) -> T
         except (SpecError, Surroundings, Unavailable, Refused) as missing:
             if time.monotonic() > until_s:
                 raise NotThrough(
-                    said=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
+                    cause=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
                 ) from None
         await asyncio.sleep(AGAIN_S)

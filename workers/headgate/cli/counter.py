@@ -187,7 +187,7 @@ def _opened(output: Path | None) -> Any:
     try:
         file: TextIO = output.open("w", encoding="utf-8")
     except OSError as error:
-        raise Surroundings("the file can not be written", file=output, said=error.strerror) from None
+        raise Surroundings("the file can not be written", file=output, cause=error.strerror) from None
     return file
 
 

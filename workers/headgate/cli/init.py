@@ -28,5 +28,5 @@ def command(file: Path, *, queue: str, handler: str) -> None:
     except FileExistsError:
         raise SpecError("the file exists", file=file, remedy="name another, or remove it") from None
     except OSError as error:
-        raise SpecError("the file cannot be written", file=file, said=error.strerror) from None
+        raise SpecError("the file cannot be written", file=file, cause=error.strerror) from None
     click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

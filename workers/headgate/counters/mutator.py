@@ -324,7 +324,7 @@ class Mutator:
                     changed[slot] = None
                     part = True
             except Exception as error:  # a custom type may raise anything
-                future.set_exception(UpdateUnknown("The update was counted in part", said=error) if part else error)
+                future.set_exception(UpdateUnknown("The update was counted in part", cause=error) if part else error)
                 continue
             callers.append(future)
         return _Flight(living, callers, list(changed))

@@ -144,7 +144,7 @@ class TokenWriter:
                 _tell(taken, TokenUnknown(last=answer.message))
                 return
             if isinstance(answer, BaseException):
-                _tell(taken, TokenUnknown("Write failed", said=answer))
+                _tell(taken, TokenUnknown("Write failed", cause=answer))
                 raise Bug("Writing tokens failed", error=repr(answer)) from answer
         self._marked.add(place)
         await self._acknowledge(place, taken)

@@ -64,7 +64,7 @@ class Doors:
                 "The port for probes and metrics cannot be opened",
                 host=host,
                 port=port,
-                said=error.strerror,
+                cause=error.strerror,
                 remedy=remedy,
             ) from None
         self.port = int(self._runner.addresses[0][1])

@@ -51,7 +51,7 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         said = str(error).splitlines()[0]
         remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
         raise SpecError(
-            "Pydantic does not support an annotation", handler=handler, said=said, remedy=remedy
+            "Pydantic does not support an annotation", handler=handler, cause=said, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 

@@ -217,7 +217,7 @@ def _encode(plan: Plan, values: Sequence[Value], shape: Shape) -> Encoded:
     try:
         return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("A value does not fit its column", table=shape.table.name, said=error) from None
+        raise ShapeBroken("A value does not fit its column", table=shape.table.name, cause=error) from None
 
 
 def encode_insert(plan: Plan, statement: Any) -> Encoded:
@@ -373,7 +373,7 @@ def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], p
             ]
         )
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("A value does not fit its column", table=plan.metrics.table, said=error) from None
+        raise ShapeBroken("A value does not fit its column", table=plan.metrics.table, cause=error) from None
 
 
 def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:

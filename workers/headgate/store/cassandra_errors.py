@@ -72,20 +72,20 @@ def translate(error: BaseException, statement: About) -> BaseException:
     if isinstance(error, OperationTimedOut):
         return Unknown("No answer in time", coordinator=error.last_host, table=table_of(statement))
     if isinstance(error, ConnectionException):
-        return Unknown("The connection broke before the answer", table=table_of(statement), said=error)
+        return Unknown("The connection broke before the answer", table=table_of(statement), cause=error)
     if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
-        return NotEnoughReplicas("Too few replicas know the permissions of the role", said=_said(error))
+        return NotEnoughReplicas("Too few replicas know the permissions of the role", cause=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --print prints the statements)", said=_said(error)
+            remedy="grant it to the role (headgate apply --print prints the statements)", cause=_said(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
         return _of_invalid(_said(error), statement)
     if isinstance(error, ErrorMessage):
         return _of_code(error, statement)
     if isinstance(error, cassandra.RequestExecutionException):
-        return Unknown("The server failed", table=table_of(statement), said=_said(error))
-    return StatementFailed("The driver failed", table=table_of(statement), said=f"{type(error).__name__}: {error}")
+        return Unknown("The server failed", table=table_of(statement), cause=_said(error))
+    return StatementFailed("The driver failed", table=table_of(statement), cause=f"{type(error).__name__}: {error}")
 
 
 def of_prepare(error: BaseException, statement: About) -> BaseException:
@@ -129,7 +129,7 @@ def _of_no_host(error: driver.NoHostAvailable, statement: About) -> HeadgateErro
     ours = next((each for each in errors if not isinstance(each, (OSError, driver.DriverException))), None)
     if ours is not None and not isinstance(ours, ConnectionException):
         return StatementFailed(
-            "A request could not be encoded", table=table_of(statement), said=f"{type(ours).__name__}: {ours}"
+            "A request could not be encoded", table=table_of(statement), cause=f"{type(ours).__name__}: {ours}"
         )
     return NotEnoughReplicas("No node of the home data centre can be reached", table=table_of(statement))
 
@@ -164,9 +164,9 @@ def _of_invalid(said: str, statement: About) -> HeadgateError:
             "The table in Cassandra differs from its expected schema",
             remedy="create or repair the tables with `headgate apply`",
             table=table_of(statement),
-            said=said,
+            cause=said,
         )
-    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), said=said)
+    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), cause=said)
 
 
 def too_large(said: str, statement: About) -> TooLarge:
@@ -176,27 +176,27 @@ def too_large(said: str, statement: About) -> TooLarge:
             "The batch is larger than the server accepts",
             remedy="send less at once, one partition per batch, or raise batch_size_fail_threshold",
             table=table_of(statement),
-            said=said,
+            cause=said,
         )
     return TooLarge(
         "The write is larger than the server accepts",
         remedy="send less at once: commitlog_segment_size and native_transport_max_message_size limit it",
         table=table_of(statement),
-        said=said,
+        cause=said,
     )
 
 
 def _of_code(error: ErrorMessage, statement: About) -> HeadgateError:
     said, code = _said(error), error.code
     if code in (OVERLOADED, BOOTSTRAPPING):
-        return _undone(Overloaded(said=said, table=table_of(statement)), statement)
+        return _undone(Overloaded(cause=said, table=table_of(statement)), statement)
     if code == CAS_WRITE_UNKNOWN:
         return Unknown("The server does not know whether its own LWT was applied", table=table_of(statement))
     if code == PROTOCOL_ERROR and any(sign in said.lower() for sign in _TOO_LARGE):
         return too_large(said, statement)
     if code in (PROTOCOL_ERROR, SYNTAX):
-        return StatementFailed("Cassandra does not understand this", table=table_of(statement), said=said)
-    return Unknown("The server failed", table=table_of(statement), said=said, code=f"0x{code:04x}")
+        return StatementFailed("Cassandra does not understand this", table=table_of(statement), cause=said)
+    return Unknown("The server failed", table=table_of(statement), cause=said, code=f"0x{code:04x}")
 
 
 def _said(error: BaseException) -> str:

@@ -100,7 +100,7 @@ class CassandraSchema:
                 await self._store.cql(cql, within_s=deadline_s - loop.time())
                 break
             except NotAllowed as refused:
-                raise RightsMissing(said=refused.facts.get("said", "")) from refused
+                raise RightsMissing(cause=refused.facts.get("cause", "")) from refused
             except Unavailable:
                 if loop.time() + LOOK_AGAIN_S >= deadline_s:
                     raise

@@ -73,7 +73,7 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
         "Cassandra cannot be reached",
         remedy="check that it is up, and check CONTACT_POINTS and USE_SSL",
         at=_points(settings),
-        said="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
+        cause="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
     )
 
 
@@ -104,7 +104,7 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
             "The TLS handshake with the server failed",
             remedy="check USE_SSL, and whether the server requires SSL_CERT and SSL_KEY",
             at=_points(settings),
-            said=said,
+            cause=said,
         )
     if isinstance(cause, ConnectionRefusedError) or "Connection refused" in said:
         return Surroundings(

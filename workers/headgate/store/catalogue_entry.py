@@ -158,7 +158,7 @@ def decode_document(text: str) -> Document:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise EntryUnreadable(said=error) from None
+        raise EntryUnreadable(cause=error) from None
     if not isinstance(found, dict):
         raise EntryUnreadable(found=type(found).__name__)
     return found

@@ -71,7 +71,7 @@ class SchemaRightsMissing(RightsMissing):
         self.cql = tuple(cql)
         super().__init__(
             remedy="pass the CQL (headgate apply --print) to an administrator, then apply again",
-            said=said,
+            cause=said,
             statements=len(self.cql),
         )
 
@@ -177,7 +177,7 @@ async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
     except SchemaRightsMissing:
         raise
     except RightsMissing as refused:
-        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("said", ""))) from refused
+        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("cause", ""))) from refused
     await _agree(port, planned)
     created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
     return SchemaReport(created, tuple(drifts))

@@ -183,6 +183,6 @@ def _run(argv: Sequence[str], *, cwd: Path | None = None) -> str:
             "Debian's packages could not be fetched",
             remedy="check the network and the free disk space, then run it again",
             command=" ".join(argv[:1]),
-            said=" ".join(telling)[:300],
+            cause=" ".join(telling)[:300],
         )
     return done.stdout

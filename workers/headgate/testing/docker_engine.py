@@ -114,7 +114,7 @@ class DockerEngine:
             env=self.environment(),
         )
         if done.returncode != 0:
-            raise Unavailable("docker failed", said=done.stderr.strip()[-500:], asked=arguments[0])
+            raise Unavailable("docker failed", cause=done.stderr.strip()[-500:], asked=arguments[0])
         return done.stdout
 
     def environment(self) -> dict[str, str]:

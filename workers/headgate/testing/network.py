@@ -245,7 +245,7 @@ class Network:
             raise Surroundings(
                 "packets cannot be delayed on this machine",
                 remedy="load the kernel module tun (modprobe tun)",
-                said=server.last_error_lines(1),
+                cause=server.last_error_lines(1),
             )
         ip("link", "set", device, "up", "txqueuelen", "10000", namespace=self.router)
         ip("route", "add", "default", "dev", device, "table", _table(server), namespace=self.router)

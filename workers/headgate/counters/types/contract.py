@@ -153,14 +153,14 @@ class CounterType(ABC, Generic[S, U]):
         body = bytes(data[_HEAD.size :])
         if version == 0 or crc32(body) != checksum:
             raise StateUnreadable(
-                type=self.name, version=version, bytes=len(data), said="damaged, or not a Headgate state"
+                type=self.name, version=version, bytes=len(data), cause="damaged, or not a Headgate state"
             )
         try:
             return self.load_body(body, version)
         except StateUnreadable:
             raise
         except Exception as error:  # any error of a parser of garbage: it is not a state
-            raise StateUnreadable(type=self.name, bytes=len(data), said=_one_line(error)) from None
+            raise StateUnreadable(type=self.name, bytes=len(data), cause=_one_line(error)) from None
 
     # ---- for `parse` and `value` of a type
 

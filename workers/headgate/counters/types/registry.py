@@ -76,7 +76,7 @@ def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any
         made = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
         raise TypeBroken(
-            "The custom counter type cannot be imported", type=name, entry=point.value, said=_one_line(error)
+            "The custom counter type cannot be imported", type=name, entry=point.value, cause=_one_line(error)
         ) from error
     if not isinstance(made, CounterType):
         raise TypeBroken("The entry point is not a CounterType", type=name, entry=point.value)

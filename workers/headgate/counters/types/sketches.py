@@ -109,7 +109,7 @@ def library(name: str) -> Any:
         return import_module("datasketches")
     except ImportError as error:
         raise SketchesMissing(
-            type=name, said=" ".join(str(error).split()), remedy="pip install 'headgate[counters]'"
+            type=name, cause=" ".join(str(error).split()), remedy="pip install 'headgate[counters]'"
         ) from None
 
 

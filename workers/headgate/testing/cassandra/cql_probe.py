@@ -164,14 +164,14 @@ class CqlProbe:
 def _error(code: int, said: str, point: ContactPoint) -> HeadgateError:
     if code == _BAD_CREDENTIALS and _COULD_NOT_LOOK in said:
         # It was not rejected: the server could not read its roles without a quorum.
-        return Unavailable("the server could not look up the user", said=said, at=point)
+        return Unavailable("the server could not look up the user", cause=said, at=point)
     if code in _REFUSED_CODES:
-        return Refused("the server rejected the request", said=said, at=point)
+        return Refused("the server rejected the request", cause=said, at=point)
     if code in _UNAVAILABLE_CODES:
-        return Unavailable("the server failed", said=said, at=point)
+        return Unavailable("the server failed", cause=said, at=point)
     if code == 0x000A:
-        return Unavailable("the server does not support this version of CQL", said=said, at=point)
-    return SpecError("the server did not accept the statement", said=said, code=f"{code:#06x}")
+        return Unavailable("the server does not support this version of CQL", cause=said, at=point)
+    return SpecError("the server did not accept the statement", cause=said, code=f"{code:#06x}")
 
 
 class _Reader:

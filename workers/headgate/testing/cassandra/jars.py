@@ -87,8 +87,8 @@ def maven_failure(said: str) -> Surroundings:
         return Surroundings(
             "Maven cannot reach its registry",
             remedy="check the network; configure a proxy or mirror in Maven's settings.xml",
-            said=line[:300],
+            cause=line[:300],
         )
     return Surroundings(
-        "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", said=line
+        "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", cause=line
     )

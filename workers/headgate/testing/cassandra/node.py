@@ -205,7 +205,9 @@ class Node:
             argv = namespaces.enter(self.namespace, argv)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
         if done.returncode != 0:
-            raise Unavailable("nodetool failed", said=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0])
+            raise Unavailable(
+                "nodetool failed", cause=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0]
+            )
         return done.stdout
 
     def _quiet_logging(self) -> Path:

@@ -96,7 +96,7 @@ class _Keytool:
             check=False,
         )
         if done.returncode != 0:
-            raise Surroundings("keytool failed", said=done.stdout.strip() or done.stderr.strip(), asked=arguments[0])
+            raise Surroundings("keytool failed", cause=done.stdout.strip() or done.stderr.strip(), asked=arguments[0])
 
     def _store(self, store_type: str) -> list[str]:
         return ["-storetype", store_type, "-storepass", PASSWORD]
