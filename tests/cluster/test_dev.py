@@ -173,7 +173,7 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
 
         assert 0 == begun.end(signal.SIGINT)
         begun.said(r"worker stopped +queue=shop/letters")
-        begun.said("its data stay for the next time")
+        begun.said("its data stays for the next run")
 
 
 def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: Serving, tmp_path: Path) -> None:
