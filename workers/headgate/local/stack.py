@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -25,6 +26,7 @@ import click
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, SpecError
+from headgate.local.first_message import find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
@@ -56,12 +58,29 @@ def write_first_queue(queue: str, handler: str) -> Path:
     return file
 
 
+@dataclass(frozen=True)
+class FirstMessage:
+    """A message that is put when the workers run."""
+
+    payload: str
+    then_end: bool = False
+    """Whether the stack ends when it is handled."""
+
+
 class Stack:
     """One run of it."""
 
-    def __init__(self, files: Sequence[Path], environment: Mapping[str, str], *, fresh: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        environment: Mapping[str, str],
+        *,
+        fresh: bool,
+        first: FirstMessage | None = None,
+    ) -> None:
         self._files = files
         self._environment = dict(environment)
+        self._first = first
         self._directory = state_directory(files)
         self._cassandra = (
             None
@@ -82,6 +101,7 @@ class Stack:
         self._resources = load_files(self._files)
         if not self._resources:
             raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
+        worked = "" if self._first is None else find_worked_queue(self._resources)
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return
@@ -89,6 +109,10 @@ class Stack:
             if not await self._until(ending, self._apply()):
                 return
             self._begin_workers()
+            if self._first is not None:
+                putting = put_first_message(self._environment, worked, self._first.payload, partial(_say, "put"))
+                if not await self._until(ending, putting) or self._first.then_end:
+                    return
             self._tell(time.monotonic() - began_s)
             await self._keep(ending)
         finally:

@@ -43,10 +43,18 @@ def jars() -> Path:
         return cached("cassandra", VERSION, _fetch, needs_mb=400)
 
 
-def _fetch(entry: Path) -> None:
-    maven = require_program(
-        "mvn", remedy="install Maven (Debian: apt-get install maven); it fetches Cassandra's jars"
+def require_maven() -> str:
+    """The path of Maven; none is needed where the jars are cached."""
+    if is_cached("cassandra", VERSION):
+        return ""
+    return require_program(
+        "mvn",
+        remedy="install Maven (Debian: apt-get install maven; macOS: brew install maven); it fetches Cassandra's jars",
     )
+
+
+def _fetch(entry: Path) -> None:
+    maven = require_maven()
     java = find_java()
     work = entry / ".maven"
     work.mkdir()
