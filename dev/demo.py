@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from dev import demo_ground as ground
-from dev import demo_spark
+from dev import demo_spark, run_local
+from dev.background_build import BackgroundBuild, end_left_over
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
+from dev.cluster.golang import require_go
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
 from dev.cluster.surroundings import look_around
@@ -32,19 +35,26 @@ from headgate.testing.progress import duration, say
 
 
 def up(asked: Asked) -> None:
-    """All of it, telling what it does."""
+    """All of it, showing what it does."""
     started = time.monotonic()
     asked.require_possible()
     choice = decide_source(look_around(asked.context, None))
     tell_plan(choice, spark=asked.spark)
     require_containers(choice)
+    run_local.require_programs()
+    if asked.context is None and choice.mode in ("node", "kwok"):
+        require_go()
     before = Begun.read() or Begun()
     begun = replace(before, cluster_started=before.cluster_started or read_cluster(DEFAULT_NAME) is None).keep()
-    side_by_side(
-        ground.make_environment,
-        ground.fetch_cassandra,
-        lambda: ground.build_programs(asked),
-    )
+    build = BackgroundBuild(show_line)
+    try:
+        build.start(own_cluster=asked.context is None, spark=asked.spark)
+        show_without_kubernetes(started)
+        if build.is_running():
+            show_line("local", "next comes the same on Kubernetes, as soon as its build has ended")
+        build.wait()
+    finally:
+        build.end()
     cluster = lifecycle.up(DEFAULT_NAME, context=asked.context)
     kubectl = lifecycle.client(cluster)
     if asked.spark and cluster.mode == "context":
@@ -59,6 +69,23 @@ def up(asked: Asked) -> None:
         demo_spark.bring_spark_operator(cluster)
         demo_spark.Drain(shell).show()
     tell_ending(cluster, connection[0], time.monotonic() - started)
+
+
+def show_without_kubernetes(started: float) -> None:
+    """A queue, a worker and a message on this machine, while Kubernetes is built; what was started for it ends."""
+    run_local.prepare()
+    done = subprocess.run(run_local.build_command(until_handled=True), cwd=ground.ROOT, check=False)
+    if done.returncode != 0:
+        raise Surroundings(
+            "the message was not handled without Kubernetes", remedy="read the lines above", exit_code=done.returncode
+        )
+    took = duration(time.monotonic() - started)
+    show_line("local", f"a message was handled without Kubernetes, {took} after the start; make dev repeats it")
+
+
+def show_line(name: str, line: str) -> None:
+    """A line under a name, as `headgate dev` shows those of its programs."""
+    say(f"{name:<16} | {line}")
 
 
 def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
@@ -88,6 +115,8 @@ def down() -> None:
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
         ground.take_out(lifecycle.client(cluster), begun)
+    if end_left_over():
+        say("build of Kubernetes: ended")
     if stop_kept(ground.cassandra_directory()):
         say("Cassandra: ended")
     shutil.rmtree(ground.cassandra_directory(), ignore_errors=True)
@@ -103,12 +132,9 @@ def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
-    takes = "Some five minutes" if spark else "Some three minutes"
-    say(f"{takes} once everything is cached; the first time Kubernetes and Helm are built from source, ten")
-    say(
-        "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"
-    )
-    say("take a cluster that you have: make demo CONTEXT=its-name REGISTRY=where-it-pulls-our-image-from.")
+    say("First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built")
+    say("from source, once for this machine. The measured times are in docs/measured.md.")
+    say("A cluster that you have needs no build: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
 
 
 def require_containers(choice: Choice) -> None:
@@ -131,13 +157,14 @@ def side_by_side(*works: Callable[[], None]) -> None:
 def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None:
     """Where to look next."""
     told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
+    programs = f"{ground.VENV.name}/bin"
     say("")
     say(f"Done after {duration(took_s)}, and all of it is still there. Look around:")
     say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
-    say('  eval "$(make -s environment)"      # where Cassandra is; then, in this checkout:')
-    say("  .venv/bin/python examples/python/hello.py       # a message of your own; docs/python.md goes on from here")
-    say("  .venv/bin/headgate top --once                   # what is behind; docs/start-on-call.md")
-    say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # what the operator decided, and why")
+    say('  eval "$(make -s environment)"      # where Cassandra is')
+    say(f"  {programs}/python examples/python/hello.py     # a message of your own; docs/python.md")
+    say(f"  {programs}/headgate top --once                 # what is behind; docs/start-on-call.md")
+    say(f"  {programs}/kubectl-headgate why queue/emails -n shop   # what the operator decided, and why")
     say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
     say(f"  Cassandra: {told} (its user and password: make -s environment)")
     say("  end it all: make down")

@@ -37,6 +37,12 @@ def list_missing() -> list[Surroundings]:
     return missing
 
 
+def require_programs() -> None:
+    """Refuse with the first of what is missing."""
+    for each in list_missing():
+        raise each
+
+
 def has_own_cassandra() -> bool:
     """Whether the environment names a Cassandra, which is then used."""
     return "CONTACT_POINTS" in connection_variables(os.environ)

@@ -86,7 +86,7 @@ def _stat_fields(of: Path) -> list[str]:
 
 
 def _dying_with_us() -> tuple[str, ...]:
-    """A command's first words, by which the kernel kills it when this process is gone; Linux alone has such a call."""
+    """A command's first words, by which the kernel kills it when this process is gone; Linux alone can."""
     setpriv = shutil.which("setpriv")
     return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
 

@@ -49,7 +49,7 @@ def require_maven() -> str:
         return ""
     return require_program(
         "mvn",
-        remedy="install Maven (Debian: apt-get install maven; macOS: brew install maven); it fetches Cassandra's jars",
+        remedy="install Maven, which fetches Cassandra (Debian: apt-get install maven; macOS: brew install maven)",
     )
 
 
