@@ -1,10 +1,11 @@
-"""Reads the examples of the pages under docs, and says what is wrong with them.
+"""Reads the examples of the README and of the pages under docs, and reports what is wrong with them.
 
 A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word says that it is
 somebody else's, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a
 program says, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
 run nowhere; without it a test on real servers runs them. So with programs: `python compiled` is compiled alone, since
-it needs what the tests do not have.
+it needs what the tests do not have. An indented block that begins with a command is one of `sh parsed`, and a command within a
+sentence (`headgate stats`) is held to what there is: the command, its options, the files that it names.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ OTHERS = frozenset(
         "base64",
     )
 )
+COMMAND_WORDS = ("headgate", "kubectl", "helm", "make", "git", "pip", "eval", "export", ".", "cd", "python3")
+_INDENTED = re.compile(r"(?:^|\n\n)((?:    [^\n]+\n)+)")
+_WITHIN = re.compile(r"`((?:headgate|kubectl headgate|make) [^`\n]+)`")
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```([a-z]+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -69,10 +74,26 @@ class Example:
 
 
 def examples_of(page: str, text: str | None = None) -> list[Example]:
-    """Every fenced block of a page under docs."""
+    """Every fenced block of a page under docs, then every indented block of commands."""
     told = (ROOT / "docs" / page).read_text(encoding="utf-8") if text is None else text
-    found = enumerate(_BLOCK.findall(told))
-    return [Example(page, number, language, tuple(words.split()), body) for number, (language, words, body) in found]
+    found = [(language, tuple(words.split()), body) for language, words, body in _BLOCK.findall(told)]
+    found += [("sh", ("parsed",), body) for body in indented_commands_of(told)]
+    return [Example(page, number, *each) for number, each in enumerate(found)]
+
+
+def indented_commands_of(text: str) -> list[str]:
+    """The indented blocks of a page whose first word is a command."""
+    blocks = ("".join(line[4:] + "\n" for line in block.splitlines()) for block in _INDENTED.findall(_FENCED.sub("", text)))
+    return [block for block in blocks if block.split()[0].rpartition("/")[2] in COMMAND_WORDS]
+
+
+def faults_within(page: str, text: str) -> list[str]:
+    """What is wrong with the commands that stand within sentences; what they leave out is no fault."""
+    found = []
+    for told in _WITHIN.findall(_FENCED.sub("", text)):
+        for words in commands_of(told.replace("...", "").replace("\\|", "|")):
+            found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not fault.startswith("Missing ")]
+    return found
 
 
 def faults_of(example: Example) -> list[str]:
