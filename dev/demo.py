@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,8 +29,9 @@ from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
 from dev.cluster.surroundings import look_around
 from dev.demo_day import MESSAGES, Day
 from dev.demo_ground import Asked, Begun, Connection
-from dev.demo_shell import Shell
+from dev.demo_shell import Shell, folders_of_programs, with_context
 from headgate.errors import HeadgateError, Surroundings
+from headgate.store.connection_variables import connection_variables, prefixed
 from headgate.testing.cassandra.kept import stop_kept
 from headgate.testing.progress import duration, say
 
@@ -68,7 +70,7 @@ def up(asked: Asked) -> None:
     if asked.spark:
         demo_spark.bring_spark_operator(cluster)
         demo_spark.Drain(shell).show()
-    tell_ending(cluster, connection[0], time.monotonic() - started)
+    tell_ending(cluster, time.monotonic() - started)
 
 
 def show_without_kubernetes(started: float) -> None:
@@ -154,31 +156,48 @@ def side_by_side(*works: Callable[[], None]) -> None:
         future.result()
 
 
-def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None:
+NEXT = (
+    ("kubectl get queues,counters,deployments -n shop", ""),
+    ("python examples/python/hello.py", "a message of your own; docs/python.md"),
+    ("headgate top --once", "the backlog of each queue; docs/start-on-call.md"),
+    ("kubectl headgate why queue/emails -n shop", "what the operator decided, and why"),
+    ("kubectl explain queue.spec.timeline.safetyLag", ""),
+)
+"""Commands to try on what the demo leaves, each with what it shows."""
+
+
+def list_next_commands(*, context: str | None) -> list[str]:
+    """The lines that the demo prints at its end: the first one makes all others known to a shell. Pure."""
+    told = [("""eval "$(make -s environment)\"""", "in this folder, in each new shell")]
+    told += [(with_context(line, context), remark) for line, remark in NEXT]
+    width = max(len(line) for line, _ in told) + 2
+    return [f"{line:<{width}}# {remark}" if remark else line for line, remark in told]
+
+
+def tell_ending(cluster: Cluster, took_s: float) -> None:
     """Where to look next."""
-    told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
-    programs = f"{ground.VENV.name}/bin"
     say("")
-    say(f"Done after {duration(took_s)}, and all of it is still there. Look around:")
-    say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
-    say('  eval "$(make -s environment)"      # where Cassandra is')
-    say(f"  {programs}/python examples/python/hello.py     # a message of your own; docs/python.md")
-    say(f"  {programs}/headgate top --once                 # what is behind; docs/start-on-call.md")
-    say(f"  {programs}/kubectl-headgate why queue/emails -n shop   # what the operator decided, and why")
-    say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
-    say(f"  Cassandra: {told} (its user and password: make -s environment)")
-    say("  end it all: make down")
+    say(f"Done after {duration(took_s)}, and all of it is still there. Try:")
+    for line in list_next_commands(context=cluster.context):
+        say(f"  {line}")
+    say("  make down")
 
 
 def tell_environment() -> None:
-    """The variables that reach the demo's Cassandra, for a shell."""
+    """The variables by which a shell reaches the demo's Cassandra, and finds its programs."""
     file = ground.cassandra_directory() / "server.json"
     if not file.exists():
         raise Surroundings(
-            "no Cassandra of the demo runs here", remedy="make demo; or use yours, as CONTACT_POINTS and the rest say"
+            "no Cassandra of the demo runs here", remedy="make demo; or set HEADGATE_CONTACT_POINTS to your own"
         )
-    for name, value in json.loads(file.read_text())["environment"].items():
-        print(f"export {name}={value}")
+    cluster = read_cluster(DEFAULT_NAME)
+    told = prefixed(connection_variables(json.loads(file.read_text())["environment"]))
+    if cluster is not None:
+        told["KUBECONFIG"] = cluster.kubeconfig
+    for name, value in told.items():
+        print(f"export {name}={shlex.quote(value)}")
+    folders = folders_of_programs("" if cluster is None else cluster.kubectl)
+    print(f'export PATH={shlex.quote(os.pathsep.join(str(each) for each in folders if each.is_absolute()))}:"$PATH"')
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +52,15 @@ OTHERS = frozenset(
         "python3",
         "grep",
         "base64",
+        "python",
+        "spark-submit",
+        "",  # `.`, which reads a file of variables
     )
 )
 COMMAND_WORDS = ("headgate", "kubectl", "helm", "make", "git", "pip", "eval", "export", ".", "cd", "python3")
 _INDENTED = re.compile(r"(?:^|\n\n)((?:    [^\n]+\n)+)")
 _WITHIN = re.compile(r"`((?:headgate|kubectl headgate|make) [^`\n]+)`")
+_LEFT_OUT = re.compile(r"^Missing |^Usage: |requires an argument|^Invalid value")
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```([a-z]+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -83,7 +89,9 @@ def examples_of(page: str, text: str | None = None) -> list[Example]:
 
 def indented_commands_of(text: str) -> list[str]:
     """The indented blocks of a page whose first word is a command."""
-    blocks = ("".join(line[4:] + "\n" for line in block.splitlines()) for block in _INDENTED.findall(_FENCED.sub("", text)))
+    blocks = (
+        "".join(line[4:] + "\n" for line in block.splitlines()) for block in _INDENTED.findall(_FENCED.sub("", text))
+    )
     return [block for block in blocks if block.split()[0].rpartition("/")[2] in COMMAND_WORDS]
 
 
@@ -92,7 +100,8 @@ def faults_within(page: str, text: str) -> list[str]:
     found = []
     for told in _WITHIN.findall(_FENCED.sub("", text)):
         for words in commands_of(told.replace("...", "").replace("\\|", "|")):
-            found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not fault.startswith("Missing ")]
+            if "COMMAND" not in words:  # any of them
+                found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not _LEFT_OUT.search(fault)]
     return found
 
 
@@ -135,8 +144,11 @@ def commands_of(text: str) -> Iterator[list[str]]:
         reader.whitespace_split = True
         reader.commenters = "#"
         words: list[str] = []
+        is_redirected = False
         for word in [*reader, ";"]:
-            if set(word) <= set("|&;"):
+            if is_redirected or re.fullmatch(r"\d?>>?", word):
+                is_redirected = not is_redirected
+            elif set(word) <= set("|&;"):
                 if words:
                     yield words
                 words = []
@@ -160,7 +172,8 @@ def _faults_of_command(words: list[str]) -> Iterator[str]:
         if rest[0] not in HELM_VERBS:
             yield f"helm has no verb {rest[0]}: {told}"
     elif program == "make":
-        yield from (f"there is no such target: make {word}" for word in rest if "=" not in word and not _target(word))
+        named = [word for word in rest if "=" not in word and not word.startswith("-")]
+        yield from (f"there is no such target: make {word}" for word in named if not _target(word))
     elif program not in OTHERS and words:
         yield f"what is {program}? {told}"
     yield from (f"{word} is not there: {told}" for word in words if _is_ours(word) and not (ROOT / word).exists())
@@ -172,13 +185,15 @@ def _is_ours(word: str) -> bool:
 
 
 def _target(name: str) -> bool:
-    return re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+    targets = re.findall(r"^([a-z%-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return any(re.fullmatch(target.replace("%", ".+"), name) for target in targets)
 
 
 def _faults_of_click(command: click.Command, arguments: list[str], told: str) -> Iterator[str]:
     """Whether it is taken as it stands: every option there, every value of the right form. Nothing is run."""
     try:
-        context = command.make_context(command.name, list(arguments))
+        with redirect_stdout(StringIO()):  # --help, --version
+            context = command.make_context(command.name, list(arguments))
         while isinstance(command, click.Group):  # ours take no options before the name of a command
             name, arguments = arguments[0], arguments[1:]
             found = command.get_command(context, name)
@@ -186,5 +201,7 @@ def _faults_of_click(command: click.Command, arguments: list[str], told: str) ->
                 raise click.UsageError(f"No such command {name!r}.")
             command = found
             context = command.make_context(name, arguments, parent=context)
+    except click.exceptions.Exit:
+        return
     except click.ClickException as error:
         yield f"{error.format_message()}: {told}"

@@ -58,7 +58,7 @@ class Person:
     def held(self, queue: str) -> int:
         return self._held
 
-    def headgate(self, *arguments: str) -> str:
+    def type(self, line: str) -> str:
         return ""
 
 

@@ -85,8 +85,8 @@ class Bucket(Model):
     )
     keep_finalized: Annotated[Duration, between("0s", "30d")] = Field(
         Duration("1h"),
-        description="How long a bucket whose messages are all settled is kept before its partition is dropped. So "
-        "far back `headgate repair --from` can go.",
+        description="How long a bucket whose messages are all settled is kept before its partition is dropped. "
+        "Repair can return to it for that long.",
     )
 
 
