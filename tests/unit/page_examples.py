@@ -4,8 +4,8 @@ A fenced block is an example by its first word: `yaml` (resources, or a part of 
 somebody else's, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a
 program says, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
 run nowhere; without it a test on real servers runs them. So with programs: `python compiled` is compiled alone, since
-it needs what the tests do not have. An indented block that begins with a command is one of `sh parsed`, and a command within a
-sentence (`headgate stats`) is held to what there is: the command, its options, the files that it names.
+it needs what the tests do not have. An indented block that begins with a command is one of `sh parsed`, and a command
+within a sentence (`headgate stats`) is held to what there is: the command, its options, the files that it names.
 """
 
 from __future__ import annotations
