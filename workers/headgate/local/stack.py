@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import shlex
 import signal
 import sys
@@ -46,6 +47,11 @@ def state_directory(files: Sequence[Path]) -> Path:
     """Where the data of a stack of these files live: another set of files has its own."""
     named = "\n".join(sorted(str(file.resolve()) for file in files))
     return cache_root() / "run" / "dev" / hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
+
+
+def last_environment() -> Path:
+    """The variables of the stack that was started last, at a place that documentation can name."""
+    return cache_root() / "run" / "dev" / "env"
 
 
 def write_first_queue(queue: str, handler: str) -> Path:
@@ -254,6 +260,7 @@ class Stack:
         if suggestions:
             file = self._directory / "env"
             _write_environment(file, self._environment)
+            _link(file, last_environment())
             click.echo("Try in another terminal:")
             for line in (f". {shlex.quote(str(file))}", *suggestions):
                 click.echo(f"  {line}")
@@ -266,6 +273,14 @@ def _say(who: str, line: str) -> None:
 
 def _minute() -> datetime:
     return datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+def _link(file: Path, place: Path) -> None:
+    """Make the place lead to the file, in one step."""
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(file)
+    beside.replace(place)
 
 
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
