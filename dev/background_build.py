@@ -28,6 +28,7 @@ from headgate.testing.progress import say
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "kubernetes"
+COMMAND = (sys.executable, "-m", "dev.background_build")
 ENDED_WITHIN_S = 20
 
 
@@ -46,8 +47,9 @@ def works_of(*, own_cluster: bool, spark: bool) -> list[Callable[[], object]]:
 class BackgroundBuild:
     """The process that builds; its lines are shown under a name of their own."""
 
-    def __init__(self, show: Callable[[str, str], None]) -> None:
+    def __init__(self, show: Callable[[str, str], None], command: Sequence[str] = COMMAND) -> None:
         self._show = show
+        self._command = command
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -55,7 +57,7 @@ class BackgroundBuild:
         """Begin. It is a session of its own, so that its end is the end of all that it has started."""
         words = [*(["--own-cluster"] if own_cluster else []), *(["--spark"] if spark else [])]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dev.background_build", *words],
+            [*self._command, *words],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
