@@ -112,7 +112,7 @@ def down() -> None:
     """End what `up` started, in the opposite order; what was there before stays."""
     begun = Begun.read()
     if begun is None:
-        say("nothing to end: no demo was started here")
+        say("nothing to stop: no demo was started on this machine")
         return
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
@@ -131,11 +131,11 @@ def down() -> None:
 def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     """What will happen, before it does."""
     say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
-    say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
+    say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
     say("First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built")
-    say("from source, once for this machine. The measured times are in docs/measured.md.")
+    say("from source, once for this machine. The times are in docs/figures.md.")
     say("A cluster that you have needs no build: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
 
 
@@ -143,7 +143,7 @@ def require_containers(choice: Choice) -> None:
     """A cluster without a node that runs containers shows nothing of this."""
     if choice.mode == "kwok":
         raise Surroundings(
-            "no container runs on a cluster that is made without root",
+            "a cluster that is made without root runs no containers",
             remedy="run it as root, or with Docker and kind, or name a cluster (CONTEXT=); `make dev` needs none",
         )
 
@@ -188,7 +188,8 @@ def tell_environment() -> None:
     file = ground.cassandra_directory() / "server.json"
     if not file.exists():
         raise Surroundings(
-            "no Cassandra of the demo runs here", remedy="make demo; or set HEADGATE_CONTACT_POINTS to your own"
+            "the demo's Cassandra does not run on this machine",
+            remedy="run make demo",
         )
     cluster = read_cluster(DEFAULT_NAME)
     told = prefixed(connection_variables(json.loads(file.read_text())["environment"]))
@@ -207,7 +208,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", default=os.environ.get("CONTEXT") or None)
     parser.add_argument("--registry", default=os.environ.get("REGISTRY") or None)
     parser.add_argument("--tag", default=os.environ.get("TAG") or None)
-    parser.add_argument("--spark", action="store_true", help="go on with a bulk job under the Spark operator")
+    parser.add_argument("--spark", action="store_true", help="continue with a bulk job under the Spark operator")
     asked = parser.parse_args(arguments)
     try:
         match asked.command:
@@ -221,7 +222,7 @@ def main(arguments: Sequence[str]) -> int:
         say(f"headgate demo: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        say("headgate demo: interrupted; `make down` ends what was started", to=sys.stderr)
+        say("headgate demo: interrupted; `make down` stops what was started", to=sys.stderr)
         return 130
     return 0
 

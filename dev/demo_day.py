@@ -67,7 +67,7 @@ class Day:
             self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a worker that is ready")
             self._shell.wait(self._is_drained, DRAINED_WITHIN_S, "an empty queue")
         took = duration(time.monotonic() - began)
-        say(f"      {MESSAGES:,} handled {took} after the last put, the workers' start included")
+        say(f"      {MESSAGES:,} handled {took} after the last put, including the workers' start")
 
     def _count(self) -> None:
         with step("count page views", expect_s=5):

@@ -45,8 +45,8 @@ def require_spark_operator(kubectl: Kubectl) -> None:
     """Nothing is installed into a cluster that is not ours but Headgate itself."""
     if not spark_operator.is_there(kubectl):
         raise Surroundings(
-            "this cluster has no Spark operator, which carries out bulk jobs",
-            remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or leave SPARK=1 away",
+            "this cluster has no Spark operator, which runs bulk jobs",
+            remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or do not set SPARK=1",
             missing=spark_operator.CRDS[0],
         )
 
@@ -79,19 +79,23 @@ class Drain:
             self._shell.type(PUT)
 
     def _launch(self) -> None:
-        with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=10):
+        with step(
+            "the backlog is large enough for the operator to create a SparkApplication for its bulk job", expect_s=10
+        ):
             self._shell.wait(lambda: bool(self._told().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication")
 
     def _work(self) -> None:
-        with step("the Spark operator starts a driver, the driver its executors, and they drain it", expect_s=75):
+        with step(
+            "the Spark operator starts a driver, the driver its executors, and they drain the backlog", expect_s=75
+        ):
             self._shell.wait(self._has_ended, DRAINED_WITHIN_S, "the end of the bulk job")
         application = self._kubectl.get("sparkapplication", str(self._told()["application"]))
         state = application["status"]["applicationState"]["state"]
         roles = {"driver" if name.endswith("-driver") else "executor" for name in self._pods}
         if state != "COMPLETED" or roles != {"driver", "executor"}:
             raise Surroundings(
-                "the bulk job did not come to its end",
-                remedy="kubectl describe sparkapplication -n shop; what the driver said is in its last line here",
+                "the bulk job did not finish",
+                remedy="run kubectl describe sparkapplication -n shop; see the driver's last line above",
                 state=state,
                 pods=", ".join(sorted(self._pods)),
                 said=self._last_line(),
@@ -104,7 +108,7 @@ class Drain:
             tell(self._shell.type(SHOW_JOB))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("not all was drained", remedy=SHOW_QUEUE, left=left)
+                raise Surroundings("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
             tell(self._shell.type(SHOW_QUEUE))
 
     # ---- what is seen

@@ -124,7 +124,7 @@ def install_debian_venv() -> None:
     package = f"python3.{sys.version_info.minor}-venv"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Surroundings(
-            "this Python cannot make virtual environments", remedy=f"apt-get install {package}", missing=package
+            "this Python cannot create virtual environments", remedy=f"apt-get install {package}", missing=package
         )
     with step(f"install {package} from Debian", expect_s=15):
         for words in (["update", "-q"], ["install", "-q", "-y", package]):

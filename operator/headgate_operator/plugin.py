@@ -1,6 +1,6 @@
 """`kubectl headgate`: what an engineer on call asks and presses, by his own kubectl: logins and rights are his.
 
-The prose is docs/kubectl-plugin.md. kubectl finds it as the program `kubectl-headgate` on PATH.
+The prose is docs/start-on-call.md. kubectl finds it as the program `kubectl-headgate` on PATH.
 """
 
 from __future__ import annotations

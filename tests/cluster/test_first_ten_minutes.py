@@ -103,7 +103,7 @@ def test_without_java_and_maven_each_is_one_line(person: Newcomer, tmp_path: Pat
     done = bare.run(f'{sys.executable} -c "{script}"', folder=person.clone)
     assert 1 == done.returncode
     java, maven = done.stderr.splitlines()
-    assert "there is no Java" in java
+    assert "Java is missing" in java
     assert "program=mvn" in maven
 
 

@@ -58,7 +58,7 @@ def test_a_java_stub_of_macos_counts_as_none(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(java, "ELSEWHERE", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(Surroundings, match="there is no Java"):
+    with pytest.raises(Surroundings, match="Java is missing"):
         java.find_java()
 
 
