@@ -112,6 +112,8 @@ def newcomer(folder: Path) -> Newcomer:
             shutil.copy2(ROOT / name, clone / name)
     cache = home / ".cache" / "headgate"
     cache.mkdir(parents=True)
+    for kept in ("uv", "uv-cache", "cassandra", "cassandra-archive"):
+        (cache_root() / kept).mkdir(parents=True, exist_ok=True)
     for entry in cache_root().iterdir():
         if entry.name != "run":
             (cache / entry.name).symlink_to(entry)

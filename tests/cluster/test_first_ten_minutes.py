@@ -83,7 +83,7 @@ def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured:
             typed(person, line, first, folder=person.clone)
 
         code = begun.interrupt()
-        assert begun.has("its data stay for the next time"), begun.lines
+        assert begun.has("its data stays for the next run"), begun.lines
         assert not begun.has("Traceback"), begun.lines
     assert code in (-signal.SIGINT, 0, 2, 130)
     assert find_kept(state_of_dev(person)) is None
