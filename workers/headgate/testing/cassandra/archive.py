@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 from headgate.errors import Surroundings
@@ -66,8 +67,12 @@ def keep_learned(state: Path) -> None:
     for learned in state.glob(f"*{_LEARNED}"):
         version = learned.name.removesuffix(_LEARNED)
         if not is_cached(_NAME, version):
-            cached(_NAME, version, lambda entry, file=learned: shutil.move(file, entry / _FILE), needs_mb=200)
+            cached(_NAME, version, partial(_move_into, learned), needs_mb=200)
         learned.unlink(missing_ok=True)
+
+
+def _move_into(learned: Path, entry: Path) -> None:
+    shutil.move(learned, entry / _FILE)
 
 
 def forget_learned(state: Path) -> None:
