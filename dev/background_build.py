@@ -17,10 +17,12 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from dev.cluster import lifecycle
+from dev.cluster.choice import Choice
 from dev.cluster.docker_build import obstacle
+from dev.cluster.golang import Program
 from dev.cluster.helm import helm_program
 from dev.cluster.image import build_images
-from dev.cluster.programs import HELM, SPARK_OPERATOR
+from dev.cluster.programs import FOR_A_NODE, HELM, SPARK_OPERATOR, is_built
 from dev.cluster.state import state_root
 from headgate.errors import HeadgateError, Surroundings
 from headgate.testing.processes import Identity, wait_until
@@ -42,6 +44,14 @@ def works_of(*, own_cluster: bool, spark: bool) -> list[Callable[[], object]]:
         targets = ["headgate", "headgate-spark"] if spark else ["headgate"]
         works.append(lambda: build_images(targets))
     return works
+
+
+def list_unbuilt(choice: Choice, *, spark: bool) -> list[str]:
+    """The programs that have to be compiled first, which takes minutes."""
+    programs: list[Program] = [HELM]
+    if choice.mode == "node":
+        programs += [*FOR_A_NODE, *([SPARK_OPERATOR] if spark else [])]
+    return [each.name for each in programs if not is_built(each)]
 
 
 class BackgroundBuild:

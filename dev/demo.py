@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from dev import demo_ground as ground
 from dev import demo_spark, run_local
-from dev.background_build import BackgroundBuild, end_left_over
+from dev.background_build import BackgroundBuild, end_left_over, list_unbuilt
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
 from dev.cluster.golang import require_go
@@ -41,18 +41,20 @@ def up(asked: Asked) -> None:
     started = time.monotonic()
     asked.require_possible()
     choice = decide_source(look_around(asked.context, None))
-    tell_plan(choice, spark=asked.spark)
+    tell_plan(choice, spark=asked.spark, builds=bool(list_unbuilt(choice, spark=asked.spark)))
     require_containers(choice)
     run_local.require_programs()
-    if asked.context is None and choice.mode in ("node", "kwok"):
+    unbuilt = list_unbuilt(choice, spark=asked.spark)
+    if unbuilt:
         require_go()
     before = Begun.read() or Begun()
     begun = replace(before, cluster_started=before.cluster_started or read_cluster(DEFAULT_NAME) is None).keep()
     build = BackgroundBuild(show_line)
     try:
         build.start(own_cluster=asked.context is None, spark=asked.spark)
-        show_without_kubernetes(started)
-        if build.is_running():
+        run_local.prepare()
+        if unbuilt:
+            show_without_kubernetes(started)
             show_line("local", "next comes the same on Kubernetes, as soon as its build has ended")
         build.wait()
     finally:
@@ -75,7 +77,6 @@ def up(asked: Asked) -> None:
 
 def show_without_kubernetes(started: float) -> None:
     """A queue, a worker and a message on this machine, while Kubernetes is built; what was started for it ends."""
-    run_local.prepare()
     done = subprocess.run(run_local.build_command(until_handled=True), cwd=ground.ROOT, check=False)
     if done.returncode != 0:
         raise Surroundings(
@@ -128,15 +129,17 @@ def down() -> None:
     Begun.file().unlink()
 
 
-def tell_plan(choice: Choice, *, spark: bool = False) -> None:
+def tell_plan(choice: Choice, *, spark: bool = False, builds: bool = False) -> None:
     """What will happen, before it does."""
     say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
+    if not builds:
+        return
     say("First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built")
     say("from source, once for this machine. The times are in docs/figures.md.")
-    say("A cluster that you have needs no build: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
+    say("A cluster that you have needs less: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
 
 
 def require_containers(choice: Choice) -> None:

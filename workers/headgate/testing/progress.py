@@ -59,9 +59,10 @@ class _Display:
         with self.changed:
             while self.running:
                 ended = self.changed.wait_for(lambda: not self.running, SIGN_OF_LIFE_S)
-                if not ended:
-                    now_s = time.monotonic()
-                    say(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in self.running))
+                now_s = time.monotonic()
+                old = [one for one in self.running if now_s - one.began_s > SIGN_OF_LIFE_S / 2]
+                if old and not ended:
+                    say(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
             self.watches = False
 
 
