@@ -1,14 +1,17 @@
-"""README and the demo's last lines, typed as printed into shells that know nothing but HOME and PATH."""
+"""README, two tutorials and the demo's last lines, typed as printed into shells with nothing but HOME and PATH."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,12 +32,10 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
     return newcomer(tmp_path_factory.mktemp("newcomer"))
 
 
-def blocks_of_readme() -> list[list[str]]:
-    """The command lines of the README that a test can run, block by block."""
-    blocks = [
-        each.text for each in examples_of("../README.md") if each.language == "sh" and "parsed" not in each.words
-    ]
-    return [[line for line in block.splitlines() if line.strip()] for block in blocks]
+def blocks_of(page: str) -> list[list[str]]:
+    """The command lines of a page that a test can run, block by block."""
+    blocks = [each for each in examples_of(page) if each.is_run]
+    return [[line for line in block.text.splitlines() if line.strip()] for block in blocks]
 
 
 def state_of_dev(person: Newcomer) -> Path:
@@ -50,8 +51,29 @@ def typed(person: Newcomer, line: str, *before: str, folder: Path | None = None)
     return done.stdout
 
 
+def type_all(person: Newcomer, lines: Iterable[str], *before: str) -> None:
+    """Each line in a shell of its own, in order; the dead letter of an earlier line is waited for."""
+    with ThreadPoolExecutor(1) as beside:
+        waiting = []
+        for line in lines:
+            if " receive " in line:  # it waits for messages, and so do the lines after it not
+                waiting.append(beside.submit(typed, person, line, *before))
+            elif " peek " in line and "-dead" in line:
+                has_dead = partial(shows, person, line, *before, text='{"no": "address"}')
+                assert wait_until(has_dead, timeout_s=60), line
+            else:
+                typed(person, line, *before)
+        for each in waiting:
+            each.result()
+
+
+def shows(person: Newcomer, line: str, *before: str, text: str) -> bool:
+    """Whether a line writes a text."""
+    return text in typed(person, line, *before)
+
+
 def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured: Callable[[str], None]) -> None:
-    (start,), (setting, *lines), demo = blocks_of_readme()
+    (start,), (setting, *lines), demo = blocks_of("../README.md")
     began_s = time.monotonic()
     with person.terminal(start) as begun:
         begun.wait_for("handled, .* after it was put", within_s=READY_WITHIN_S)
@@ -59,13 +81,16 @@ def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured:
         begun.wait_for("Ctrl-C ends it")
         begun.wait_for("headgate redrive")
 
-        for line in lines:
-            if " peek " in line:
-                assert wait_until(lambda: '{"no": "address"}' in typed(person, line, setting), timeout_s=30)  # noqa: B023
-            told = typed(person, line, setting)
-            if " redrive " in line:
-                assert "1" in told
+        type_all(person, lines, setting)
         assert wait_until(lambda: begun.has("sent 'hello' to you-10"), timeout_s=20)
+
+        # The tutorials, on the same queues.
+        (again,), *more = blocks_of("start-developer.md")
+        assert again == start
+        type_all(person, itertools.chain.from_iterable(more), setting)
+        (person.home / "letters.jsonl").write_text('{"to": "ann@example.org"}\n')
+        typed(person, f"headgate apply {person.clone}/examples/dev/counters.yaml", setting)
+        type_all(person, itertools.chain.from_iterable(blocks_of("start-data-engineer.md")), setting)
 
         # What it prints for another terminal is the same, with a path of its own.
         heading = next(number for number, line in enumerate(begun.lines) if line.startswith("Try in another"))

@@ -3,9 +3,10 @@
 A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word marks another
 format, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is the output of a
 program, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
-run nowhere; without it a test on real servers runs them. So with programs: `python compiled` is compiled alone, since
-it needs what the tests do not have. An indented block that begins with a command is one of `sh parsed`, and a command
-within a sentence (`headgate stats`) is held to what there is: the command, its options, the files that it names.
+run nowhere, for the reason in the words after it; without it a test on real servers runs them (`RUN_BY`). So with
+programs: `python compiled` is compiled alone, since it needs what the tests do not have. An indented block that
+begins with a command is one of `sh parsed`, and a command within a sentence (`headgate stats`) is held to what there
+is: the command, its options, the files that it names.
 """
 
 from __future__ import annotations
@@ -57,6 +58,15 @@ OTHERS = frozenset(
         "",  # `.`, which reads a file of variables
     )
 )
+RUN_BY = {
+    "../README.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-developer.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-data-engineer.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-platform.md": "tests/cluster/test_getting_started.py",
+    "start-on-call.md": "tests/cluster/test_getting_started.py",
+}
+"""The pages with commands that a test types, and the test."""
+INDENTED = ("parsed", "shows the form of commands, with names that are the reader's own")
 COMMAND_WORDS = ("headgate", "kubectl", "helm", "make", "git", "pip", "eval", "export", ".", "cd", "python3")
 _INDENTED = re.compile(r"(?:^|\n\n)((?:    [^\n]+\n)+)")
 _WITHIN = re.compile(r"`((?:headgate|kubectl headgate|make) [^`\n]+)`")
@@ -75,6 +85,11 @@ class Example:
     words: tuple[str, ...]
     text: str
 
+    @property
+    def is_run(self) -> bool:
+        """Whether a test on real servers types it."""
+        return self.language == "sh" and "parsed" not in self.words
+
     def __str__(self) -> str:
         return f"{self.page}-{self.number}-{self.language}"
 
@@ -83,7 +98,7 @@ def examples_of(page: str, text: str | None = None) -> list[Example]:
     """Every fenced block of a page under docs, then every indented block of commands."""
     told = (ROOT / "docs" / page).read_text(encoding="utf-8") if text is None else text
     found = [(language, tuple(words.split()), body) for language, words, body in _BLOCK.findall(told)]
-    found += [("sh", ("parsed",), body) for body in indented_commands_of(told)]
+    found += [("sh", INDENTED, body) for body in indented_commands_of(told)]
     return [Example(page, number, *each) for number, each in enumerate(found)]
 
 

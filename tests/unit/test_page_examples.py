@@ -26,7 +26,7 @@ from headgate.engines.timeline.engine import LANES_MAX
 from headgate.engines.timeline.layout import TTL_S_MAX
 from headgate.engines.timeline.once import SCOPE_KEYS_MAX
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from tests.unit.page_examples import ROOT, Example, commands_of, examples_of, faults_of, faults_within
+from tests.unit.page_examples import ROOT, RUN_BY, Example, commands_of, examples_of, faults_of, faults_within
 
 DOCS = ROOT / "docs"
 PAGES = [*sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")), "../README.md", "../CONTRIBUTING.md"]
@@ -39,6 +39,13 @@ YEAR_S = 365 * 86_400
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_an_example_says_what_can_be_done(example: Example) -> None:
     assert [] == faults_of(example)
+
+
+def test_every_block_of_commands_is_run_by_a_test_or_has_the_reason_beside_it() -> None:
+    blocks = [each for each in EXAMPLES if each.language == "sh"]
+    assert [] == [str(each) for each in blocks if not each.is_run and each.words[:1] == ("parsed",) == each.words]
+    assert set(RUN_BY) == {each.page for each in blocks if each.is_run}
+    assert [] == [page for page, test in RUN_BY.items() if f'"{page}"' not in (ROOT / test).read_text()]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -75,7 +82,7 @@ def test_a_command_within_a_sentence_that_cannot_be_done_is_found(text: str, fau
 
 def test_an_indented_block_of_commands_is_an_example() -> None:
     (example,) = examples_of("page.md", "# Page\n\n    headgate stats --lane > x\n\nNo commands:\n\n    ┌──\n")
-    assert ("sh", ("parsed",)) == (example.language, example.words)
+    assert ("sh", False) == (example.language, example.is_run)
     assert ["No such option '--lane'"] == [fault.split(": ", 1)[1].partition(".")[0] for fault in faults_of(example)]
 
 
