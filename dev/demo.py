@@ -171,16 +171,16 @@ NEXT = (
 
 def list_next_commands(*, context: str | None) -> list[str]:
     """The lines that the demo prints at its end: the first one makes all others known to a shell. Pure."""
-    told = [("""eval "$(make -s environment)\"""", "in this folder, in each new shell")]
-    told += [(with_context(line, context), remark) for line, remark in NEXT]
-    width = max(len(line) for line, _ in told) + 2
-    return [f"{line:<{width}}# {remark}" if remark else line for line, remark in told]
+    rows = [("""eval "$(make -s environment)\"""", "in this folder, in each new shell")]
+    rows += [(with_context(line, context), remark) for line, remark in NEXT]
+    width = max(len(line) for line, _ in rows) + 2
+    return [f"{line:<{width}}# {remark}" if remark else line for line, remark in rows]
 
 
 def tell_ending(cluster: Cluster, took_s: float) -> None:
     """Where to look next."""
     say("")
-    say(f"Done after {duration(took_s)}, and all of it is still there. Try:")
+    say(f"Done after {duration(took_s)}, and everything still runs. Try:")
     for line in list_next_commands(context=cluster.context):
         say(f"  {line}")
     say("  make down")
@@ -195,10 +195,10 @@ def tell_environment() -> None:
             remedy="run make demo",
         )
     cluster = read_cluster(DEFAULT_NAME)
-    told = prefixed(connection_variables(json.loads(file.read_text())["environment"]))
+    variables = prefixed(connection_variables(json.loads(file.read_text())["environment"]))
     if cluster is not None:
-        told["KUBECONFIG"] = cluster.kubeconfig
-    for name, value in told.items():
+        variables["KUBECONFIG"] = cluster.kubeconfig
+    for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     folders = folders_of_programs("" if cluster is None else cluster.kubectl)
     print(f'export PATH={shlex.quote(os.pathsep.join(str(each) for each in folders if each.is_absolute()))}:"$PATH"')

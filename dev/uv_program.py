@@ -54,12 +54,12 @@ def locked_requirement(text: str, name: str) -> str:
 
 def uv_settings(of_pip: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Variables for uv by the output of `pip config list`; what the environment sets already stays. Pure."""
-    told = {
+    settings = {
         _OF_PIP[each["name"]]: each["value"]
         for each in _SETTING.finditer(of_pip)
         if each["scope"] in ("global", "install", ":env:") and each["name"] in _OF_PIP and each["value"]
     }
-    return {name: " ".join(value.split("\\n")).strip() for name, value in told.items() if name not in environment}
+    return {name: " ".join(value.split("\\n")).strip() for name, value in settings.items() if name not in environment}
 
 
 def uv_environment() -> dict[str, str]:
@@ -102,9 +102,9 @@ def _fetch(entry: Path) -> None:
         raise Surroundings("pip installed no uv", remedy="install uv yourself, and put it on PATH")
 
 
-def install_failure(program: str, said: str) -> Surroundings:
+def install_failure(program: str, output: str) -> Surroundings:
     """One line for an installation that failed, without the address of the index."""
-    lines = [re.sub(r"https?://\S+", "(the index)", line).strip() for line in said.splitlines() if line.strip()]
+    lines = [re.sub(r"https?://\S+", "(the index)", line).strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "error", "Caused by"))]
     return Surroundings(
         f"{program} could not install the dependencies",

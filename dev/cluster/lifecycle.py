@@ -70,12 +70,12 @@ def is_up(name: str = DEFAULT_NAME) -> bool:
 
 
 def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice:
-    """Have in the cache all that `up` would need, and programs beside it, without starting anything."""
+    """Have in the cache all that `up` would need, and further programs, without starting anything."""
     choice = decide_source(look_around(None, mode))
     say(f"  {told_choice(choice)}")
     if choice.mode == "node":
         with ThreadPoolExecutor(1) as pool:
-            # Beside the builds, whose hurry is the processor.
+            # In parallel: the builds need the processor, and this the network.
             packages = pool.submit(unpacked, NODE)
             require_built([*FOR_A_NODE, *extras])
             packages.result()

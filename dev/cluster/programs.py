@@ -113,7 +113,7 @@ PROMETHEUS_OPERATOR = Published(
 )
 """Its definitions alone are used: nobody builds it here."""
 
-# The longest first: what is built beside it fills the time in which it downloads and links.
+# The longest first: the second build fills the time in which it downloads and links.
 FOR_A_NODE: tuple[Program, ...] = (HYPERKUBE, CERTIFICATES, PAUSE, COREDNS)
 WITHOUT_ROOT: tuple[Program, ...] = (HYPERKUBE, CERTIFICATES, KWOK)
 EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER, PROMETHEUS)}

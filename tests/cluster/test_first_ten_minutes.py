@@ -53,11 +53,11 @@ def typed(person: Newcomer, line: str, *before: str, folder: Path | None = None)
 
 def type_all(person: Newcomer, lines: Iterable[str], *before: str) -> None:
     """Each line in a shell of its own, in order; the dead letter of an earlier line is waited for."""
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as pool:
         waiting = []
         for line in lines:
             if " receive " in line:  # it waits for messages, and so do the lines after it not
-                waiting.append(beside.submit(typed, person, line, *before))
+                waiting.append(pool.submit(typed, person, line, *before))
             elif " peek " in line and "-dead" in line:
                 has_dead = partial(shows, person, line, *before, text='{"no": "address"}')
                 assert wait_until(has_dead, timeout_s=60), line
@@ -75,14 +75,14 @@ def shows(person: Newcomer, line: str, *before: str, text: str) -> bool:
 def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured: Callable[[str], None]) -> None:
     (start,), (setting, *lines), demo = blocks_of("../README.md")
     began_s = time.monotonic()
-    with person.terminal(start) as begun:
-        begun.wait_for("handled, .* after it was put", within_s=READY_WITHIN_S)
+    with person.terminal(start) as terminal:
+        terminal.wait_for("handled, .* after it was put", within_s=READY_WITHIN_S)
         measured(f"make dev, in a new clone with a warm cache: handled after {time.monotonic() - began_s:.1f} s")
-        begun.wait_for("Ctrl-C ends it")
-        begun.wait_for("headgate redrive")
+        terminal.wait_for("Ctrl-C ends it")
+        terminal.wait_for("headgate redrive")
 
         type_all(person, lines, setting)
-        assert wait_until(lambda: begun.has("sent 'hello' to you-10"), timeout_s=20)
+        assert wait_until(lambda: terminal.has("sent 'hello' to you-10"), timeout_s=20)
 
         # The tutorials, on the same queues.
         (again,), *more = blocks_of("start-developer.md")
@@ -93,8 +93,8 @@ def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured:
         type_all(person, itertools.chain.from_iterable(blocks_of("start-data-engineer.md")), setting)
 
         # What it prints for another terminal is the same, with a path of its own.
-        heading = next(number for number, line in enumerate(begun.lines) if line.startswith("Try in another"))
-        printed = begun.lines[heading + 1 :]
+        heading = next(number for number, line in enumerate(terminal.lines) if line.startswith("Try in another"))
+        printed = terminal.lines[heading + 1 :]
         assert str(state_of_dev(person)) in printed[0]
         assert "shop/emails" in typed(person, "headgate top --once", printed[0].strip())
 
@@ -107,9 +107,9 @@ def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured:
         for line in [*demo[1:], *(each for each in others if not each.startswith("kubectl"))]:
             typed(person, line, first, folder=person.clone)
 
-        code = begun.interrupt()
-        assert begun.has("its data stays for the next run"), begun.lines
-        assert not begun.has("Traceback"), begun.lines
+        code = terminal.interrupt()
+        assert terminal.has("its data stays for the next run"), terminal.lines
+        assert not terminal.has("Traceback"), terminal.lines
     assert code in (-signal.SIGINT, 0, 2, 130)
     assert find_kept(state_of_dev(person)) is None
 
@@ -161,8 +161,8 @@ def test_a_stack_runs_on_a_system_without_proc_and_without_the_programs_of_linux
     person: Newcomer, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_LINUX)
-    told = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    here = Newcomer(person.home, person.clone, {**person.environment, **told})
+    variables = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    here = Newcomer(person.home, person.clone, {**person.environment, **variables})
     probe = here.run(
         f"{sys.executable} -c 'import sys, pathlib; print(sys.platform, pathlib.Path(\"/proc\").exists())'"
     )

@@ -113,8 +113,8 @@ def indented_commands_of(text: str) -> list[str]:
 def faults_within(page: str, text: str) -> list[str]:
     """What is wrong with the commands that stand within sentences; what they leave out is no fault."""
     found = []
-    for told in _WITHIN.findall(_FENCED.sub("", text)):
-        for words in commands_of(told.replace("...", "").replace("\\|", "|")):
+    for span in _WITHIN.findall(_FENCED.sub("", text)):
+        for words in commands_of(span.replace("...", "").replace("\\|", "|")):
             if "COMMAND" not in words:  # any of them
                 found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not _LEFT_OUT.search(fault)]
     return found

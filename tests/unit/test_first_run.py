@@ -1,4 +1,4 @@
-"""What `make dev` and `make demo` prepare: what is missing, how packages are installed, what is built beside."""
+"""What `make dev` and `make demo` prepare: programs, packages, Cassandra's classes, the build of Kubernetes."""
 
 from __future__ import annotations
 
@@ -87,11 +87,13 @@ def test_uv_is_installed_by_the_hashes_of_the_lock() -> None:
 
 
 def test_uv_uses_the_index_that_pip_is_set_up_with() -> None:
-    told = "global.index-url='https://a.example/simple'\n:env:.cert='/c.pem'\nglobal.cert='/c.pem'\nwheel.index-url='x'\n"
+    configured = "global.index-url='https://a.example/simple'\n:env:.cert='/c.pem'\nglobal.cert='/c.pem'\nwheel.index-url='x'\n"
     assert {"UV_DEFAULT_INDEX": "https://a.example/simple", "SSL_CERT_FILE": "/c.pem"} == uv_program.uv_settings(
-        told, {}
+        configured, {}
     )
-    assert {"SSL_CERT_FILE": "/c.pem"} == uv_program.uv_settings(told, {"UV_DEFAULT_INDEX": "https://b.example"})
+    assert {"SSL_CERT_FILE": "/c.pem"} == uv_program.uv_settings(
+        configured, {"UV_DEFAULT_INDEX": "https://b.example"}
+    )
     several = "global.extra-index-url='\\nhttps://a.example\\nhttps://b.example'\n"
     assert {"UV_INDEX": "https://a.example https://b.example"} == uv_program.uv_settings(several, {})
 
@@ -185,16 +187,16 @@ def test_the_makefile_is_one_for_an_old_make_and_an_old_bash() -> None:
     assert [] == re.findall(newer, text, re.MULTILINE)
 
 
-# ---- progress, and the build beside
+# ---- progress, and the build in the background
 
 
 def test_one_line_shows_all_that_runs() -> None:
-    told = progress.format_signs([("build a", 130.0, 400.0), ("fetch b", 20.4, None)])
-    assert "    build a: 2 min 10 s of about 6 min 40 s; fetch b: 20 s" == told
+    line = progress.format_signs([("build a", 130.0, 400.0), ("fetch b", 20.4, None)])
+    assert "    build a: 2 min 10 s of about 6 min 40 s; fetch b: 20 s" == line
     assert ["5 s", "5.4 s", "10 s", "89 s", "2 min"] == [progress.duration(each) for each in (5, 5.4, 9.96, 89, 120)]
 
 
-def begun_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: str) -> tuple[BackgroundBuild, list[str]]:
+def started_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: str) -> tuple[BackgroundBuild, list[str]]:
     """One whose works are these, in Python."""
     monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     source = (
@@ -211,10 +213,10 @@ def begun_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: str) -> 
     return build, shown
 
 
-def test_a_build_that_fails_ends_what_runs_beside_it_and_is_one_line(
+def test_a_build_that_fails_ends_all_other_builds_and_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    build, _ = begun_build(monkeypatch, tmp_path, "[sleep, fail]")
+    build, _ = started_build(monkeypatch, tmp_path, "[sleep, fail]")
     began_s = time.monotonic()
     with pytest.raises(Surroundings, match="Kubernetes could not be built") as found:
         build.wait()
@@ -227,7 +229,7 @@ def test_a_build_that_fails_ends_what_runs_beside_it_and_is_one_line(
 def test_a_build_that_an_interrupted_demo_left_is_ended_whole(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    build, _ = begun_build(monkeypatch, tmp_path, "[sleep]")
+    build, _ = started_build(monkeypatch, tmp_path, "[sleep]")
     assert build._process is not None
     group = build._process.pid
     assert wait_until(lambda: len(members_of(group)) > 1, timeout_s=20)
@@ -245,7 +247,7 @@ def members_of(group: int) -> list[str]:
 
 
 def test_a_build_that_ends_well_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    build, shown = begun_build(monkeypatch, tmp_path, "[lambda: print('built', flush=True)]")
+    build, shown = started_build(monkeypatch, tmp_path, "[lambda: print('built', flush=True)]")
     build.wait()
     assert ["kubernetes built"] == shown
     build.end()

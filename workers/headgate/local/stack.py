@@ -279,10 +279,10 @@ def _minute() -> datetime:
 
 def _link(file: Path, place: Path) -> None:
     """Make the place lead to the file, in one step."""
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(file)
-    beside.replace(place)
+    partial_link = place.with_name(f".{place.name}.{os.getpid()}")
+    partial_link.unlink(missing_ok=True)
+    partial_link.symlink_to(file)
+    partial_link.replace(place)
 
 
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
