@@ -74,11 +74,12 @@ def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice
     choice = decide_source(look_around(None, mode))
     say(f"  {told_choice(choice)}")
     if choice.mode == "node":
-        with ThreadPoolExecutor(1) as pool:
-            # In parallel: the builds need the processor, and this the network.
-            packages = pool.submit(unpacked, NODE)
-            require_built([*FOR_A_NODE, *extras])
-            packages.result()
+        # In parallel: the builds need the processor, and this the network.
+        pool = ThreadPoolExecutor(1)
+        packages = pool.submit(unpacked, NODE)
+        pool.shutdown(wait=False)
+        require_built([*FOR_A_NODE, *extras])
+        packages.result()
         require_ip()
     elif choice.mode == "kwok":
         require_built([*WITHOUT_ROOT, *extras])

@@ -7,7 +7,7 @@ some patch releases only (docs/decisions/0002-kubernetes-from-source.md).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
@@ -137,14 +137,14 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
                 "  To skip this, stop it and name a cluster you have (`make demo CONTEXT=name`), or start Docker"
                 " and install kind."
             )
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            # Two at once: a build is narrow while it downloads and while it links.
-            try:
-                for done in [pool.submit(_build_telling, program) for program in missing]:
-                    done.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        # Two at once: a build is narrow while it downloads and while it links.
+        pool = ThreadPoolExecutor(max_workers=2)
+        try:
+            for done in as_completed([pool.submit(_build_telling, program) for program in missing]):
+                done.result()
+        finally:
+            # After a failure nothing else is started, and the caller learns of it at once.
+            pool.shutdown(wait=False, cancel_futures=True)
         delete_go_caches()
     return {program.name: build(program) for program in wanted}
 
