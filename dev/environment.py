@@ -110,7 +110,7 @@ def _make(wanted: Environment) -> None:
 
 
 def make_venv(venv: Path) -> None:
-    """An empty environment with pip; Debian keeps what makes one in a package of its own, fetched here."""
+    """An empty environment with pip; Debian has venv in a package of its own, fetched here."""
     try:
         import ensurepip  # noqa: F401
     except ImportError:

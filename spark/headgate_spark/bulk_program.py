@@ -1,8 +1,8 @@
-"""The program of bulk jobs: `spark-submit .../headgate_spark/bulk_program.py drain --queue shop/emails ...`, what the
-operator launches (`--queue shop/emails --bulk nightly --run emails-nightly-1a2b`), and `headgate bulk ...`.
+"""The program of bulk jobs: `spark-submit .../headgate_spark/bulk_program.py drain --queue shop/emails ...`, the
+operator's form (`--queue shop/emails --bulk nightly --run emails-nightly-1a2b`), and `headgate bulk ...`.
 
-It parses, calls, and leaves with one line for a mistake. Exit codes as of all commands: 0, 1 for what failed, 2 for
-what was asked for wrongly.
+It parses, calls, and exits with one line for a mistake. Exit codes as of all commands: 0, 1 for a failure, 2 for an
+invalid request.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_FAILED, EXIT_SPEC, EXIT_INTERRUPTED = 1, 2, 130
 TRIGGER = "0 0 1 1 *"
-"""A job of the command line has no schedule; the model asks for one."""
+"""A job of the command line has no schedule; the model requires one."""
 UNTOLD = ("--bulk", "--run")
 
 
 class Group(click.Group):
-    """What the operator launches names no command: the job's mode is in the catalogue."""
+    """The operator's form names no command: the job's mode is in the catalogue."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(each.partition("=")[0] in UNTOLD for each in args) and not (args and args[0] in self.commands):
@@ -55,11 +55,11 @@ def command() -> None:
 def _shared(function: Command) -> Command:
     options = (
         click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name."),
-        click.option("--name", default=None, help="Job name. A run with the same name resumes the job."),
+        click.option("--name", default=None, help="Job name; the same name resumes the job."),
         click.option(
             "--master", default=None, help="Spark's master, such as local[2]. Default: that of the submission."
         ),
-        click.option("--where", default=None, help="SQL predicate; the job takes only messages that match."),
+        click.option("--where", default=None, help="SQL predicate; only matches are taken."),
         click.option("--from", "from_", default=None, help="Earliest due time, or an age such as 24h."),
         click.option("--to", default=None, help="Latest due time (exclusive), or an age."),
         click.option("--rate", default=None, help="Maximum rate, such as 500/s."),
@@ -78,8 +78,7 @@ def _borrows(function: Command) -> Command:
         click.option(
             "--resume-at-once",
             is_flag=True,
-            help="Deliver again at once the messages that a killed earlier run had in flight."
-            " Only safe when that run has ended.",
+            help="Redeliver at once, if the killed run is gone.",
         ),
     )
     for option in reversed(options):
@@ -121,7 +120,7 @@ def drain(**options: Any) -> None:
 @_borrows
 @_target
 def move(**options: Any) -> None:
-    """Put what waits into another queue."""
+    """Put the backlog into another queue."""
     _go("move", options)
 
 
@@ -130,7 +129,7 @@ def move(**options: Any) -> None:
 @_borrows
 @_target
 def redrive(**options: Any) -> None:
-    """Put dead letters back where they died, or into a target."""
+    """Put dead letters back into their source queues, or into a target."""
     _go("redrive", options)
 
 
@@ -148,7 +147,7 @@ def replay(**options: Any) -> None:
 @_shared
 @_writes
 def export(**options: Any) -> None:
-    """Write history to files by day; each run what is new since the last."""
+    """Write history to files by day; each run writes the part since the last."""
     _go("export", options)
 
 
@@ -174,7 +173,7 @@ def run(bulk: str, **options: Any) -> None:
 @click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer.")
 @click.option("--from", "from_", default=None, help="Start time, or an age such as 24h.")
 @click.option("--to", default=None, help="End time (exclusive), or an age.")
-@click.option("--name", default="rollup", help="Job name. Each run continues where the last run of this name ended.")
+@click.option("--name", default="rollup", help="Job name; each run continues the last one.")
 @click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
@@ -296,16 +295,16 @@ def _go(mode: str, options: dict[str, Any]) -> None:
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
+        raise SpecError("An option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
 def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
-    """Connect, open Spark, work, disconnect. What is wrong with the request is said before Spark is begun."""
+    """Connect, open Spark, work, disconnect. An invalid request is reported before Spark starts."""
     from headgate_spark.worker_connection import WorkerConnection
 
     _require_spark()
@@ -327,7 +326,7 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
 
 
 def _require_spark() -> None:
-    """What is not installed is said before anything is begun."""
+    """A missing installation is reported before anything starts."""
     if find_spec("pyspark") is None:
         raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
@@ -337,14 +336,16 @@ def _opened(title: str, master: str | None) -> Any:
     from headgate_spark.jobs.frames import SparkNotStarted, told_as
     from headgate_spark.session import LOCAL, open_session
 
-    settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
+    settings = (
+        dict(LOCAL) if (master or "").startswith("local") else {}
+    )  # the environment of a submission is complete
     remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)
 
 
 def _tell_failure(here: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
-    """Where the operator reads it, of a job that did not begin; what an earlier run told is over."""
+    """Where the operator reads it, for a job that did not start; an earlier run's report is out of date."""
     from headgate_spark.jobs.progress import Progress
 
     Progress(here, job, f"{options['job']} {options['queue']}").tell(str(error))
@@ -380,7 +381,7 @@ def main() -> NoReturn:
 
 
 def _say_what_ended(cause: BaseException | None) -> NoReturn:
-    """click takes the end of any input for an interruption, too: here it is that of a pipe to the JVM."""
+    """click also treats the end of any input as an interruption: in this program it is that of a pipe to the JVM."""
     if isinstance(cause, EOFError):
         click.echo("headgate: Spark's JVM ended during a request; run the job again", err=True)
         sys.exit(EXIT_FAILED)

@@ -253,7 +253,7 @@ def until_owed(run: Commands, queue: str) -> None:
         held = await connection.queue(queue)
         while True:
             assert [] == await held.receive(1, wait=0.5)
-            standing = (await held.stats()).repair
+            standing = (await held.read_stats()).repair
             assert standing is not None
             if standing.owed_since_us is not None:
                 return
@@ -371,7 +371,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     arguments = rest.get(command) or ["--queue", "shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
     line = (
-        "headgate: no server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
+        "headgate: No server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
     )
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
@@ -391,21 +391,21 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["send", "--queue", "shop/emails", "x", "--lines"], "--lines reads the payloads from standard input"),
         (["send", "--queue", "shop/emails", "x", "--delay", "9000d"], "due"),
         (["send", "x"], "Missing option '--queue'"),
-        (["send", "--queue", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
+        (["send", "--queue", "a/b/c", "x"], "A queue is named NAMESPACE/NAME"),
         (["receive", "--queue", "shop/emails", "--wait", "5"], "'5' is not a duration"),
         (["receive", "--queue", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
         (["peek", "--queue", "shop/emails", "--since", "yesterday"], "'yesterday' is not a moment"),
-        (["where", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
-        (["cancel", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
+        (["where", "--queue", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
+        (["cancel", "--queue", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
         (["cancel", "--queue", "shop/emails"], "Missing argument 'ID...'"),
         (
             ["purge", "--queue", "shop/emails", "--yes", "--before", "2990-01-01"],
-            "a purge needs an enqueue time in the past",
+            "A purge needs an enqueue time in the past",
         ),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "--queue", "shop/emails-dead", "--to", "shop/emails-dead"],
-            "a dead-letter queue cannot be redriven into itself",
+            "A dead-letter queue cannot be redriven into itself",
         ),
         (["repair"], "repair needs to know what; give either --queue, or --namespace"),
         (["repair", "--queue", "shop/emails", "--schedule", EVERY_FIVE], "--schedule picks queues of a namespace"),

@@ -326,7 +326,7 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands)
         (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
         (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "it has add"),
         (["counter", "add", "--json", "shop/colour", "home", "red"], "this is no JSON"),
-        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
+        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "This counter has no windows"),
         (["counter", "get", "shop/pages", "mon", "--ask", "limit"], "--ask is NAME=JSON"),
         (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "available: limit"),
         (["counter", "top", "shop/page-views", "home"], "only of type topk a key has items"),

@@ -217,13 +217,13 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     [
         (["--queue", "shop/emails"], "a worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
         (["--queue", "shop/emails", "--handler", "x.y:z", "--http", "http://h"], "a worker needs a handler"),
-        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
-        (["--queue", "shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
+        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "The module does not exist"),
+        (["--queue", "shop/emails", "--handler", "send"], "A handler is named MODULE:FUNCTION"),
         (
             ["--queue", "shop/emails", "--handler", "tests.runtime.broken_module:send"],
-            "the handler's module fails on import",
+            "The handler's module fails on import",
         ),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
+        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "The module has no such function"),
         (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),

@@ -60,7 +60,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     ("fields", "says"),
     [
         ({"handler": f"{HANDLERS}:wrong_columns"}, "return a DataFrame with id, outcome"),
-        ({"handler": f"{HANDLERS}:nobody"}, "the handler cannot be loaded"),
+        ({"handler": f"{HANDLERS}:nobody"}, "The handler cannot be loaded"),
         ({"handler": f"{HANDLERS}:wrong_outcome"}, "one of done, return, dead"),
         ({"handler": f"{HANDLERS}:strangers"}, "return the column `id` unchanged"),
         ({"handler": f"{HANDLERS}:breaks"}, "ValueError: can not send"),
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     assert (str(wrong.value)[:SAYS_CHARACTERS_MAX], 0) == (told.says, told.keys)
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
-    assert not any(lane.is_lent for lane in lanes)
+    assert not any(lane.is_reserved for lane in lanes)
 
 
 def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:

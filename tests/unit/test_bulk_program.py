@@ -102,13 +102,13 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ("line", "says"),
     [
         ("drain --queue shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export --queue shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
+        ("export --queue shop/emails --sink parquet", "A sink must be FORMAT:PATH"),
         (
             "export --queue shop/emails --sink parquet:x --sink-option compression",
-            "an option of a sink must be KEY=VALUE",
+            "An option of a sink must be KEY=VALUE",
         ),
         ("run --queue shop/emails --bulk weekly", "there=nightly"),
-        ("move --queue shop/emails --target emails", "a queue cannot be its own target"),
+        ("move --queue shop/emails --target emails", "A queue cannot be its own target"),
         ("drain --queue shop/emails --handler m:f --rate fast", "rate"),
     ],
 )

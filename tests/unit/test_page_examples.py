@@ -187,6 +187,8 @@ def test_the_numbers_of_tables_are_as_the_code_has_them() -> None:
     text = " ".join((ROOT / "docs" / "figures.md").read_text(encoding="utf-8").split())
     assert f"The catalogue has {len(CATALOGUE_TABLES)} tables." in text
     assert f"has {queue} tables of its own and a counter {counter}." in text
+    faq = " ".join((ROOT / "docs" / "faq.md").read_text(encoding="utf-8").split())
+    assert f"a queue has {queue} tables of its own, and Headgate creates none beyond {TABLES_MAX}" in faq
 
 
 def resource_of(kind: str, spec: dict[str, Any]) -> Any:

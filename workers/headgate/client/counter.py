@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from headgate.client.ground import Bound, Ground
 from headgate.client.moments import SECOND_US, Span, moment_us, span_us
+from headgate.client.values import CollectReport, build_collect_report
 from headgate.counters.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
 from headgate.counters.decide_life import next_stamp_us
@@ -88,7 +89,7 @@ class CounterState:
         found = getattr(self.kind, name, None)
         if found is None:
             raise TypesDiffer(
-                "values of this type only support merge",
+                "Values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
@@ -166,7 +167,7 @@ class Counter:
         except HeadgateError as error:
             log.warning("%s was not closed cleanly: %r", self.name, error)
         if self.ended is None:
-            self.ended = Refused("the counter was closed", counter=self.name)
+            self.ended = Refused("The counter was closed", counter=self.name)
 
     # ---- updates
 
@@ -261,7 +262,7 @@ class Counter:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
-            raise SpecError(f"staleness is at most {STALENESS_S_MAX} s", given=staleness)
+            raise SpecError(f"The staleness is at most {STALENESS_S_MAX} s", given=staleness)
         found = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
         return Cached(self.kind.value(found.state, question), found.age_s)
 
@@ -284,7 +285,7 @@ class Counter:
         settings = self.handle.settings
         if not settings.grains_us:
             raise SpecError(
-                "this counter has no windows",
+                "This counter has no windows",
                 counter=self.name,
                 remedy="read the value without since and until, or create a counter with spec.windows",
             )
@@ -293,7 +294,7 @@ class Counter:
         from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
         to_us = now_us if until is None else moment_us(until, "until")
         if from_us >= to_us:
-            raise SpecError("since must be before until", since=since, until=until)
+            raise SpecError("The time `since` must be before `until`", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
@@ -304,9 +305,13 @@ class Counter:
 
     # ---- the whole counter
 
-    async def collect(self) -> PassReport:
-        """One pass of the collector over all keys, or the rest of the current one. It is harmless to run twice and
-        concurrently. Keys whose replicas do not all answer are skipped and counted."""
+    async def collect(self) -> CollectReport:
+        """One pass of the collector over all keys, or the rest of the pass that is running. Repeating it is harmless,
+        also in several processes. A key for which not all replicas answer is skipped and counted."""
+        return build_collect_report(await self.run_collector())
+
+    async def run_collector(self) -> PassReport:
+        """As `collect`, with the collector's report, for the commands."""
         return await self._tried(self._collector().run)
 
     async def standing(self) -> Standing:
@@ -315,7 +320,7 @@ class Counter:
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("this connection has no Cassandra whose hint windows can be read")
+            raise Refused("This connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -357,4 +362,4 @@ def _checked(key: str) -> str:
 
 
 def _no_key(key: object) -> SpecError:
-    return SpecError("a key must be a string", given=repr(key)[:60])
+    return SpecError("A key must be a string", given=repr(key)[:60])

@@ -47,7 +47,7 @@ async def redrive(connection: Connection, dead: str, *, to: str | None = None, l
     """All messages that are in the queue `dead` now, or up to `limit` of them."""
     graves = await connection.queue(dead)
     if to is not None and (await connection.queue(to)).name == graves.name:
-        raise SpecError("a dead-letter queue cannot be redriven into itself", queue=dead)
+        raise SpecError("A dead-letter queue cannot be redriven into itself", queue=dead)
     done = Redriven()
     homeless: dict[str, Message] = {}
     until_us = graves.now_us()

@@ -30,7 +30,8 @@ class OpenSpan:
 class SentSpan:
     """The span of a put."""
 
-    def __init__(self, span: Any) -> None:
+    def __init__(self, trace: Any, span: Any) -> None:
+        self._trace = trace
         self._span = span
 
     def sent(self, message_ids: Sequence[str]) -> None:
@@ -38,9 +39,13 @@ class SentSpan:
         if len(message_ids) == 1:
             self._span.set_attribute("messaging.message.id", message_ids[0])
 
+    def failed(self, reason: str) -> None:
+        """Some messages are not put."""
+        self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, reason))
+
 
 class Spans:
-    """Made by `spans()`, and by `producer_spans()`."""
+    """Created by `spans()`, and by `producer_spans()`."""
 
     def __init__(self) -> None:
         from opentelemetry import trace
@@ -62,7 +67,7 @@ class Spans:
         with self._tracer.start_as_current_span(
             f"send {queue}", kind=self._trace.SpanKind.PRODUCER, attributes=attributes
         ) as span:
-            yield SentSpan(span)
+            yield SentSpan(self._trace, span)
 
     @contextmanager
     def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:
@@ -110,7 +115,7 @@ _last: tuple[object, Spans] | None = None
 
 
 def producer_spans() -> Spans | None:
-    """Spans for a put; None where OpenTelemetry has no current span, so that a put alone begins no trace."""
+    """Spans for a put; None where OpenTelemetry has no current span, so that a put alone starts no trace."""
     global _last  # noqa: PLW0603  one provider a process, which may be set up later than the first put
     if not is_in_span():
         return None

@@ -1,6 +1,6 @@
-"""Shows a person what is being done and how long it takes: a line at the start, signs of life, a line at the end.
+"""Shows the current steps and their durations: a line at the start, signs of life, a line at the end.
 
-Several steps may run side by side in threads. Each line names its step, and one sign of life names all that run.
+Several steps may run concurrently in threads. Each line names its step, and one sign of life names all that run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _printing = threading.Lock()
 
 
 def say(text: str, *, to: TextIO | None = None) -> None:
-    """One line, whole even when several threads speak."""
+    """One line, whole even when several threads print."""
     stream = to or sys.stdout
     with _printing:
         stream.write(text + "\n")
@@ -79,7 +79,7 @@ def format_signs(running: Iterable[tuple[str, float, float | None]]) -> str:
 
 @contextmanager
 def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
-    """Announce a step, show that it lives while it lasts, and print how long it took."""
+    """Announce a step, show its progress, and print its duration."""
     expected = f" (about {duration(expect_s)})" if expect_s is not None else ""
     say(f"  … {title}{expected}")
     one = _Running(title, expect_s, time.monotonic())
@@ -96,7 +96,7 @@ def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """As a person writes it: 0.4 s, 42 s, 3 min 20 s."""
+    """In readable form: 0.4 s, 42 s, 3 min 20 s."""
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     if seconds < 90:

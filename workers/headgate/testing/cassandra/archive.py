@@ -1,7 +1,7 @@
-"""A class-data archive: what the JVM learns of Cassandra's classes in one start, kept for all later ones.
+"""A class-data archive: the JVM's data on Cassandra's classes from one start, kept for all later ones.
 
 It saves two to five seconds of each start. It belongs to one build of Java and one set of jars at one path, so both
-are in its version; a JVM that finds it unfit starts without it.
+are in its version. A JVM that rejects it continues without it.
 
 Tests have a node of its own learn (`find_installation`). A node that a person waits for starts at once, without an
 archive, and leaves one when it ends (`find_parts`, `learning_arguments`, `keep_learned`).
@@ -91,7 +91,7 @@ def _version(java: Java, directory: Path) -> str:
 
 
 def class_data_archive(java: Java, directory: Path) -> Path | None:
-    """The archive for this Java and these jars, made once; none where this Java can not make one (before 13)."""
+    """The archive for this Java and these jars, created once; none where this Java cannot create one (before 13)."""
     if java.major < _FIRST_MAJOR:
         return None
     version = _version(java, directory)
