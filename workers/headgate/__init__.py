@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.client.outgoing import Put
     from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
     from headgate.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, ConnectionOfAnotherProcess, Queue
+    from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.counters.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
     from headgate.counters.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
     from headgate.counters.reading import ReadTooSlow
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from headgate.counters.types.sketches import SketchesMissing
     from headgate.engines.contract import Settled, StaleReceipt
     from headgate.engines.timeline.batched import BatchTooLate
-    from headgate.errors import Bug, Conflict, HeadgateError, Refused, SpecError, Surroundings, Unavailable
+    from headgate.errors import Bug, Conflict, HeadgateError, NotFound, Refused, SpecError, Surroundings, Unavailable
     from headgate.runtime.context import Context
     from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
     from headgate.runtime.handlers import handler
@@ -57,6 +58,7 @@ _NAMES = {
     "headgate.client.outgoing": "Put",
     "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.queue": "ConnectionClosed ConnectionOfAnotherLoop ConnectionOfAnotherProcess Queue",
+    "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
     "headgate.counters.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
     "headgate.counters.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
     "headgate.counters.reading": "ReadTooSlow",
@@ -65,7 +67,7 @@ _NAMES = {
     "headgate.counters.types.sketches": "SketchesMissing",
     "headgate.engines.contract": "Settled StaleReceipt",
     "headgate.engines.timeline.batched": "BatchTooLate",
-    "headgate.errors": "Bug Conflict HeadgateError Refused SpecError Surroundings Unavailable",
+    "headgate.errors": "Bug Conflict HeadgateError NotFound Refused SpecError Surroundings Unavailable",
     "headgate.runtime.context": "Context",
     "headgate.runtime.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
     "headgate.runtime.handlers": "handler",
@@ -103,6 +105,7 @@ __all__ = [
     "MutatorClosed",
     "NotConnected",
     "NotEnoughReplicas",
+    "NotFound",
     "NotSent",
     "Overloaded",
     "PayloadUnfit",
@@ -115,12 +118,15 @@ __all__ = [
     "QueueNotReady",
     "QueueUnknown",
     "ReadTooSlow",
+    "RedriveResult",
     "Refused",
     "Reject",
     "Retry",
     "RetryPolicy",
     "Settled",
     "SketchesMissing",
+    "SkipReason",
+    "SkippedMessage",
     "SpecError",
     "StaleReceipt",
     "StateFull",

@@ -2,6 +2,7 @@
 
     HeadgateError
     ├── SpecError      the author of a resource, a call or an option: it will fail again until it is changed
+    │   └── NotFound   the queue, counter or object that is named does not exist
     ├── Surroundings   the machine: a program missing, a port taken, no right, no room
     ├── Conflict       somebody else was first: look again, and try again now
     ├── Unavailable    a server is away or too slow: try again later
@@ -31,6 +32,10 @@ class HeadgateError(Exception):
 
 class SpecError(HeadgateError):
     """What was asked for is not valid; change it and try again."""
+
+
+class NotFound(SpecError):
+    """The object does not exist; check its name."""
 
 
 class Surroundings(HeadgateError):

@@ -25,6 +25,7 @@ from headgate.client.moments import Span
 from headgate.client.outgoing import Put
 from headgate.client.overview import QueueOverview
 from headgate.client.payloads import Payload
+from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
 from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
 from headgate.store.cassandra_settings import ConnectionOptions
@@ -221,6 +222,17 @@ class SyncQueue:
     def purge(self, *, before: datetime | None = None) -> datetime:
         """As `Queue.purge`."""
         return self._background.run(self.queue.purge(before=before))
+
+    def redrive(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Filter | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> RedriveResult:
+        """As `Queue.redrive`."""
+        return self._background.run(self.queue.redrive(ids=ids, matching=matching, to=to, limit=limit))
 
     @property
     def _background(self) -> BackgroundLoop:

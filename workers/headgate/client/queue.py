@@ -21,6 +21,7 @@ from headgate.client.message import Message
 from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
+from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -86,6 +87,10 @@ class Upkeep(Protocol):
 
     def now_us(self) -> int:
         """The time."""
+        ...
+
+    async def queue(self, name: str) -> Queue:
+        """Another queue of the connection."""
         ...
 
     @property
@@ -343,6 +348,22 @@ class Queue:
         if before_us is not None and before_us > self.now_us():
             raise SpecError("what is to be purged was put in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
+
+    async def redrive(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Filter | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        on_moved: Callable[[int], None] | None = None,
+    ) -> RedriveResult:
+        """Move the messages of this dead-letter queue back into their source queues, each once: all that is in it
+        now, these ids, those that `matching` accepts, or up to `limit`. `to` names another target; `on_moved` is
+        called with the number of messages of each step."""
+        return await redrive(
+            self._upkeep, self.name, ids=ids, matching=matching, to=to, limit=limit, on_moved=on_moved
+        )
 
     # ---- within
 
