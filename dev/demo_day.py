@@ -48,10 +48,10 @@ class Day:
 
     def _put(self) -> None:
         payload = '{"to": "customer-{n}@example.org", "order": {n}}'
-        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}"):
-            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
-        with step(f"and one that can not be sent: headgate send --queue {QUEUE} '{POISON}'"):
-            self._shell.headgate("send", "--queue", QUEUE, POISON, "--quiet")
+        with step(f"headgate put {QUEUE} '{payload}' --count {MESSAGES}"):
+            self._shell.headgate("put", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"and one that can not be sent: headgate put {QUEUE} '{POISON}'"):
+            self._shell.headgate("put", QUEUE, POISON, "--quiet")
 
     def _drain(self) -> None:
         began = time.monotonic()
@@ -68,9 +68,9 @@ class Day:
             tell(self._shell.headgate("counter", "top", COUNTER, "--limit", "3"))
 
     def _die(self) -> None:
-        with step(f"the one that fails comes to the dead letter queue: headgate peek --queue {DEAD}", expect_s=15):
+        with step(f"the one that fails comes to the dead letter queue: headgate peek {DEAD}", expect_s=15):
             self._shell.wait(lambda: self._shell.held(DEAD) == 1, DEAD_WITHIN_S, "a dead letter")
-            tell(self._shell.headgate("peek", "--queue", DEAD))
+            tell(self._shell.headgate("peek", DEAD))
 
     def _sleep(self) -> None:
         with step("with nothing to do the workers go", expect_s=35):

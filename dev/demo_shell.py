@@ -49,7 +49,7 @@ class Shell:
 
     def held(self, queue: str) -> int:
         """Messages that are there, due, in hands or later."""
-        told: dict[str, Any] = json.loads(self.headgate("stats", "--queue", queue, "--json"))
+        told: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
     def apply(self, file: Path, *ready: str, within_s: float) -> None:

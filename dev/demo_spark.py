@@ -72,8 +72,8 @@ class Drain:
 
     def _put(self) -> None:
         payload = '{"to": "reader-{n}@example.org"}'
-        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
-            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"headgate put {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
+            self._shell.headgate("put", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
 
     def _launch(self) -> None:
         with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=10):
@@ -101,8 +101,8 @@ class Drain:
             tell(json.dumps(self._told()))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("not all was drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
-            tell(self._shell.headgate("stats", "--queue", QUEUE))
+                raise Surroundings("not all was drained", remedy=f"headgate stats {QUEUE}", left=left)
+            tell(self._shell.headgate("stats", QUEUE))
 
     # ---- what is seen
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.errors import HeadgateError, NotFound, Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import HeadgateError, NotFound, Refused, Surroundings, Unavailable
 
 WITHIN_S: Final = 60.0
 """A login may ask a person."""

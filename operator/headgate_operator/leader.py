@@ -97,12 +97,12 @@ def leader_options(command: Command) -> Command:
             default=NAMESPACE,
             show_default=True,
             metavar="NAMESPACE",
-            help="Where the operator runs.",
+            help="Namespace of the operator.",
         ),
         click.option(
             "--operator-address",
             metavar="URL",
-            help=f"Address of an operator outside of the cluster, such as http://127.0.0.1:{INSPECTION_PORT}.",
+            help=f"URL of the operator, such as http://HOST:{INSPECTION_PORT}.",
         ),
     )
     for option in reversed(options):

@@ -131,7 +131,7 @@ def _started(kubectl: Kubectl, job: str, within_s: float) -> str:
         if standing.hopeless or refused:
             raise JobNotStarted(why=refused or standing.says)
         if time.monotonic() > deadline_s:
-            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="--timeout waits longer")
+            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="wait longer with --start-timeout")
         time.sleep(LOOK_EVERY_S)
 
 

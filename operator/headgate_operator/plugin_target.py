@@ -53,9 +53,9 @@ class Target:
 def kubectl_options(command: Command) -> Command:
     """Which cluster and which namespace, as kubectl's own options say it."""
     options = (
-        click.option("-n", "--namespace", help="The namespace; unset: that of your context."),
-        click.option("--context", help="A context of your kubeconfig; unset: the current one."),
-        click.option("--kubeconfig", help="A kubeconfig; unset: as kubectl finds it."),
+        click.option("-n", "--namespace", help="Namespace. Default: of your context."),
+        click.option("--context", help="Context. Default: the current one."),
+        click.option("--kubeconfig", help="Kubeconfig. Default: that of kubectl."),
     )
     for option in reversed(options):
         command = option(command)

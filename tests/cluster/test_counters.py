@@ -83,7 +83,7 @@ def test_applied_again_nothing_changes_and_its_tables_bear_its_id(
 ) -> None:
     done = shop("apply", str(file))
     assert (0, 10) == (done.code, sum(" unchanged " in line for line in done.out)), done
-    assert ["-- nothing is missing"] == shop("apply", "--print", str(file)).out
+    assert ["-- nothing is missing"] == shop("apply", "--dry-run", str(file)).out
     rows = cassandra.cql("SELECT keyspace_name, table_name FROM system_schema.tables")
     tables = {str(row["table_name"]) for row in rows if row["keyspace_name"] == KEYSPACE}
     stock = next(line for line in done.out if "shop/stock" in line)
@@ -257,7 +257,7 @@ def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert 0 == shop("counter", "add", "shop/page-views", "shell").code
     assert ["42"] == shop.apart("counter", "get", "shop/page-views", "shell").out
     assert 0 == shop("counter", "add", "shop/page-views", "shell", "-2").code
-    once = shop("counter", "add", "--once", "shop/page-views", "shell", "5")
+    once = shop("counter", "add", "--new-token", "shop/page-views", "shell", "5")
     token = once.err[0].removeprefix("token ")
     assert 0 == shop("counter", "add", "--token", token, "shop/page-views", "shell", "5").code
     assert ["shell\t45", "none\t0"] == shop("counter", "get", "shop/page-views", "shell", "none").out
@@ -265,7 +265,7 @@ def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert ["45"] == shop("counter", "get", "shop/page-views", "shell", "--since", since).out
     assert 0 == shop("counter", "add", "shop/colour", "sky", "grey").code
     assert "grey" == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
-    assert 0 == shop("counter", "add", "--json", "shop/colour", "sky", '{"is": ["blue"]}').code
+    assert 0 == shop("counter", "add", "--json-values", "shop/colour", "sky", '{"is": ["blue"]}').code
     assert {"is": ["blue"]} == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
 
 
@@ -280,7 +280,7 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Comman
     keys = shop("counter", "top", "shop/pages", "--limit", "1").out
     assert ["KEY", "VALUE"] == keys[0].split()
     assert "mon" == keys[1].split()[0]
-    both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--ask", "limit=1").out[0])
+    both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--param", "limit=1").out[0])
     assert [("home", 30)] == [(each["item"], each["count"]) for each in both["items"]]
     assert 51 == both["total"]
     for who in ("1", "2", "3"):
@@ -302,7 +302,7 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Comman
 
 
 def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands) -> None:
-    one = shop.apart("gc", "--counter", "shop/page-views")
+    one = shop.apart("gc", "shop/page-views")
     assert 0 == one.code, one
     assert "shop/page-views: " in one.out[0]
     assert "0 of 0 that ended were collected" in one.out[0]
@@ -325,17 +325,17 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands)
         (["counter", "add", "shop/page-views", "home", "much"], "wanted=one whole number"),
         (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
         (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "it has add"),
-        (["counter", "add", "--json", "shop/colour", "home", "red"], "this is no JSON"),
+        (["counter", "add", "--json-values", "shop/colour", "home", "red"], "this is no JSON"),
         (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
-        (["counter", "get", "shop/pages", "mon", "--ask", "limit"], "--ask is NAME=JSON"),
-        (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "it answers to limit"),
+        (["counter", "get", "shop/pages", "mon", "--param", "limit"], "--param is NAME=JSON"),
+        (["counter", "get", "shop/pages", "mon", "--param", "depth=3"], "it answers to limit"),
         (["counter", "top", "shop/page-views", "home"], "only of type topk a key has items"),
         (["counter", "top", "shop/colour"], "values of this type have no order"),
         (["counter", "merge", "shop/page-views"], "there is nothing to merge"),
         (["counter", "merge", "shop/page-views", "a", "b", "--how", "and"], "use a counter of type audience"),
         (["counter", "merge", "shop/visitors", "mon", "--with", "shop/pages", "mon"], "different types"),
         (["gc"], "give either --counter, or --namespace"),
-        (["gc", "--counter", "shop/page-views", "--schedule", "0 * * * *"], "give --namespace too"),
+        (["gc", "shop/page-views", "--schedule", "0 * * * *"], "give --namespace too"),
         (["gc", "--namespace", "shop", "--schedule", "whenever"], "must be a cron schedule"),
     ],
 )

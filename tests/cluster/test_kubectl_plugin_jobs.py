@@ -81,7 +81,7 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
         return capfd.readouterr().out
 
     def backlog() -> int:
-        return int(json.loads(run("lanes", "queue/emails", "--json").splitlines()[-1])["backlog"])
+        return int(json.loads(run("lanes", "queue/emails", "-o", "json").splitlines()[-1])["backlog"])
 
     shown = run("lanes", "queue/emails")
     assert "backlog    2" in shown
@@ -101,7 +101,7 @@ def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
 ) -> None:
     make_queue(here, told, headgate_image, tmp_path)
     who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
-    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--before", "yesterday")
+    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--until", "yesterday")
     assert 2 == code
     assert "'yesterday' is not a moment such as" in capfd.readouterr().out
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)

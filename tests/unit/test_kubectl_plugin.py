@@ -219,7 +219,7 @@ def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl, leader: Oper
     with_queue(kubectl)
     assert "mailer: 3" not in run("why", "emails", "--last", "1")[1]
     assert "    figures:\n      backlog: 2800\n" in run("why", "emails", "--inputs")[1]
-    assert WHY == json.loads(run("why", "emails", "--json")[1])
+    assert WHY == json.loads(run("why", "emails", "-o", "json")[1])
 
 
 def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -415,7 +415,7 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
     assert "lane  standing\n" == capfd.readouterr().out
     made = kubectl.called("create")[0].document
     container = made["spec"]["template"]["spec"]["containers"][0]
-    assert ["headgate", "stats", "--queue", "shop/emails", "--lanes"] == container["command"]
+    assert ["headgate", "stats", "shop/emails", "--lanes"] == container["command"]
     assert ("shop", IMAGE) == (made["metadata"]["namespace"], container["image"])
     assert "headgate-worker" == made["spec"]["template"]["spec"]["serviceAccountName"]
     name = made["metadata"]["name"]
@@ -427,16 +427,16 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("lanes", "emails", "--json"), ["stats", "--queue", "shop/emails", "--lanes", "--json"]),
-        (("redrive", "emails"), ["redrive", "--queue", "shop/emails"]),
+        (("lanes", "emails", "-o", "json"), ["stats", "shop/emails", "--lanes", "-o", "json"]),
+        (("redrive", "emails"), ["redrive", "shop/emails"]),
         (
             ("redrive", "emails", "--to", "shop/other", "--limit", "7"),
-            ["redrive", "--queue", "shop/emails", "--to", "shop/other", "--limit", "7"],
+            ["redrive", "shop/emails", "--to", "shop/other", "--limit", "7"],
         ),
-        (("purge", "emails", "--yes"), ["purge", "--queue", "shop/emails", "--yes"]),
+        (("purge", "emails", "--yes"), ["purge", "shop/emails", "--yes"]),
         (
-            ("purge", "emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"),
-            ["purge", "--queue", "shop/emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"],
+            ("purge", "emails", "--yes", "--until", "2026-11-18T09:00:00+00:00"),
+            ["purge", "shop/emails", "--yes", "--until", "2026-11-18T09:00:00+00:00"],
         ),
     ],
 )

@@ -36,13 +36,13 @@ def test_an_example_says_what_can_be_done(example: Example) -> None:
 @pytest.mark.parametrize(
     ("language", "text", "fault"),
     [
-        ("sh", "headgate stats --queue shop/emails --lane", "No such option"),
-        ("sh", "headgate state --queue shop/emails", "No such command"),
-        ("sh", "headgate send --queue shop/emails x --count many", "'many'"),
+        ("sh", "headgate stats shop/emails --lane", "No such option"),
+        ("sh", "headgate state shop/emails", "No such command"),
+        ("sh", "headgate put shop/emails x --count many", "'many'"),
         ("sh", "kubectl headgate why queue/emails --lost 3", "No such option"),
         ("sh", "kubectl applied -f x.yaml", "kubectl has no verb applied"),
         ("sh", "helm instal headgate charts/headgate", "helm has no verb instal"),
-        ("sh", "cat x | headgate sent --queue shop/emails", "No such command"),
+        ("sh", "cat x | headgate sent shop/emails", "No such command"),
         ("sh", "make demonstration", "no such target"),
         ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
         ("sh", "frobnicate", "what is frobnicate?"),

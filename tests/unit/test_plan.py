@@ -53,7 +53,7 @@ def written(folder: Path, *specs: tuple[str, str, Mapping[str, Any]]) -> str:
 
 
 def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
-    found, out, err = run("-f", path, "--json")
+    found, out, err = run("-f", path, "-o", "json")
     assert (found, err) == (code, "")
     told: dict[str, Any] = json.loads(out)
     return told

@@ -1,7 +1,7 @@
 // A handler of messages in Node, without any library. Run it beside a worker:
 //
 //   HOST=127.0.0.1 PORT=8080 node handler.js &
-//   headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
+//   headgate worker shop/emails --http http://127.0.0.1:8080/work
 //
 // The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
 // header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.

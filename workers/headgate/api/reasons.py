@@ -25,7 +25,7 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.TABLES_MISSING: "Wait. Where it lasts, a table was dropped by hand: restore a backup.",
     Reason.TABLES_DRIFTED: "Run the CQL of the message, or restore what it names.",
     Reason.TOO_MANY_TABLES: "Make it anew with `storage.tables: shared`.",
-    Reason.RIGHTS_MISSING: "Hand the CQL of the message (`headgate apply --print`) to an administrator.",
+    Reason.RIGHTS_MISSING: "Hand the CQL of the message (`headgate apply --dry-run`) to an administrator.",
     Reason.LANES_UNPROCESSED: "Look at the workers, if the extra one that was started does not mend it.",
     Reason.LANES_SUSPICIOUS: "Look for a handler that blocks the worker's loop.",
     Reason.LANE_HELD: "Let the message be settled that holds the lane, or cancel it.",

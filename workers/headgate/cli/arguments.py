@@ -1,4 +1,4 @@
-"""Arguments and options that mean the same on every command: the queue, times, durations, files, and the command class.
+"""Arguments and options that mean the same on every command: queues, times, durations, files; and the command class.
 
 Each is defined once: its name, its type and its help. A queue or a counter is a positional argument, NAMESPACE/NAME;
 HEADGATE_QUEUE and HEADGATE_COUNTER name the one that is meant where the argument is missing. This module imports no
@@ -110,7 +110,12 @@ class Command(click.Command):
         arguments = [each for each in self.params if isinstance(each, click.Argument)]
         name = arguments[0].name if arguments else None
         default = os.environ.get(FALLBACKS[name], "").strip() if name in FALLBACKS else ""
-        if name is None or not default or ctx.resilient_parsing or any(each in ctx.help_option_names for each in args):
+        if (
+            name is None
+            or not default
+            or ctx.resilient_parsing
+            or any(each in ctx.help_option_names for each in args)
+        ):
             return args
         values, _, _ = self.make_parser(ctx).parse_args(list(args))
         if values.get("namespace"):
@@ -190,7 +195,9 @@ def limit_option(default: int | None = 10, maximum: int | None = None) -> Callab
     """--limit; without a default there is no limit."""
     says = "Maximum number." if default is not None else "Maximum number. Default: no limit."
     kind = click.IntRange(1, maximum)
-    return click.option("--limit", type=kind, default=default, show_default=default is not None, help=says)
+    return click.option(
+        "--limit", type=kind, metavar="N", default=default, show_default=default is not None, help=says
+    )
 
 
 since_option = click.option("--since", type=PAST_TIME, help="Start: an ISO time, or an age such as 24h.")

@@ -130,6 +130,24 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "faults": "Faults, each with file, line, document, path and message.",
         "ignored": "Number of documents of other kinds.",
     },
+    "plan": {
+        "effects": "Steps in their order, each with the resource (of), its words (says), and its CQL or object.",
+        "ends": "State of each resource at the end: of, ready, says, stalled, and open conditions.",
+        "unknown": "What only a cluster knows.",
+    },
+    "check": {
+        "queue": "Queue, as NAMESPACE/NAME.",
+        "counter": "Counter, as NAMESPACE/NAME.",
+        "messages": "Number of messages.",
+        "took_s": "Time in seconds.",
+    },
+    "bulk": {
+        "queue": "Queue, as NAMESPACE/NAME.",
+        "mode": "drain, move, redrive, replay or export.",
+        "done": "Number of messages processed.",
+        "dead_letters": "Those among them that became dead letters.",
+        "left": "Number of messages that stay in the queue.",
+    },
     "counter get, merge, top, export": {
         "key": "Key, or null for several keys together.",
         "value": "Value: a number, a text, or an object of the counter's type.",

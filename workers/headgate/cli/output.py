@@ -64,8 +64,8 @@ def _yaml(document: Document) -> str:
     return text
 
 
-def output_option(command: Decorated) -> Decorated:
-    """-o, on every command that prints a result; an Output."""
+def output_option_of(default: str) -> Callable[[Decorated], Decorated]:
+    """-o, with another default than a table."""
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str) -> Output:
         return Output(value)
@@ -74,8 +74,12 @@ def output_option(command: Decorated) -> Decorated:
         "-o",
         "--output",
         type=click.Choice(FORMS),
-        default=TABLE,
+        default=default,
         show_default=True,
         callback=chosen,
         help="Output format.",
-    )(command)
+    )
+
+
+output_option = output_option_of(TABLE)
+"""-o, on every command that prints a result; an Output."""

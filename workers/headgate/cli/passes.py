@@ -13,7 +13,7 @@ default image. Unset variables leave none out, so in doubt a pass is made twice,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import sample
 from typing import Any
@@ -22,6 +22,9 @@ from uuid import UUID
 import click
 
 from headgate.api.cron import SAYS, accepts
+from headgate.cli.documents import pass_document
+from headgate.cli.exit_codes import ExitCode, exit_code_for
+from headgate.cli.output import Output
 from headgate.client.connection import Headgate
 from headgate.engines.summary.standing import Failure, Result, write_standing
 from headgate.errors import HeadgateError, SpecError
@@ -53,14 +56,29 @@ class Group:
         return self.connection in (None, connection) and (self.image is None or image in (None, self.image))
 
 
+schedule_option = click.option("--schedule", metavar="CRON", help="Only those with this schedule.")
+
+
 def check_whom(command: str, kind: str, name: str | None, namespace: str | None, schedule: str | None) -> None:
-    """Refuse what does not say clearly whom it means; `kind` is queue or counter."""
+    """Refuse a request that is not clear about its target; `kind` is queue or counter."""
     if (name is None) == (namespace is None):
-        raise SpecError(f"{command} needs to know what", remedy=f"give either --{kind}, or --namespace")
+        raise SpecError(f"{command} needs one target", remedy=f"name a {kind} as NAMESPACE/NAME, or give --namespace")
     if schedule is not None and namespace is None:
-        raise SpecError(f"--schedule picks {kind}s of a namespace", remedy="give --namespace too")
+        raise SpecError(f"--schedule selects {kind}s of a namespace", remedy="give --namespace too")
     if schedule is not None and not accepts(in_words(schedule)):
         raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+
+
+def show_pass(kind: str, name: str, output: Output, *, message: str, problems: Sequence[str]) -> None:
+    """The result of one pass; its problems also on standard error."""
+    is_refused = message in problems
+    output.show_item(
+        pass_document(kind, name, message=message, problems=problems),
+        table=lambda: [] if is_refused else [f"{name}: {message}"],
+        name=name,
+    )
+    for problem in problems if output.is_table or output.form == "name" else ():
+        click.echo(f"{name}: {problem}", err=True)
 
 
 def schedule_of(entry: Entry, block: str, default: str) -> str:
@@ -97,9 +115,9 @@ async def note(connection: Headgate, id_: UUID, result: Result) -> None:
         click.echo(f"the result of a pass could not be noted: {error}", err=True)
 
 
-async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> bool:
-    """Some at a time, in an order of chance, so that none is always the one for which no time is left. Even a bug
-    that one of them meets is told only when all have ended."""
+async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> ExitCode:
+    """Some at a time, in a random order, so that it is not always the same one for which no time is left. A bug that
+    one of them meets is raised only when all have ended."""
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> bool:
@@ -114,4 +132,5 @@ async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]
     for each in ended:
         if isinstance(each, BaseException):
             raise each
-    return all(ended)
+    failed = sum(not each for each in ended)
+    return exit_code_for(len(ended) - failed, failed)

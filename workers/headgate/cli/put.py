@@ -19,7 +19,7 @@ from headgate.cli.terminal.progress import Progress, show_progress
 from headgate.client.outgoing import Put
 from headgate.client.payloads import CONTENT_TYPE
 from headgate.client.queue import Queue
-from headgate.errors import NotFound, SpecError, Surroundings
+from headgate.errors import SpecError, Surroundings
 
 AT_ONCE = 500
 STEPS_PER_S = 20
@@ -29,8 +29,10 @@ JSON = "application/json"
 @define_command("put")
 @queue_argument
 @click.argument("payload", required=False)
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of messages.")
-@click.option("--rate", type=RATE, help="Maximum rate, such as 50/s. Default: no limit.")
+@click.option(
+    "--count", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Number of messages."
+)
+@click.option("--rate", type=RATE, help="Maximum rate, such as 50/s.")
 @filename_option
 @click.option("--lines", is_flag=True, help="Make each line a message.")
 @click.option("--delay", type=DURATION, help="Time until it is due.")
@@ -114,9 +116,9 @@ def _lines(path: Path, *, keep_ends: bool = False) -> Iterator[str]:
             for line in file:
                 yield line if keep_ends else line.rstrip("\n")
     except FileNotFoundError:
-        raise NotFound("The file does not exist", file=path) from None
+        raise SpecError("the file does not exist", file=path, remedy="check its path") from None
     except OSError as error:
-        raise Surroundings("The file cannot be read", file=path, reason=error.strerror) from None
+        raise Surroundings("the file cannot be read", file=path, reason=error.strerror) from None
 
 
 def _message(text: str, number: int, options: dict[str, Any], attributes: dict[str, str]) -> Put:

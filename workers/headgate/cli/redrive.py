@@ -30,8 +30,8 @@ def command(
     """Move dead letters back to their source.
 
     NAMESPACE/NAME is the dead-letter queue. Each message is moved once, also if the command is interrupted and
-    started again. A message without a source queue stays, unless --to names a target. Exit code 3 if none of the ids
-    is in the queue, 4 if some messages stay.
+    started again. A message without a source queue stays, unless --to names a target. `-o name` prints the ids of
+    messages that stay. Exit code 3 if none of the ids is in the queue, 4 if some messages stay.
     """
 
     async def redrive(opened: Queue) -> RedriveResult:
@@ -46,11 +46,11 @@ def command(
             )
 
     result = run_on_queue(queue, redrive)
-    names = [] if ids else [each.message_id for each in result.skipped]
-    if ids:
-        skipped = {each.message_id for each in result.skipped}
-        names = [each for each in ids if each not in skipped]
-    output.show(redriven_document(queue, result), table=lambda: format_lines(result), names=names)
+    output.show(
+        redriven_document(queue, result),
+        table=lambda: format_lines(result),
+        names=[each.message_id for each in result.skipped],
+    )
     if result.skipped or not result.complete:
         raise SystemExit(_exit_code(result))
 

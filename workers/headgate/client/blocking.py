@@ -25,8 +25,8 @@ from headgate.client.moments import Span
 from headgate.client.outgoing import Put
 from headgate.client.overview import QueueOverview
 from headgate.client.payloads import Payload
-from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from headgate.client.redriving import Filter, RedriveResult
 from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
 from headgate.store.cassandra_settings import ConnectionOptions
 

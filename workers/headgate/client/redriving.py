@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -74,16 +74,60 @@ class RedriveResult:
 
 @dataclass
 class _Run:
-    """One redrive, while it runs."""
+    """One redrive, while it runs: which messages are meant, and what became of them."""
 
+    wanted: set[str] | None
+    """Ids that were not received yet; None: any."""
+    matching: Filter | None
+    limit: int | None
     moved: int = 0
     held: dict[str, Message] = field(default_factory=dict)
     """Received messages that stay: they are returned at the end, so that none is received twice."""
     skipped: dict[str, SkipReason] = field(default_factory=dict)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to move, or no room to hold what stays."""
+        return self._is_full(self.moved) or self.wanted == set() or len(self.held) >= HELD_MAX
+
+    @property
+    def at_once(self) -> int:
+        """How many to receive: no more than the limit, where every message counts."""
+        if self.limit is None or self.wanted is not None or self.matching is not None:
+            return AT_ONCE
+        return min(AT_ONCE, self.limit - self.moved)
+
+    def select(self, received: Sequence[Message]) -> list[Message]:
+        """Those to move; the others are held."""
+        selected = []
+        for message in received:
+            if self._is_meant(message) and not self._is_full(self.moved + len(selected)):
+                selected.append(message)
+            else:
+                self.held[message.id] = message
+        if self.wanted is not None:
+            self.wanted -= {message.id for message in received}
+        return selected
+
     def skip(self, message: Message, reason: SkipReason) -> None:
+        """It stays."""
         self.held[message.id] = message
         self.skipped[message.id] = reason
+
+    def result(self) -> RedriveResult:
+        """At the end."""
+        missing = () if self._is_full(self.moved) else sorted(self.wanted or ())
+        reasons = self.skipped | dict.fromkeys(missing, SkipReason.NOT_RECEIVED)
+        skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
+        return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
+
+    def _is_meant(self, message: Message) -> bool:
+        if self.wanted is not None and message.id not in self.wanted:
+            return False
+        return self.matching is None or self.matching(message)
+
+    def _is_full(self, count: int) -> bool:
+        return self.limit is not None and count >= self.limit
 
 
 async def redrive(
@@ -104,30 +148,19 @@ async def redrive(
     source = await connection.queue(dead_letters)
     if to is not None and (await connection.queue(to)).name == source.name:
         raise SpecError("a dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue")
-    run = _Run()
-    wanted = None if ids is None else await _existing(source, ids, run)
+    run = _Run(None, matching, limit)
+    if ids is not None:
+        run.wanted = await _existing(source, ids, run)
     mover = _Mover(connection, source, to, run)
     until_us = source.now_us()
     wait_s = WAIT_S
     try:
-        while (limit is None or run.moved < limit) and wanted != set() and len(run.held) < HELD_MAX:
-            left = AT_ONCE if limit is None or matching or wanted is not None else min(AT_ONCE, limit - run.moved)
-            received = await source.receive(left, wait=wait_s)
+        while not run.is_over:
+            received = await source.receive(run.at_once, wait=wait_s)
             wait_s = IDLE_S
-            if not received:
-                break
             if all(message.id in run.held for message in received):
-                break  # all that is left comes round again
-            accepted = []
-            for message in received:
-                is_meant = (wanted is None or message.id in wanted) and (matching is None or matching(message))
-                if is_meant and (limit is None or run.moved + len(accepted) < limit):
-                    accepted.append(message)
-                else:
-                    run.held[message.id] = message
-            if wanted is not None:
-                wanted -= {message.id for message in received}
-            moved = await mover.move(accepted)
+                break  # none is left, or those that stay come again
+            moved = await mover.move(run.select(received))
             if on_moved is not None and moved:
                 on_moved(moved)
             if min(message.delivery.due_us for message in received) > until_us:
@@ -135,10 +168,7 @@ async def redrive(
     finally:
         if run.held:
             await asyncio.shield(source.settle([Nack(each.receipt, charged=False) for each in run.held.values()]))
-    if limit is None or run.moved < limit:
-        run.skipped |= dict.fromkeys(sorted(wanted or ()), SkipReason.NOT_RECEIVED)
-    skipped = tuple(SkippedMessage(id_, reason) for id_, reason in run.skipped.items())
-    return RedriveResult(run.moved, skipped, complete=len(run.held) < HELD_MAX)
+    return run.result()
 
 
 async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:

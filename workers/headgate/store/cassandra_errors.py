@@ -76,7 +76,7 @@ def translate(error: BaseException, statement: About) -> BaseException:
         return NotEnoughReplicas("too few replicas know the rights of the role", said=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --print prints what is needed)", said=_said(error)
+            remedy="grant it to the role (headgate apply --dry-run prints what is needed)", said=_said(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
         return _of_invalid(_said(error), statement)

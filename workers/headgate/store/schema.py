@@ -70,7 +70,7 @@ class SchemaRightsMissing(RightsMissing):
     def __init__(self, cql: Iterable[str], said: str) -> None:
         self.cql = tuple(cql)
         super().__init__(
-            remedy="hand the CQL (headgate apply --print) to an administrator, then apply again",
+            remedy="hand the CQL (headgate apply --dry-run) to an administrator, then apply again",
             said=said,
             statements=len(self.cql),
         )
