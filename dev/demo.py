@@ -136,7 +136,7 @@ def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None
     say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
     say('  eval "$(make -s environment)"      # where Cassandra is; then, in this checkout:')
     say("  .venv/bin/python examples/python/hello.py       # a message of your own; docs/python.md goes on from here")
-    say("  .venv/bin/headgate top --once                   # what is behind; docs/start-on-call.md")
+    say("  .venv/bin/headgate top --snapshot                   # what is behind; docs/start-on-call.md")
     say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # what the operator decided, and why")
     say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
     say(f"  Cassandra: {told} (its user and password: make -s environment)")

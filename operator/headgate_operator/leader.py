@@ -102,7 +102,7 @@ def leader_options(command: Command) -> Command:
         click.option(
             "--operator-address",
             metavar="URL",
-            help=f"URL of the operator, such as http://HOST:{INSPECTION_PORT}.",
+            help="URL of the operator. Default: by its Lease.",
         ),
     )
     for option in reversed(options):

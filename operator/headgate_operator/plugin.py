@@ -66,7 +66,7 @@ def why(resource: str, *, last: int, inputs: bool, output: Output, **options: An
 
     def decisions() -> list[str]:
         known = answer.get("decisions") or []
-        head = f"\n{_count(len(known))} in the memory of {answer.get('leader') or 'the leader'}"
+        head = f"\n{_count(len(known))} recorded by {answer.get('leader') or 'the leader'}"
         return [head, *decision_lines(known, last, with_inputs=inputs)]
 
     output.show(answer, table=decisions, names=[f"{target.kind.kind.lower()}/{target.namespace}/{target.name}"])

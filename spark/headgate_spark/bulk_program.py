@@ -222,7 +222,10 @@ def rollup(counter: str, window: Any, name: str, output: Output, **options: Any)
 @master_option
 @output_option
 def gc(counter: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
-    """Compact a counter, its keys divided among tasks."""
+    """Compact counters.
+
+    The keys of a counter are divided among tasks.
+    """
     from headgate.cli.collect import scheduled_counters
     from headgate.cli.passes import check_whom
 

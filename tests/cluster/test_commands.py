@@ -211,7 +211,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
-            shown = await asyncio.to_thread(run.apart, "top", "--once", "-o", "json")
+            shown = await asyncio.to_thread(run.apart, "top", "--snapshot", "-o", "json")
             queues: list[dict[str, object]] = json.loads(shown.out[0])["queues"]
             if queues[0]["backlog"]:
                 return queues
@@ -367,7 +367,7 @@ def test_a_queue_that_is_not_there_is_one_line(run: Commands, command: str) -> N
 @pytest.mark.parametrize("command", [*sorted(OF_A_QUEUE), "top", "apply"])
 def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text(queue_of("x", SHARED))
-    rest = {"top": ["--once"], "apply": [str(tmp_path / "q.yaml")]}
+    rest = {"top": ["--snapshot"], "apply": [str(tmp_path / "q.yaml")]}
     arguments = rest.get(command) or ["shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
     line = "headgate: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"

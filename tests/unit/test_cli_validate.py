@@ -18,7 +18,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_valid_files_are_counted() -> None:
     assert run("validate", str(ROOT / "examples/shop.yaml")) == (
         0,
-        "valid: 1 Counter, 2 Queues; 2 of other kinds passed over\n",
+        "valid: 1 Counter, 2 Queues; 2 of other kinds ignored\n",
         "",
     )
 

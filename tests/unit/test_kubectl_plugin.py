@@ -201,7 +201,7 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
         "  no module shop\n"
         "  what to do: Mend the image or the handler; the message has the worker's words.\n"
         "\n"
-        f"2 decisions that {LEADER}_1 remembers\n"
+        f"2 decisions recorded by {LEADER}_1\n"
         "\n"
         "2027-01-15T08:00:00.000Z\n"
         "  mailer: 3, for 2800 that wait\n"
@@ -227,7 +227,7 @@ def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, lead
     leader.whys["/why/queue/shop/emails"] = {"decisions": []}
     out = run("why", "queue/emails")[1]
     assert "the spec was changed (generation 4)" in out
-    assert out.endswith("no decision that the leader remembers\n")
+    assert out.endswith("no decision recorded by the leader\n")
 
 
 def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -277,7 +277,7 @@ def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl,
 FAULTS = {
     "there is no such queue": (
         'Error from server (NotFound): queues.headgate.io "emails" not found\n',
-        2,
+        3,
         "there is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
     ),
     "a right is missing": (
@@ -427,7 +427,7 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("lanes", "emails", "-o", "json"), ["stats", "shop/emails", "--lanes", "-o", "json"]),
+        (("lanes", "emails", "-o", "json"), ["stats", "shop/emails", "--lanes", "--output", "json"]),
         (("redrive", "emails"), ["redrive", "shop/emails"]),
         (
             ("redrive", "emails", "--to", "shop/other", "--limit", "7"),
@@ -482,8 +482,8 @@ def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
 
 def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    code, out, _ = run("purge", "queue/emails", typed="n\n")
-    assert (1, [True]) == (code, [out.startswith("settle everything in queue shop/emails? [y/N]")])
+    code, _, err = run("purge", "queue/emails", typed="n\n")
+    assert (1, [True]) == (code, [err.startswith("Delete all messages in queue shop/emails? [y/N]")])
     assert [] == kubectl.called("create")
     with_job(kubectl)
     assert 0 == run("purge", "queue/emails", typed="y\n")[0]
@@ -532,8 +532,8 @@ def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: F
     unmet = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     kubectl.answers("get", "pods", out=pod(conditions=[unmet]))
     with_job(kubectl)
-    code, _, err = run("lanes", "emails", "--timeout", "0.1")
-    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); --timeout waits longer\n"
+    code, _, err = run("lanes", "emails", "--start-timeout", "100ms")
+    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); wait longer with --start-timeout\n"
     assert (1, says) == (code, err)
     assert 1 == len(kubectl.called("delete", "job"))
 

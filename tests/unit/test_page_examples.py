@@ -65,9 +65,9 @@ def test_a_program_that_is_none_is_found() -> None:
 
 
 def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
-    told = "A=1 headgate top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    told = "A=1 headgate top --snapshot | grep x && make demo  # not this\nkubectl get \\\n  queues"
     assert [
-        ["A=1", "headgate", "top", "--once"],
+        ["A=1", "headgate", "top", "--snapshot"],
         ["grep", "x"],
         ["make", "demo"],
         ["kubectl", "get", "queues"],

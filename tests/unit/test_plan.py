@@ -199,7 +199,7 @@ def test_a_template_that_can_not_be_merged_is_told(tmp_path: Path) -> None:
 def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
-    assert (2, "", f"no Queue and no Counter in there (files={path})\n") == run("-f", str(path))
+    assert (2, "", f"the files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
 
 
 def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     assert (2, "", f"{tmp_path / 'none'}: there is no such file\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
     assert (2, "") == (code, out)
-    assert "Missing option '-f'" in err
+    assert "Missing argument 'FILES...', or option '-f'" in err
 
 
 # ---- how it joins the command line
@@ -227,7 +227,7 @@ def test_a_command_that_is_not_installed_whole_says_so_in_one_line_and_hides_no_
     joined(monkeypatch, value)
     code, out, err = run("-f", "q.yaml")
     assert (1, "", 1) == (code, out, err.count("\n"))
-    assert err.startswith("headgate: This command is not installed completely (command=plan, why=")
+    assert err.startswith("headgate: This command is not installed completely (command=plan, reason=")
     assert 0 == CliRunner().invoke(main, ["--help"]).exit_code
 
 

@@ -34,7 +34,6 @@ def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
         "--class",
         "x",
         "local:///opt/headgate/bulk.py",
-        "--queue",
         "a/b",
     ]
 

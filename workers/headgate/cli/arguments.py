@@ -200,8 +200,12 @@ def limit_option(default: int | None = 10, maximum: int | None = None) -> Callab
     )
 
 
-since_option = click.option("--since", type=PAST_TIME, help="Start: an ISO time, or an age such as 24h.")
-until_option = click.option("--until", type=PAST_TIME, help="End (exclusive): an ISO time, or an age.")
+since_option = click.option(
+    "--since", type=PAST_TIME, metavar="TIME", help="Start: an ISO time, or an age such as 24h."
+)
+until_option = click.option(
+    "--until", type=PAST_TIME, metavar="TIME", help="End (exclusive): an ISO time, or an age."
+)
 namespace_option = click.option("--namespace", metavar="NAMESPACE", help="Only this namespace.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 target_option = click.option(

@@ -21,6 +21,7 @@ from headgate.cli.exit_codes import exit_code_of
 from headgate.errors import HeadgateError, SpecError, Surroundings
 
 SUMMARY_CHARACTERS_MAX: Final = 45
+SIMILARITY_MIN: Final = 0.7
 
 
 class Listed(NamedTuple):
@@ -92,7 +93,9 @@ class Group(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or not name:
             return super().resolve_command(ctx, args)
-        close = [each for each in difflib.get_close_matches(name, known) if not _is_hidden(each)]
+        close = [
+            each for each in difflib.get_close_matches(name, known, cutoff=SIMILARITY_MIN) if not _is_hidden(each)
+        ]
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 

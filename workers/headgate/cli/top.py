@@ -31,21 +31,21 @@ INTERVAL_S_MIN = 0.1
 @define_command("top")
 @namespace_option
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="Interval between readings.")
-@click.option("--once", is_flag=True, help="Read once, print, exit.")
+@click.option("--snapshot", is_flag=True, help="Read once, print, exit.")
 @output_option
 @click.pass_context
-def command(ctx: click.Context, *, namespace: str | None, every: timedelta, once: bool, output: Output) -> None:
+def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snapshot: bool, output: Output) -> None:
     """Watch all queues, the longest backlog first.
 
     On a terminal this is a screen: arrow keys select a queue, enter opens it, b, a, f, r and n sort, q quits.
-    Without a terminal it prints one JSON document per interval, and with --once one table.
+    Without a terminal it prints one JSON document per interval, and with --snapshot one table.
 
     The numbers come from a small table that producers and workers write, a second or two late. `headgate stats`
     counts exactly.
     """
     every_s = max(every.total_seconds(), INTERVAL_S_MIN)
     is_form_chosen = ctx.get_parameter_source("output") is not ParameterSource.DEFAULT
-    if once or is_form_chosen:
+    if snapshot or is_form_chosen:
         form = output
     elif not sys.stdout.isatty():
         form = Output("json")
@@ -55,7 +55,7 @@ def command(ctx: click.Context, *, namespace: str | None, every: timedelta, once
     else:
         click.echo("headgate: install headgate[cli] for a screen with keys", err=True)
         form = output
-    run_connected(lambda connection: _print(connection, namespace, form, None if once else every_s))
+    run_connected(lambda connection: _print(connection, namespace, form, None if snapshot else every_s))
 
 
 def is_screen_possible() -> bool:

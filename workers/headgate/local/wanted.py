@@ -119,7 +119,7 @@ def _on_queue(queue: Queue) -> list[str]:
     lines = [
         f"""headgate put {name} '{{"to": "you-{{n}}"}}' --count 10""",
         f"headgate stats {name}",
-        "headgate top --once",
+        "headgate top --snapshot",
     ]
     if not queue.spec.consumers:
         lines.append(f"headgate receive {name} --ack")
