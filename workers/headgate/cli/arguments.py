@@ -100,10 +100,11 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, self._with_fallback(ctx, args))
         except click.NoSuchOption as error:
-            if error.option_name in {option for option, _, _ in CONNECTION_OPTIONS}:
-                root = ctx.find_root().info_name
-                error.message += f" Give it before the command: {root} {error.option_name} ... {ctx.info_name}"
-            raise
+            if error.option_name not in {option for option, _, _ in CONNECTION_OPTIONS}:
+                raise
+            place = f"{ctx.find_root().info_name} {error.option_name} ... {ctx.info_name}"
+            message = f"No such option {error.option_name!r}. Give it before the command: {place}"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
     def _with_fallback(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments, with the queue of the environment in front where they have none."""

@@ -7,6 +7,7 @@ import heapq
 import json
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
@@ -111,7 +112,7 @@ def get(
     rows = run_connected(work)
     for row in rows:
         line = format_value(row.value) if len(rows) == 1 else f"{row.key}\t{format_value(row.value)}"
-        output.show_item(row.document(), table=lambda line=line: [line], name=row.name)
+        output.show_item(row.document(), table=partial(list, [line]), name=row.name)
 
 
 @command.command("top")
@@ -248,7 +249,7 @@ def export(counter: str, *, states: bool, output: Output) -> None:
             if states:
                 document["state"] = base64.b64encode(state.dump()).decode()
             line = f"{key}\t{format_value(row.value)}"
-            output.show_item(document, table=lambda line=line: [line], name=key)
+            output.show_item(document, table=partial(list, [line]), name=key)
 
     run_connected(work)
 

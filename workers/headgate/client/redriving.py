@@ -99,7 +99,7 @@ class _Run:
 
     def select(self, received: Sequence[Message]) -> list[Message]:
         """Those to move; the others are held."""
-        selected = []
+        selected: list[Message] = []
         for message in received:
             if self._is_meant(message) and not self._is_full(self.moved + len(selected)):
                 selected.append(message)
