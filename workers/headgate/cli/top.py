@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -60,7 +59,11 @@ def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snap
 
 def is_screen_possible() -> bool:
     """Whether keys can be read, and the screen can be drawn."""
-    return sys.stdin.isatty() and has_rich() and os.environ.get("TERM", "dumb") != "dumb"
+    if not sys.stdin.isatty() or not has_rich():
+        return False
+    from rich.console import Console
+
+    return not Console().is_dumb_terminal
 
 
 async def _show_screen(connection: Headgate, namespace: str | None, every_s: float) -> None:
