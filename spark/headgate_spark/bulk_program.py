@@ -106,7 +106,7 @@ def _writes(function: Command) -> Command:
     return sink_option(sink_options_option(function))
 
 
-_target = target_option
+_target = click.option("--to", metavar=NAME_METAVAR, shell_complete=complete_queue, help="Target queue.")
 _handler = click.option("--handler", metavar="MODULE:FUNCTION", help="Function on a DataFrame.")
 
 
@@ -137,7 +137,7 @@ def move(**options: Any) -> None:
 @command.command("redrive")
 @_shared
 @_borrows
-@_target
+@target_option
 def redrive(**options: Any) -> None:
     """Move dead letters back to their source."""
     _go("redrive", options)

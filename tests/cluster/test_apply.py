@@ -148,7 +148,7 @@ def test_other_resources_go_on_when_one_is_refused(cassandra: Serving, keyspace:
     environment = with_keyspace(cassandra, keyspace)
     apply(environment, queue_file(tmp_path))
     both = apply(environment, queue_file(tmp_path, "{engine: bucket}"), queue_file(tmp_path, name="receipts"))
-    assert 2 == both.code
+    assert 4 == both.code
     assert both.out.startswith("queue/shop/receipts created")
 
 

@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import headgate
-from headgate.cli.main import COMMANDS
+from headgate.cli.main import COMMANDS, main
 from headgate.engines.timeline.lane_taking import lane_of
 from headgate.engines.timeline.repair import REPAIR_LANE, Leader
 from headgate.testing.cassandra.serving import Serving
@@ -73,6 +74,15 @@ def emptied(run: Commands, queue: str = "shop/emails") -> None:
     assert 0 == run("purge", queue, "--yes").code
 
 
+def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) -> None:
+    names = ["shop/emails", "shop/emails-dead", "shop/looked-at"]
+    assert names == run("queues", "--namespace", "shop").out
+    assert [{"name": name} for name in names] == json.loads(run("queues", "--namespace", "shop", "-o", "json").out[0])
+    words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/em", "COMP_CWORD": "2"}
+    offered = CliRunner().invoke(main, [], prog_name="headgate", env={**run.told, **words}).output.split()
+    assert ["plain,shop/emails", "plain,shop/emails-dead"] == offered
+
+
 def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
     """What the command counts."""
     told = json.loads(run("stats", queue, "-o", "json").out[0])
@@ -84,16 +94,16 @@ def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
 
 def test_what_is_sent_can_be_looked_at_counted_found_received_and_is_gone_then(run: Commands) -> None:
     sent = run.apart("put", "shop/emails", '{"number": {n}}', "--count", "3")
-    assert (0, 3, ["sent 3"]) == (sent.code, len(set(sent.out)), sent.err)
+    assert (0, 3, ["put 3"]) == (sent.code, len(set(sent.out)), sent.err)
     with ThreadPoolExecutor(3) as pool:
         looks = ["peek", "shop/emails"], ["stats", "shop/emails"]
         peeked, counted, found = pool.map(
             lambda each: run.apart(*each), (*looks, ["locate", "shop/emails", sent.out[0]])
         )
-    assert ["id", "standing", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
+    assert ["id", "state", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
     assert [(each, "ready") for each in sent.out] == [tuple(line.split()[:2]) for line in peeked.out[1:]]
     assert ['{"number": 1}', '{"number": 2}', '{"number": 3}'] == [line[-13:] for line in peeked.out[1:]]
-    assert ["backlog    3", "in flight  0", "due later  0"] == counted.out[:3]
+    assert ["backlog    3", "in flight  0", "delayed    0"] == counted.out[:3]
     assert "lanes      2, 0 held" in counted.out
     assert (0, "waiting") == (found.code, found.out[0])
     received = run.apart("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
@@ -102,17 +112,17 @@ def test_what_is_sent_can_be_looked_at_counted_found_received_and_is_gone_then(r
     assert {("application/json", 1)} == {(each["attributes"]["content-type"], each["attempt"]) for each in messages}
     assert {1, 2, 3} == {json.loads(each["payload"])["number"] for each in messages}
     assert (0, "settled") == ((gone := run("locate", "shop/emails", sent.out[0])).code, gone.out[0])
-    assert ["nothing waits"] == run("peek", "shop/emails").out
+    assert ["no messages"] == run("peek", "shop/emails").out
     assert {"backlog": 0, "in_flight": 0, "delayed": 0} == stats(run)
 
 
 def test_a_stream_is_sent_at_its_rate_and_a_line_of_input_is_a_message(run: Commands) -> None:
     began_s = time.monotonic()
-    sent = run("put", "shop/emails", "number {n}", "--count", "30", "--rate", "20")
-    assert (0, 30, "sent 30") == (sent.code, len(set(sent.out)), sent.err[-1])
+    sent = run("put", "shop/emails", "number {n}", "--count", "30", "--rate", "20/s")
+    assert (0, 30, "put 30") == (sent.code, len(set(sent.out)), sent.err[-1])
     assert time.monotonic() - began_s >= 1.4
     lines = run("put", "shop/emails", "--lines", "--quiet", given="one\ntwo\n")
-    assert (0, [], "sent 2") == (lines.code, lines.out, lines.err[-1])
+    assert (0, [], "put 2") == (lines.code, lines.out, lines.err[-1])
     received = run("receive", "shop/emails", "--limit", "32", "--ack", "-o", "json")
     wanted = ["one", "two", *(f"number {number}" for number in range(1, 31))]
     assert sorted(wanted) == sorted(json.loads(line)["payload"] for line in received.out)
@@ -153,7 +163,7 @@ def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_can_not(run: C
     (later,) = run("put", "shop/emails", "later", "--delay", "1h").out
     (now,) = run("put", "shop/emails", "now").out
     done = run.apart("cancel", "shop/emails", later, now)
-    assert (1, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
+    assert (4, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
     assert "cancelled" == run("locate", "shop/emails", later).out[0]
     emptied(run)
 
@@ -162,15 +172,17 @@ def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
     run("put", "shop/emails", "x", "--count", "3")
     run("put", "shop/emails", "later", "--delay", "1h")
     doubted = run("purge", "shop/emails", given="n\n")
+    asked = "Delete 4 messages (3 ready, 0 in flight, 1 delayed) in shop/emails? [y/N]"
+    assert asked in " ".join(doubted.err)
     assert (1, {"backlog": 3, "in_flight": 0, "delayed": 1}) == (doubted.code, stats(run))
     moment = datetime.now(UTC).isoformat()
     (young,) = run("put", "shop/emails", "young").out
     older = run("purge", "shop/emails", "--yes", "--until", moment)
-    assert [f"purged what was put before {moment}"] == older.out
+    assert [f"deleted messages put before {moment}"] == older.out
     assert [young] == [line.split()[0] for line in run("peek", "shop/emails").out[1:]]
     done = run.apart("purge", "shop/emails", "--yes")
-    assert (0, True) == (done.code, done.out[0].startswith("purged what was put before "))
-    assert ["nothing waits"] == run("peek", "shop/emails").out
+    assert (0, True) == (done.code, done.out[0].startswith("deleted messages put before "))
+    assert ["no messages"] == run("peek", "shop/emails").out
 
 
 def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
@@ -189,17 +201,23 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
 
     run.connected(kill)
     assert 5 == stats(run, "shop/emails-dead")["backlog"]
-    left = "2 left: they tell no queue, or one that is gone; give --to"
+    left = [
+        "skipped 1: it has no source queue; give a target",
+        "skipped 1: its source queue does not exist; give a target",
+    ]
     done = run.apart("redrive", "shop/emails-dead")
-    assert (0, [f"redriven 3, {left}"]) == (done.code, done.out)
-    assert [f"redriven 0, {left}"] == run("redrive", "shop/emails-dead").out
+    assert (4, "moved 3", left) == (done.code, done.out[0], sorted(done.out[1:]))
+    again = run("redrive", "shop/emails-dead", "-o", "json")
+    assert (4, 0, 2) == (again.code, (told := json.loads(again.out[0]))["moved"], len(told["skipped"]))
+    absent = run("redrive", "shop/emails-dead", "--id", run("put", "shop/emails", "elsewhere").out[0])
+    assert (3, ["moved 0", "skipped 1: it is not in this queue"]) == (absent.code, absent.out)
+    emptied_of_one = run("receive", "shop/emails", "--limit", "4", "--ack", "-o", "json")
     nowhere = run("redrive", "shop/emails-dead", "--to", "shop/gone")
-    assert (2, True) == (nowhere.code, nowhere.err[0].startswith("There is no such queue"))
-    back = run("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
-    told = sorted((json.loads(line) for line in back.out), key=lambda each: str(each["payload"]))
-    assert ["poison 1", "poison 2", "poison 3"] == [each["payload"] for each in told]
-    assert [{}] * 3 == [{name for name in each["attributes"] if "dead" in name} or {} for each in told]
-    assert ["redriven 2"] == run("redrive", "shop/emails-dead", "--to", "shop/emails").out
+    assert (3, True) == (nowhere.code, nowhere.err[0].startswith("There is no such queue"))
+    back = sorted((json.loads(line) for line in emptied_of_one.out), key=lambda each: str(each["payload"]))
+    assert ["elsewhere", "poison 1", "poison 2", "poison 3"] == [each["payload"] for each in back]
+    assert [{}] * 4 == [{name for name in each["attributes"] if "dead" in name} or {} for each in back]
+    assert ["moved 2"] == run("redrive", "shop/emails-dead", "--to", "shop/emails").out
     emptied(run)
 
 
@@ -220,7 +238,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     assert ("depot/parcels", 1) == (queues[0]["queue"], queues[0]["workers"])
     assert 39 <= int(str(queues[0]["backlog"])) <= 40
     assert {"shop/emails", "depot/hourly", "depot/broken"} < {each["queue"] for each in queues}
-    with run.begin("top", "--namespace", "depot", "--every", "100ms") as showing:
+    with run.begin("top", "--namespace", "depot", "--every", "100ms", "-o", "table") as showing:
         assert showing.stdout is not None
         looks = [showing.stdout.readline() for _ in range(10)]
         showing.send_signal(signal.SIGINT)
@@ -235,7 +253,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
 
 def repaired(line: str) -> tuple[str, int]:
     """The queue, and how many parts were looked at."""
-    found = re.fullmatch(r"(\S+): looked at (\d+) parts; .*", line)
+    found = re.fullmatch(r"(\S+): checked (\d+) parts; .*", line)
     assert found, line
     return found[1], int(found[2])
 
@@ -262,23 +280,23 @@ def until_owed(run: Commands, queue: str) -> None:
 
 
 def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_there(run: Commands) -> None:
-    assert "repair     never run; nothing owed" in run("stats", "shop/looked-at").out
+    assert "repair     never run; nothing overdue" in run("stats", "shop/looked-at").out
     passed(run, "shop/looked-at", 20)
     until_owed(run, "shop/looked-at")
     (owes,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
-    assert re.fullmatch(r"repair     never run; the oldest look has been owed for \d+\S*", owes), owes
+    assert re.fullmatch(r"repair     never run; oldest check overdue for \d+\S*", owes), owes
     first = run.apart("repair", "shop/looked-at")
     assert (0, []) == (first.code, first.err)
     assert repaired(first.out[0])[1] >= 1
     (stands,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
     assert re.fullmatch(
-        r"repair     last run \d+m?s ago; has looked at what was due until \d+s ago; nothing owed", stands
+        r"repair     last run \d+m?s ago; checked what was due until \d+s ago; nothing overdue", stands
     ), stands
     assert ("shop/looked-at", 0) == repaired(run("repair", "shop/looked-at").out[0])
     shown = run("stats", "shop/looked-at", "--lanes").out
     (last,) = [line for line in shown if line.startswith("last pass")]
-    assert re.fullmatch(r"last pass  \d+m?s ago: looked at 0 parts; 0 of 0 late rows put anew", last), last
-    assert shown[-3].startswith("lane  standing  owner  epoch  lease left  progress  settled up to"), shown[-3]
+    assert re.fullmatch(r"last pass  \d+m?s ago: checked 0 parts; 0 of 0 late rows put again", last), last
+    assert shown[-3].startswith("lane  state  owner  fencing token  lease left  progress  settled up to"), shown[-3]
     assert [["1/0", "free", "-"], ["1/1", "free", "-"]] == [line.split()[:3] for line in shown[-2:]]
 
 
@@ -301,9 +319,9 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
 
     meanwhile, shown = run.connected(hold)
     assert (0, ["shop/looked-at: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
-    assert any(line.startswith("repair     runs now; ") for line in shown.out), shown
+    assert any(line.startswith("repair     running; ") for line in shown.out), shown
     taken_up = wait_until(
-        lambda: run("repair", "shop/looked-at").out[0].startswith("shop/looked-at: looked at"),
+        lambda: run("repair", "shop/looked-at").out[0].startswith("shop/looked-at: checked"),
         timeout_s=20,
     )
     assert taken_up
@@ -311,16 +329,16 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
 
 def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_other(run: Commands) -> None:
     done = run.apart("repair", "--namespace", "depot", "--schedule", EVERY_FIVE)
-    assert 1 == done.code
+    assert 4 == done.code
     assert {"depot/parcels", "depot/tidy"} == {repaired(line)[0] for line in done.out}
     assert {"depot/broken"} == {line.partition(":")[0] for line in done.err}
     assert not any("Traceback" in line for line in done.err)
     hourly = run("repair", "--namespace", "depot", "--schedule", "0  *  * * *")
     assert (0, ["depot/hourly"]) == (hourly.code, [repaired(line)[0] for line in hourly.out])
     whole = run("repair", "--namespace", "depot")
-    assert (1, 3) == (whole.code, len(whole.out))
+    assert (4, 3) == (whole.code, len(whole.out))
     others = run("repair", "--namespace", "depot", HEADGATE_CONNECTION="other-cassandra")
-    assert (0, ["no queue in depot"]) == (others.code, others.out)
+    assert (0, ["no queue in depot"]) == (others.code, others.err)
     for arguments, says in (
         (
             ("--namespace", "depot", "--schedule", "1 2 3 * *"),
@@ -329,7 +347,7 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
         (("--namespace", "nowhere"), "no queue in nowhere"),
     ):
         nothing = run("repair", *arguments)
-        assert (0, [says], []) == (nothing.code, nothing.out, nothing.err)
+        assert (0, [], [says]) == (nothing.code, nothing.out, nothing.err)
 
 
 def test_two_jobs_at_once_do_no_harm(run: Commands) -> None:
@@ -350,9 +368,9 @@ OF_A_QUEUE = {
     "receive": [],
     "redrive": [],
     "repair": [],
-    "send": ["x"],
+    "put": ["x"],
     "stats": [],
-    "where": ["aeaqaaaa"],
+    "locate": ["aeaqaaaa"],
 }
 """What each needs beside its queue."""
 
@@ -361,7 +379,7 @@ OF_A_QUEUE = {
 def test_a_queue_that_is_not_there_is_one_line(run: Commands, command: str) -> None:
     done = run(command, "shop/emials", *OF_A_QUEUE[command])
     line = "There is no such queue (queue=shop/emials); did you mean shop/emails?"
-    assert (2, [], [line]) == (done.code, done.out, done.err)
+    assert (3, [], [line]) == (done.code, done.out, done.err)
 
 
 @pytest.mark.parametrize("command", [*sorted(OF_A_QUEUE), "top", "apply"])
@@ -378,21 +396,21 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     ("arguments", "says"),
     [
         (["put", "shop/emails", "x", "--delay", "soon"], "'soon' is not a duration such as 500ms"),
-        (["put", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a moment such as"),
-        (["put", "shop/emails", "x", "--rate", "0"], "0.0 is not in the range x>0"),
+        (["put", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a time such as"),
+        (["put", "shop/emails", "x", "--rate", "0"], "'0' is not a rate such as 50/s"),
         (["put", "shop/emails", "x", "--count", "0"], "0 is not in the range x>=1"),
         (["put", "shop/emails", "x", "--attribute", "red"], "an attribute is written NAME=VALUE"),
         (
             ["put", "shop/emails", "x", "--delay", "1s", "--deliver-at", "2030-01-01"],
-            "--delay and --deliver-at say the same thing twice",
+            "--delay and --deliver-at exclude each other",
         ),
-        (["put", "shop/emails", "x", "--lines"], "--lines reads the payloads from standard input"),
+        (["put", "shop/emails", "x", "--lines"], "a payload is an argument, or comes from a file"),
         (["put", "shop/emails", "x", "--delay", "9000d"], "due"),
-        (["send", "x"], "Missing option '--queue'"),
+        (["put"], "Missing argument 'NAMESPACE/NAME'"),
         (["put", "a/b/c", "x"], "a queue is named by its namespace and name"),
         (["receive", "shop/emails", "--wait", "5"], "'5' is not a duration"),
         (["receive", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
-        (["peek", "shop/emails", "--since", "yesterday"], "'yesterday' is not a moment"),
+        (["peek", "shop/emails", "--since", "yesterday"], "'yesterday' is not a time"),
         (["locate", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
         (["cancel", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
         (["cancel", "shop/emails"], "Missing argument 'ID...'"),
@@ -400,12 +418,12 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "shop/emails-dead", "--to", "shop/emails-dead"],
-            "dead letters are not redriven into",
+            "a dead-letter queue is not its own target",
         ),
-        (["repair"], "repair needs to know what; give either --queue, or --namespace"),
-        (["repair", "shop/emails", "--schedule", EVERY_FIVE], "--schedule picks queues of a namespace"),
+        (["repair"], "repair needs one target; name a queue as NAMESPACE/NAME, or give --namespace"),
+        (["repair", "shop/emails", "--schedule", EVERY_FIVE], "--schedule selects queues of a namespace"),
         (["repair", "--namespace", "depot", "--schedule", "whenever"], "--schedule must be a cron schedule"),
-        (["sned", "shop/emails"], "No such command 'sned'"),
+        (["pat", "shop/emails"], "No such command 'pat'. Did you mean put?"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: str) -> None:
@@ -417,4 +435,4 @@ def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:
     elsewhere = {"apply", "check", "counter", "dev", "gc", "init", "validate", "worker"}  # check: by `helm test`
-    assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere
+    assert set(COMMANDS) == set(OF_A_QUEUE) | {"top", "queues"} | elsewhere

@@ -248,7 +248,7 @@ def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str
         lines = (await asyncio.to_thread(command, told, "top", "--snapshot")).splitlines()
         assert ["shop/orders", "29", "1"] == lines[1].split()[:3]
         assert "" == (await asyncio.to_thread(command, told, "top", "--snapshot", "--namespace", "none")).replace(
-            "there are no queues\n", ""
+            "no queues\n", ""
         )
         await held.ack()
         await received(queue, 29)

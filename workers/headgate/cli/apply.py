@@ -76,7 +76,7 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
     try:
         results = asyncio.run(applying)
     except SchemaRightsMissing as refused:
-        click.echo("\n".join(f"{statement};" for statement in refused.cql))
+        click.echo("\n".join(f"{statement};" for statement in refused.cql), err=not output.is_table)
         raise
     refused_count = sum(result.refused for result in results)
     if refused_count:
@@ -109,8 +109,8 @@ async def _apply(
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
             applier = Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting)
             if dry_run:
-                for line in await _patiently(clock, partial(applier.print_plan, resources)):
-                    click.echo(line)
+                cql = list(await _patiently(clock, partial(applier.print_plan, resources)))
+                output.show({"cql": cql}, table=lambda: cql, names=[])
                 return []
             _tell_drifts("the catalogue", (await applier.prepare()).drifts)
             results = []

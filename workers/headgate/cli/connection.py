@@ -6,9 +6,7 @@ There is no option for the password: every user of a machine can read the argume
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -49,6 +47,9 @@ def read_environment() -> dict[str, str]:
 
 def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:
     """Connect, work, disconnect. Ctrl-C and SIGTERM cancel the work, which returns its messages to the queue."""
+    import asyncio
+    import signal
+
     from headgate.client.connection import connect
 
     async def run() -> T:

@@ -102,6 +102,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "notes": "Details, or why it was refused.",
         "drifts": "Differences between a table and its declaration.",
     },
+    "apply --dry-run": {"cql": "Lines of the CQL that is missing."},
     "redrive": {
         "queue": "Dead-letter queue, as NAMESPACE/NAME.",
         "moved": "Number of messages moved.",

@@ -21,7 +21,7 @@ from headgate.cli.exit_codes import exit_code_of
 from headgate.errors import HeadgateError, SpecError, Surroundings
 
 SUMMARY_CHARACTERS_MAX: Final = 45
-SIMILARITY_MIN: Final = 0.7
+SIMILARITY_MIN: Final = 0.65
 
 
 class Listed(NamedTuple):
