@@ -95,6 +95,11 @@ def test_the_screen_fits_every_size(width: int, height: int, opened: bool) -> No
     assert max(len(line) for line in shown) <= width
 
 
+def test_eighty_columns_show_all_keys() -> None:
+    assert texts(screen_of())[-1].endswith("q quit")
+    assert texts(pressed(screen_of(), "enter"))[-1].endswith("q quit")
+
+
 def test_eighty_columns_show_backlog_rate_and_their_trends() -> None:
     screen = screen_of(*([queue("shop/emails", count, rate_per_s=rate)] for count, rate in ((1, 9.0), (4, 3.0))))
     _, _, head, row, *_ = texts(screen)

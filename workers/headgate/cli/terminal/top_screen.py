@@ -19,7 +19,7 @@ HEAD_LINES: Final = 2
 FOOT_LINES: Final = 1
 OLD_S: Final = 60
 VERY_OLD_S: Final = 600
-LIST_KEYS: Final = "↑↓ select   enter open   sort: b backlog  a age  f in flight  r rate  n name   q quit"
+LIST_KEYS: Final = "↑↓ select  enter open  sort: b backlog a age f in flight r rate n name  q quit"
 LANE_KEYS: Final = "↑↓ scroll   esc back   q quit"
 
 
