@@ -81,7 +81,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "gc", pass_document("counter", "shop/views", message="done", problems=())
 
 
-@pytest.mark.parametrize(("kind", "document"), documents(), ids=[kind for kind, _ in documents()])
+@pytest.mark.parametrize(("kind", "document"), [*documents()], ids=[kind for kind, _ in documents()])
 def test_every_field_is_documented_and_none_is_in_microseconds(kind: str, document: dict[str, Any]) -> None:
     assert set(FIELDS[kind]) == set(document)
     text = json.dumps(document)
