@@ -3,7 +3,7 @@
 #     docker build --target headgate --tag headgate .
 #     docker build --target headgate-spark --tag headgate-spark .
 #
-# docs/image.md says who runs in them as whom, how large they are, and how to build them where nothing can be pulled.
+# docs/chart.md says who runs in them as whom, how large they are, and how to build them where nothing can be pulled.
 # Needs nothing of BuildKit. Every dependency is installed by the hashes of a lock file, from built wheels: nothing is
 # compiled, so no compiler is fetched. Layers go from what seldom changes to what often does.
 

@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo environment down test test-fast test-long lint generate coverage mutants simulate lock cluster cluster-down image clean
+.PHONY: help dev demo environment down test test-fast test-long lint generate docs coverage mutants simulate lock cluster cluster-down image clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,10 +41,15 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/{reference,conditions}.md from the models, docs/commands.md, the chart's roles
+generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the models, docs/commands.md, the chart's roles
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
+	@$(PY) -m bench.docs
+
+docs: $(READY) ## build the documentation site into build/site; a dead link ends the build
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 coverage: $(READY) ## the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report

@@ -1,5 +1,5 @@
-"""Whether this process lives and is ready, as its probes ask. The prose is docs/protocols/operator.md, "Leading and
-living".
+"""Whether this process lives and is ready, as its probes ask. The prose is docs/internals/protocols/operator.md,
+"Leading and living".
 
 /livez measures watching, end to end: what a watch should have told is asked for now and then from the server's
 cache, and compared with what was heard. An object that differs in two audits, and that nothing was heard of

@@ -1,5 +1,5 @@
 """What bulk jobs tell of themselves, in their rows of `standing`: read whenever a queue with runs is looked at, so
-that the end of a run and what it came to are told together. docs/protocols/operator.md, "SparkApplication".
+that the end of a run and what it came to are told together. docs/internals/protocols/operator.md, "SparkApplication".
 
 A row that can not be read is as it was read last: that Cassandra is away is told elsewhere. Knows no runs.
 """

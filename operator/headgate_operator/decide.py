@@ -4,8 +4,8 @@
 
 A reconcile never asks what happened, only what is. So `decide` is total, deterministic and idempotent: decided again
 on the world after its plan there is nothing to do, and being killed between any two effects leaves a world from which
-the same decision goes on. The order (docs/protocols/operator.md): deletion; the spec; the connection; whose it is;
-the finalizer; the store; shards; the namespace; workers; bulk; status.
+the same decision goes on. The order (docs/internals/protocols/operator.md): deletion; the spec; the connection;
+whose it is; the finalizer; the store; shards; the namespace; workers; bulk; status.
 
 Pure. It knows no cluster, no store, no clock and no chance.
 """

@@ -48,7 +48,7 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
 
 def _finding(world: World, lanes: Lanes) -> Finding:
     if lanes.suspicious:
-        return _bad(Reason.LANES_SUSPICIOUS, lanes.suspicious, "an owner does not get on, and was told to stop")
+        return _bad(Reason.LANE_OWNER_STALLED, lanes.suspicious, "an owner does not get on, and was told to stop")
     if lanes.unprocessed and not waits_as_declared(world):
         return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
     if lanes.held:

@@ -1,5 +1,5 @@
 """What is behind, of all queues that the operator keeps: the slices of the summary, read in turn. The
-prose is docs/protocols/operator.md, "Scaling".
+prose is docs/internals/protocols/operator.md, "Scaling".
 
 Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
 itself. A queue

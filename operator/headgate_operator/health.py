@@ -1,5 +1,5 @@
 """Looks at the lanes of queues that may not be served: by candidates only, each 5 s, some at a time. The prose is
-docs/protocols/operator.md, "Health".
+docs/internals/protocols/operator.md, "Health".
 
 It judges as members do (headgate/engines/decide_sharing.py), as a member without room; what is done about it is
 decided elsewhere, and the stop is an effect of its own.

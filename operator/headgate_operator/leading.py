@@ -1,4 +1,5 @@
-"""Who leads: one Lease, taken and renewed here. The prose is docs/protocols/operator.md, "Leading and living".
+"""Who leads: one Lease, taken and renewed here. The prose is docs/internals/protocols/operator.md, "Leading and
+living".
 
 It knows neither resources nor kopf. Invariants:
 

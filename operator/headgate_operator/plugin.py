@@ -1,6 +1,6 @@
 """`kubectl headgate`: what an engineer on call needs, by the engineer's own kubectl, login and rights.
 
-The prose is docs/kubectl-plugin.md. kubectl finds it as the program `kubectl-headgate` on PATH.
+The prose is docs/start-on-call.md. kubectl finds it as the program `kubectl-headgate` on PATH.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Entries that no resource of this cluster owns any more are marked as retained. The prose is
-docs/protocols/operator.md, "Deletion".
+docs/internals/protocols/operator.md, "Deletion".
 
 It is a net for deletions that nobody saw: the operator was down, or Cassandra was away. It never drops anything. An
 owner counts as gone only when two full lists, a minute apart, both lack its uid, and `Seen` does too.

@@ -1,4 +1,4 @@
-"""The queue of keys that want to be reconciled. The prose is docs/protocols/operator.md, "Work queue".
+"""The queue of keys that want to be reconciled. The prose is docs/internals/protocols/operator.md, "Work queue".
 
 It knows neither what a key means nor what is done about it. Level-triggered: it holds keys and never events, so it
 can lose none by being full. Invariants:

@@ -327,11 +327,11 @@ def _target_name(target: str, queue: str) -> str:
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink is FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink is KEY=VALUE", given=wrong[0])
+        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
@@ -360,7 +360,7 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
 def _require_spark() -> None:
     """What is not installed is said before anything is begun."""
     if find_spec("pyspark") is None:
-        raise Surroundings("Spark is not installed here", remedy="pip install 'headgate[spark]'")
+        raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
 
 def _opened(title: str, master: str | None) -> Any:
@@ -369,7 +369,7 @@ def _opened(title: str, master: str | None) -> Any:
     from headgate_spark.session import LOCAL, open_session
 
     settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
-    remedy = "Java 17 has to be there (JAVA_HOME), and the master to be one that Spark knows"
+    remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)
 

@@ -45,7 +45,7 @@ def older(definition: Any) -> dict[str, Any]:
 
 
 def put_in_place(kubectl: Kubectl, definition: dict[str, Any]) -> None:
-    """This and nothing else, whoever has written what is there."""
+    """This and nothing else, whatever wrote it."""
     verb = "create" if kubectl.find("crd", definition["metadata"]["name"]) is None else "replace"
     kubectl.run(verb, "-f", "-", stdin=json.dumps(definition))
 

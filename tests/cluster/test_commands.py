@@ -1,4 +1,4 @@
-"""The commands on a real Cassandra: what they do, what they print, how they end, and what a mistake looks like.
+"""The commands on a real Cassandra: what they do, what they print, how they end, and the report of a mistake.
 
 Each is run once as a process of its own, and otherwise by its `main` in this one, which is quicker.
 """
@@ -196,7 +196,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
         killed = 0
         while killed < 3:
             given = await queue.receive(3)
-            await queue.settle([headgate.settle.DeadLetter(each.receipt, "no such address") for each in given])
+            await queue.settle([headgate.settle.DeadLetter(each.receipt, "invalid address") for each in given])
             killed += len(given)
 
     run.connected(kill)
@@ -225,7 +225,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     run("put", "depot/parcels", "x", "--count", "40")
 
     async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
-        """Only who owns lanes tells how they stand."""
+        """Only the owner of a lane reports its state."""
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
@@ -265,7 +265,7 @@ def passed(run: Commands, queue: str, count: int) -> None:
 
 
 def until_owed(run: Commands, queue: str) -> None:
-    """A look is due. The position of a lane passes a part only while somebody holds the lane."""
+    """A check is due. The position of a lane passes a part only while a process holds the lane."""
 
     async def hold(connection: headgate.Headgate) -> None:
         held = await connection.queue(queue)
@@ -388,7 +388,9 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     rest = {"top": ["--snapshot"], "apply": [str(tmp_path / "q.yaml")]}
     arguments = rest.get(command) or ["shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
-    line = "headgate: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"
+    line = (
+        "headgate: no server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
+    )
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
 
@@ -407,14 +409,14 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["put", "shop/emails", "x", "--lines"], "a payload is an argument, or comes from a file"),
         (["put", "shop/emails", "x", "--delay", "9000d"], "due"),
         (["put"], "Missing argument 'NAMESPACE/NAME'"),
-        (["put", "a/b/c", "x"], "a queue is named by its namespace and name"),
+        (["put", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
         (["receive", "shop/emails", "--wait", "5"], "'5' is not a duration"),
         (["receive", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
         (["peek", "shop/emails", "--since", "yesterday"], "'yesterday' is not a time"),
-        (["locate", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
-        (["cancel", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
+        (["locate", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
+        (["cancel", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
         (["cancel", "shop/emails"], "Missing argument 'ID...'"),
-        (["purge", "shop/emails", "--yes", "--until", "2990-01-01"], "was put in the past"),
+        (["purge", "shop/emails", "--yes", "--until", "2990-01-01"], "a purge needs an enqueue time in the past"),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "shop/emails-dead", "--to", "shop/emails-dead"],

@@ -242,7 +242,7 @@ def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Comman
     assert ["milk"] == installed.apart("counter", "get", "depot/foreign", "menu").out
     elsewhere = shop.apart("counter", "get", "depot/foreign", "menu")
     assert (2, 1) == (elsewhere.code, len(elsewhere.err)), elsewhere
-    assert "install the distribution that announces it" in elsewhere.err[0]
+    assert "install the distribution that registers it" in elsewhere.err[0]
 
 
 # ---- commands
@@ -334,7 +334,7 @@ def test_a_counter_that_is_not_there_has_an_exit_code_of_its_own(shop: Commands)
         (["counter", "add", "--json-values", "shop/colour", "home", "red"], "the value is not JSON"),
         (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
         (["counter", "get", "shop/pages", "mon", "--param", "limit"], "--param is NAME=JSON"),
-        (["counter", "get", "shop/pages", "mon", "--param", "depth=3"], "it answers to limit"),
+        (["counter", "get", "shop/pages", "mon", "--param", "depth=3"], "available: limit"),
         (["counter", "top", "shop/page-views", "home"], "only keys of type topk have items"),
         (["counter", "top", "shop/colour"], "values of this type have no order"),
         (["counter", "merge", "shop/page-views"], "nothing is named to merge"),

@@ -1,5 +1,5 @@
 """`kubectl headgate` and `headgate plan --context` against a real API server, by people with the rights that
-docs/kubectl-plugin.md names, and no others; and with the real operator, which runs outside of the cluster.
+docs/start-on-call.md names, and no others; and with the real operator, which runs outside of the cluster.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def calling(definitions: Kubectl, tmp_path: Path) -> Calling:
 
 @pytest.fixture(scope="module")
 def leading(kubernetes: KubernetesUnderTest, python_image: str) -> Iterator[str]:
-    """A namespace in which a pod leads that tells what it was asked."""
+    """A namespace in which a pod leads that reports the requests it got."""
     name = f"leading-{secrets.token_hex(3)}"
     kubernetes.kubectl.run("create", "namespace", name)
     there = kubernetes.kubectl.in_namespace(name)

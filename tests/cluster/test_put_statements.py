@@ -1,8 +1,8 @@
 """An application's own logged batch with a message in it, sent by the driver that applications use: on one Cassandra,
-and on a ring whose coordinators are killed while batches are in their hands. And what is behind, as `headgate top`
-shows it.
+and on a ring whose coordinators are killed while batches are in flight. And the backlog, as `headgate top` shows
+it.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def ordering(told: dict[str, str], work: Callable[[headgate.Queue, Any], Corouti
 
 
 async def received(queue: headgate.Queue, count: int) -> list[Any]:
-    """What so many messages say, settled."""
+    """The bodies of this number of messages, settled."""
     found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100, wait=20)
@@ -239,7 +239,7 @@ def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str
         await queue.put_many([b"%d" % number for number in range(30)])
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
-        for _ in range(LOOKS):  # figures are told once a second, of what has been due for a moment
+        for _ in range(LOOKS):  # figures are reported once a second, of messages that have been due for some time
             (seen,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))["queues"]
             figures = tuple(seen[name] for name in ("queue", "workers", "lanes", "backlog", "in_flight"))
             if figures == ("shop/orders", 1, 2, 29, 1):
@@ -279,7 +279,7 @@ def test_a_coordinator_killed_at_any_step_of_a_batch_leaves_order_and_message_or
 
 
 async def _order_until_killed(told: dict[str, str], victim: Any, first: int) -> set[int]:
-    """Batches, some at a time; the coordinator of all is killed while it has these in hand. The answered."""
+    """Batches, some at a time; the coordinator of all is killed while these are in flight. The answered."""
     (point,) = victim.connection.contact_points
     async with headgate.connect(told) as connection:
         queue = await connection.queue("shop/orders")

@@ -1,4 +1,4 @@
-"""The SDK on a real Cassandra, from `headgate apply` to a message settled: with async, without, and what it says."""
+"""The SDK on a real Cassandra, from `headgate apply` to a settled message: with async, without, and its errors."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutin
 
 
 async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
-    """Receive so many and settle them."""
+    """Receive this number and settle them."""
     found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100)
@@ -340,7 +340,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
     assert "connected anew" == lines[1]
 
 
-# ---- what it says
+# ---- its errors
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
         ("shop/email", "There is no such queue (queue=shop/email); did you mean shop/emails?"),
         ("stop/emails", "There is no such queue (queue=stop/emails); did you mean shop/emails?"),
         ("emails", "There is no such queue (queue=default/emails); did you mean shop/emails?"),
-        ("a/b/c", "a queue is named by its namespace and name (given=a/b/c); write shop/emails"),
+        ("a/b/c", "a queue is named NAMESPACE/NAME (given=a/b/c); write shop/emails"),
         (
             "billing/invoices",
             "This release has no such engine (queue=billing/invoices, engine=bucket, carried=timeline)",
@@ -368,11 +368,14 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens at the contact points"),
-        ({"KEYSPACE": "nothing_here"}, "there is no such keyspace, or the role may not see it"),
-        ({"KEYSPACE": f"{KEYSPACE}_dead"}, "Cassandra does not have this table as it is needed (table=catalogue, "),
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "no server listens at the contact points"),
+        ({"KEYSPACE": "nothing_here"}, "the keyspace does not exist, or the role may not read it"),
+        (
+            {"KEYSPACE": f"{KEYSPACE}_dead"},
+            "the table in Cassandra differs from its expected schema (table=catalogue, ",
+        ),
         ({"CONTACT_POINTS": ""}, "HEADGATE_CONTACT_POINTS is not set"),
-        ({"DATA_CENTER": "mars"}, "no node is in the data centre of this connection"),
+        ({"DATA_CENTER": "mars"}, "no node is in the data center of this connection"),
     ],
 )
 def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:

@@ -1,4 +1,4 @@
-"""The driver of a bulk job dies before any of its calls, and another run goes on: each message goes one way, once."""
+"""The driver of a bulk job dies before any of its calls, and another run resumes: each message goes one way, once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def _begin(program: Program, one: Scene) -> None:
 
 
 async def _consume(queue: Queue, one: Scene) -> None:
-    """Slowly, until it is told to end; then its lanes go back."""
+    """Slowly, until it is asked to end; then its lanes go back."""
     while not one.over:
         for message in await queue.receive(1, wait=2):
             await asyncio.sleep(1.5)

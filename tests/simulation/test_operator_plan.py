@@ -23,7 +23,7 @@ DOCUMENTS = [each for each in yaml.safe_load_all(SHOP.read_text()) if each["kind
 
 
 async def plan(running: Running, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the operator says that it would do."""
+    """The operator's plan."""
     metadata = document["metadata"]
     key = Key(document["kind"], metadata["namespace"], metadata["name"])
     assert running.operator is not None

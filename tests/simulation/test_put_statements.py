@@ -1,7 +1,7 @@
 """A message in the application's own logged batch, in the simulated world: whatever dies, its write and its message
 happen together or not at all, and a batch that lands late brings a message that comes late, once.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_a_batch_that_is_sent_too_late_is_told_so_and_if_sent_all_the_same_its_m
         batched, batch = shop.order("tea")
         consumer = shop.ward.worker()
         await asyncio.sleep(10)
-        with pytest.raises(BatchTooLate, match="make the batch anew"):
+        with pytest.raises(BatchTooLate, match="build the batch again"):
             shop.puts.check(batched)
         assert await shop.send(batch)
         await asyncio.sleep(10)
@@ -167,7 +167,7 @@ def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_told_so(
             shop.puts.check(batched)
         changed = replace(queue.settings, generations=OTHER_SHARDS)
         shop.client.producer.settings_changed(changed, read_us=shop.client.process.clock.wall_us())
-        with pytest.raises(BatchTooLate, match="other shards"):
+        with pytest.raises(BatchTooLate, match="shards have changed"):
             shop.puts.check(batched)
 
     simulate(scenario, settings=REPAIRED)
@@ -176,7 +176,7 @@ def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_told_so(
 def test_a_once_key_and_a_time_that_is_none_are_refused_with_the_reason() -> None:
     async def scenario(queue: Queue) -> None:
         shop = await shop_of(queue)
-        with pytest.raises(SpecError, match="no once key"):
+        with pytest.raises(SpecError, match="cannot have a once key"):
             shop.order("tea", once="7")
         with pytest.raises(SpecError, match="until the batch is answered"):
             shop.order("tea", within_s=0)
@@ -250,7 +250,7 @@ class Outbox:
         self.learned: list[str] = []
 
     async def learn(self, batch: object, tables: Iterable[str] = ()) -> None:
-        """Takes a moment, as a server does."""
+        """Takes some time, as a server does."""
         await asyncio.sleep(0.1)
         self.learned += tables
 
@@ -287,7 +287,7 @@ def test_through_the_sdk_a_message_is_added_waits_for_trust_as_any_put_and_is_re
         (message,) = await program.process.start(queue.receive(10, wait=20))
         assert (put.id, {"order": 1}, "b") == (message.id, message.json(), message.attributes["a"])
         await program.process.start(message.ack())
-        with pytest.raises(SpecError, match="no once key"):
+        with pytest.raises(SpecError, match="cannot have a once key"):
             await program.process.start(queue.put_statements(outbox, Put({"order": 2}, once="2")))
         with pytest.raises(BatchTooLate):
             put.check()

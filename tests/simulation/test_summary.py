@@ -1,6 +1,6 @@
 """The summary in the simulated world: what producers and owners tell, and what wakes a queue that sleeps (attack E7).
 
-The prose is docs/protocols/summary.md.
+The prose is docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations

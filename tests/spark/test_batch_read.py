@@ -80,7 +80,7 @@ def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: Spark
 
 @pytest.fixture(scope="module")
 def spread(applied: Applied, connection: SyncHeadgate) -> Iterator[datetime]:
-    """A message in each of twelve parts, an hour ahead; the moment of the first."""
+    """A message in each of twelve parts, an hour ahead; the time of the first."""
     queue = made(applied, connection, "spread", shards=1)
     start = (datetime.now(UTC) + timedelta(hours=1)).replace(second=30, microsecond=0)
     queue.put_many([Put(f"{at}", deliver_at=start + timedelta(minutes=at)) for at in range(12)])
@@ -156,8 +156,8 @@ def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
     ("options", "said"),
     [
         ({"queue": "shop/mixd"}, "did you mean shop/mixed?"),
-        ({"queue": "shop/mixed", "state": "dead"}, "state is one of live, history (given=dead)"),
-        ({}, "what is read or written is one queue or one counter"),
+        ({"queue": "shop/mixed", "state": "dead"}, "state must be one of live, history (given=dead)"),
+        ({}, "set either a queue or a counter"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(

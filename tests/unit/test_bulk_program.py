@@ -102,10 +102,10 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ("line", "says"),
     [
         ("drain shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export shop/emails --sink parquet", "a sink is FORMAT:PATH"),
-        ("export shop/emails --sink parquet:x --sink-option compression", "an option of a sink is KEY=VALUE"),
+        ("export shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
+        ("export shop/emails --sink parquet:x --sink-option compression", "an option of a sink must be KEY=VALUE"),
         ("run shop/emails weekly", "there=nightly"),
-        ("move shop/emails --to emails", "a queue is not put into itself"),
+        ("move shop/emails --to emails", "a queue cannot be its own target"),
         ("drain shop/emails --handler m:f --rate fast", "rate"),
     ],
 )
@@ -136,7 +136,7 @@ class Connection:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
-    """What jobs tell that were refused, and of which job."""
+    """The reports of refused jobs, and the job of each."""
     found: list[tuple[UUID, str]] = []
 
     class Row:
@@ -152,7 +152,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
 
 
 def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
-    """The exit code of the program, and what it said."""
+    """The exit code of the program, and its output."""
     monkeypatch.setattr(sys, "argv", ["bulk", *line.split()])
     with pytest.raises(SystemExit) as left:
         bulk_program.main()
@@ -191,7 +191,7 @@ def test_without_spark_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
     code, said = ended(line, monkeypatch, capsys)
-    assert (1, ["headgate: Spark is not installed here; pip install 'headgate[spark]'"]) == (code, said)
+    assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, said)
     assert [] == told
 
 

@@ -161,7 +161,7 @@ class _Operator(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  as it is called there
-        """Nothing is to be told."""
+        """There is nothing to report."""
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl,
     assert (1, True) == (err.count("\n"), err.startswith(says))
 
 
-# ---- what stands in the way
+# ---- obstacles
 
 
 FAULTS = {
@@ -581,7 +581,7 @@ def test_a_pod_that_waits_for_something_that_may_come_is_waited_for() -> None:
     assert not standing_of([]).hopeless
 
 
-# ---- hands off
+# ---- pausing
 
 
 @pytest.mark.parametrize(("command", "paused"), [("pause", True), ("resume", False)])

@@ -1,4 +1,4 @@
-"""Deletion: nothing is dropped but under Delete with our finalizer in hand, and nothing is ever stuck."""
+"""Deletion: nothing is dropped but under Delete and with our finalizer set, and nothing is ever stuck."""
 
 from __future__ import annotations
 

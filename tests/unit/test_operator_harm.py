@@ -1,4 +1,4 @@
-"""What is wrong with one key, or with one thing that goes on beside, harms no other and ends no process."""
+"""A fault of one key, or of one background task, harms no other and ends no process."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ POD: dict[str, Any] = {
 
 
 def worker_after(**patch: Any) -> dict[str, Any]:
-    """The container `worker`, with this said of it."""
+    """The container `worker`, with these fields set."""
     merged = merge(POD, {"spec": {"containers": [{"name": "worker", **patch}]}})
     found: dict[str, Any] = merged["spec"]["containers"][0]
     return found

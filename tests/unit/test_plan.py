@@ -1,4 +1,4 @@
-"""`headgate plan`: what the operator would do, told offline; the files of examples are golden."""
+"""`headgate plan`: what the operator would do, printed offline; the files of examples are golden."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
     assert (2, "", f"{path}:5: document 1, Queue q: spec.shards: must be at least 1\n") == run("-f", str(path))
-    assert (2, "", f"{tmp_path / 'none'}: there is no such file\n") == run("-f", str(tmp_path / "none"))
+    assert (2, "", f"{tmp_path / 'none'}: does not exist\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
     assert (2, "") == (code, out)
     assert "Missing argument 'FILES...', or option '-f'" in err

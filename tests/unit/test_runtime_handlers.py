@@ -148,13 +148,13 @@ def strange(payload: Callable1) -> None: ...
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (two, "the handler's parameters are not understood"),
-        (none, "the handler's parameters are not understood"),
-        (yields, "a handler returns, and does not yield"),
-        (unknown, "an annotation is not understood"),
-        (strange, "pydantic does not understand an annotation"),
-        (Callable1, "a handler is a function"),
-        (7, "a handler is a function"),
+        (two, "the handler's parameters are not supported"),
+        (none, "the handler's parameters are not supported"),
+        (yields, "a handler must return, not yield"),
+        (unknown, "an annotation cannot be resolved"),
+        (strange, "pydantic does not support an annotation"),
+        (Callable1, "a handler must be a function"),
+        (7, "a handler must be a function"),
     ],
 )
 def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) -> None:
@@ -179,7 +179,7 @@ def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
         load_handler("tests.runtime.killers:gone")
 
 
-# ---- what a failure says
+# ---- the text of a failure
 
 
 async def fails_on_the_loop(payload: bytes) -> None:
@@ -222,7 +222,7 @@ def test_the_decorator_works_with_and_without_parentheses() -> None:
 
 
 def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
-    with pytest.raises(HandlerUnusable, match="the decorator was given a RetryPolicy") as refused:
+    with pytest.raises(HandlerUnusable, match="the decorator needs a function, not a RetryPolicy") as refused:
         handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
     assert 1 == len(str(refused.value).splitlines())
 

@@ -6,7 +6,7 @@
         views = await p.counter("shop/page-views")
         await views.add("home", 1)
 
-What is named here is imported when it is first used, so that `import headgate` costs nothing.
+Each name is imported on its first use, so that `import headgate` costs nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _NAMES = {
     "headgate.store.clocks": "ClockNotTrusted",
     "headgate.store.store": "NotEnoughReplicas Overloaded Unknown",
 }
-"""What each module gives to this one."""
+"""The names that each module contributes to this one."""
 
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""Putting: what is acknowledged comes as it was put, when it was asked for; what can not be kept is refused."""
+"""Putting: an acknowledged message comes as it was put, when it was asked for; one that cannot be kept is refused."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
 async def test_what_can_not_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    with pytest.raises(SpecError, match="can keep it"):
+    with pytest.raises(SpecError, match="can store"):
         await member.put(Message(b"now"), Message(b"never", due_us=member.in_us(100 * 365 * 86_400)))
     assert [] == await member.receive(wait_s=1.5)
     assert [] == await member.peek()

@@ -237,8 +237,7 @@ def merge(
 def export(counter: str, *, states: bool, output: Output) -> None:
     """Print every key and its value.
 
-    One JSON object per line. A value is as of the time at which its key is read. States are described in
-    docs/formats.md.
+    One JSON object per line. A value is as of the time at which its key is read.
     """
 
     async def work(connection: Headgate) -> None:

@@ -24,8 +24,9 @@ HEAD = """# The commands of `headgate`
 <!-- Written by `make generate` from the commands themselves; a test compares them. -->
 
 This page is for everyone who runs `headgate`. It lists each command with its options, output and exit codes.
-`headgate COMMAND --help` prints the same. A worker's options, metrics and probes have [a page of their
-own](worker-reference.md); [the reference](reference.md) describes how queues and counters are declared.
+`headgate COMMAND --help` prints the same. A worker's options, metrics and probes are [explained with
+workers](workers.md#reference-options-metrics-probes-headers); how queues and counters are declared is in [the
+reference](reference.md).
 
 ## For all commands
 
@@ -89,7 +90,7 @@ Otherwise it prints a JSON document per interval.
 | q, Ctrl-C | quit |
 """
 NEXT = """
-Next: [on call](start-on-call.md), or [the SDK](sdk.md), which has the same verbs.
+Next: [on call](start-on-call.md), or [the SDK](python.md), which has the same verbs.
 """
 
 
@@ -118,8 +119,9 @@ def page() -> str:
         + COMPLETION.rstrip()
         + "\n"
         + TOP
-        + "\n".join(["", *sections]).rstrip()
-        + "\n"
+        + "\n<!-- commands -->\n"
+        + "\n".join(sections).rstrip()
+        + "\n<!-- end of commands -->\n"
         + NEXT
     )
 

@@ -1,11 +1,12 @@
-"""The SDK without async: the same calls, each of which waits. For threads, scripts, and frameworks that know no loop.
+"""The SDK without async: the same calls, each of which blocks. For threads, scripts, and frameworks without an event
+loop.
 
     with headgate.connect_sync() as p:
         q = p.queue("shop/emails")
         q.put({"to": "you"})
 
 It decides nothing: every call is one of `Headgate` or `Queue`, run on a loop in the background. Any thread may call,
-and what several put at once shares a write.
+and concurrent puts share a write.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from headgate.store.cassandra_settings import ConnectionOptions
 
 
 class SyncHeadgate:
-    """A connection whose calls wait. `connect_sync()` makes it."""
+    """A connection whose calls block. `connect_sync()` creates it."""
 
     def __init__(self, connection: Headgate) -> None:
         self.connection = connection
@@ -57,7 +58,7 @@ class SyncHeadgate:
         return self
 
     def close(self) -> None:
-        """Write what waits, give lanes back, disconnect. `with` does it, and so does the end of the process."""
+        """Write pending messages, release lanes, disconnect. `with` does it, and so does the end of the process."""
         with self._lock:
             background, self._closed = self._background, True
             if background is None:
@@ -107,7 +108,7 @@ class SyncHeadgate:
 
 
 class SyncQueue:
-    """One queue, whose calls wait."""
+    """One queue, whose calls block."""
 
     def __init__(self, queue: Queue, connection: SyncHeadgate) -> None:
         self.queue = queue
@@ -243,7 +244,7 @@ class SyncQueue:
 
 
 class SyncPutStatements:
-    """A message that was added to a batch, whose check waits."""
+    """A message that was added to a batch, whose check blocks."""
 
     def __init__(self, put: PutStatements, connection: SyncHeadgate) -> None:
         self.id = put.id
@@ -261,7 +262,7 @@ class SyncPutStatements:
 
 
 class SyncMessage(Received):
-    """One delivery of one message, whose settling waits. As a context it is acknowledged at the end:
+    """One delivery of one message, whose settling blocks. As a context manager it is acknowledged at the end:
 
     with message:
         send(message.json())
@@ -279,11 +280,11 @@ class SyncMessage(Received):
         self._connection._running().run(self.message.ack())
 
     def nack(self, delay: Span = 0, *, reason: str = "") -> None:
-        """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+        """The handler failed: retry after this delay, or move to the dead-letter queue after too many receives."""
         self._connection._running().run(self.message.nack(delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
-        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        """The message can never succeed: move it to the dead-letter queue at once; without one, deliver it again."""
         self._connection._running().run(self.message.reject(reason))
 
     def extend(self, visibility: Span) -> None:

@@ -1,4 +1,5 @@
-"""A counter without async: the same calls, each of which waits. What several threads add at once shares a write."""
+"""A counter without async: the same calls, each of which blocks. Concurrent updates of several threads share a
+write."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SCANNED_AT_ONCE = 500
 
 
 class SyncCounter:
-    """One counter, whose calls wait."""
+    """One counter, whose calls block."""
 
     def __init__(self, counter: Counter, running: Callable[[], BackgroundLoop]) -> None:
         self.counter = counter

@@ -1,8 +1,8 @@
 """A queue as an application uses it: comfortable calls over one engine, kept fresh by the connection.
 
-What can not be done at this moment because the time, or what is known of the catalogue, may not be relied on was not
-sent: it is tried again for `PATIENCE_S`, so a process that was paused goes on by itself. It knows neither Cassandra
-nor how the catalogue is read.
+A call that is not possible now because the clock or the knowledge of the catalogue is not trusted was not sent. It is
+retried for `PATIENCE_S`, so a process that was paused continues by itself. This module knows neither Cassandra nor
+how the catalogue is read.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class ConnectionOfAnotherLoop(Refused):
 
 
 class Upkeep(Protocol):
-    """What a queue asks of its connection."""
+    """The interface that a queue needs of its connection."""
 
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, and after the end."""
         ...
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
-        """Have the clock and the catalogue looked at now, and return when both are fit; else raise the reason."""
+        """Check the clock and read the catalogue now, and return when both are current; else raise the reason."""
         ...
 
     def generations_of(self, queue: Queue) -> GenerationKeeper:
@@ -95,7 +95,7 @@ class Upkeep(Protocol):
 
     @property
     def batches(self) -> Batches | None:
-        """What is known of batches of the application's own; None: there can be none."""
+        """The facts about the application's own batches; None where they are not supported."""
         ...
 
 
@@ -108,21 +108,21 @@ class Queue:
         self.engine = engine
         """The engine behind it: the worker runtime shares its lanes through this."""
         self.ended: HeadgateError | None = None
-        """Why it can not be used any more: it was deleted."""
+        """Why it cannot be used any more: it was deleted."""
         self._upkeep = upkeep
         self._ending: asyncio.Task[None] | None = None
 
     # ---- its life
 
     def end(self, why: HeadgateError) -> None:
-        """It is gone: whoever uses it from now on is told why."""
+        """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
             log.warning("%s", why)
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def close(self) -> None:
-        """Write what waits, give the lanes back. The connection does it when it is closed."""
+        """Write pending messages, release the lanes. The connection does it when it is closed."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._close())
         await self._ending
@@ -131,7 +131,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("%s was not closed cleanly, its lanes run out by themselves: %r", self.name, error)
+            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class Queue:
 
     @property
     def entry(self) -> Entry:
-        """What the catalogue said of it last."""
+        """The last state that the catalogue reported."""
         return self.found.entry
 
     def now_us(self) -> int:
@@ -226,14 +226,15 @@ class Queue:
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
     ) -> PutStatements:
-        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver), which then sends
-        it: its write and its message happen together or not at all. No once key can be claimed there. `within` is the
-        time until the batch is answered; `tables` names tables (`shop.orders`) that can not be seen in it. `check()`
-        of what it returns, right before the batch is sent, says why it had better not be.
+        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver). The application
+        then sends it: its write and its message happen together or not at all. A once key cannot be claimed in a
+        batch. `within` is the time until the batch is answered; `tables` names tables (`shop.orders`) that cannot be
+        read from the batch. Call `check()` on the result right before the batch is sent: it raises the reason not to
+        send it.
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("there is no Cassandra behind this connection that could take a batch")
+            raise Refused("this connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -255,12 +256,12 @@ class Queue:
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
     ) -> tuple[bool, str | None]:
-        """Deliver it at another moment: whether the old moment is off, and the id under which it goes on.
+        """Deliver it at another time: whether the old time is cancelled, and the id under which it continues.
 
-        (False, None): too late, nothing changed. (False, id): it comes at the old moment, the new one, or both.
+        (False, None): too late, nothing changed. (False, id): it comes at the old time, the new one, or both.
         """
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")
+            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
@@ -282,7 +283,7 @@ class Queue:
         return [Message(each, self) for each in given]
 
     async def receive_deliveries(self, limit: int, *, visibility_us: int | None, wait_us: int) -> list[Delivery]:
-        """The same as the engine gives them: for who settles by receipts, as the worker runtime does."""
+        """The same as the engine returns them: for callers that settle by receipts, like the worker runtime."""
         limit = _checked_limit(limit)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / SECOND_US
@@ -300,7 +301,7 @@ class Queue:
             return given
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Messages one by one, for ever. One that is handed out is in the loop's hands: nothing is taken ahead."""
+        """Messages one by one, forever. A returned message is in flight in the loop: nothing is taken ahead."""
         while True:
             for message in await self.receive(1, wait=ITERATION_WAIT_S):
                 yield message
@@ -316,37 +317,37 @@ class Queue:
         """These are done; how each ended, in order."""
         return await self.settle([Ack(message.receipt) for message in messages])
 
-    # ---- looking
+    # ---- inspection
 
     async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
-        """Live messages by the moment they are due, also later ones, without taking them: from the oldest that is not
-        settled on, or from a moment."""
+        """Live messages by due time, including delayed ones, without taking them: from the oldest unsettled message
+        on, or from a given time."""
         limit = _checked_limit(limit)
         from_us = None if since is None else moment_us(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
     async def stats(self) -> Stats:
-        """What the queue holds: due, in hands, due later; and each of its lanes."""
+        """The contents of the queue: ready, in flight, delayed; and each of its lanes."""
         return await self._tried(self.engine.stats)
 
     async def where(self, message_id: str) -> Whereabouts:
-        """What became of a message, and where it lies."""
+        """The state of a message, and its place."""
         return await self._tried(lambda: self.engine.where(message_id))
 
     # ---- the whole queue
 
     async def repair(self, *, within: Span = REPAIR_S) -> Repaired:
-        """One pass of repair: late writes put anew, generations brought on and left. Harmless twice; where another
-        process is at it, it says so at once."""
+        """One pass of repair: it restamps late writes, advances generations and deletes finished ones. It is harmless
+        to run twice. If another process repairs the queue, it reports that at once."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
         return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
 
     async def purge(self, *, before: datetime | None = None) -> datetime:
-        """Settle all that is in the queue and was put before a moment, or before now; that moment."""
+        """Settle all messages that were put before a given time, or before now; returns that time."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("what is to be purged was put in the past", before=before)
+            raise SpecError("a purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     async def redrive(
@@ -398,7 +399,7 @@ class Queue:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

@@ -38,7 +38,7 @@ Filter = Callable[[Received], bool]
 
 
 class Connection(Protocol):
-    """What opens queues."""
+    """The function that opens queues."""
 
     async def queue(self, name: str) -> Queue:
         """The queue of that name."""

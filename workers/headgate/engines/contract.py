@@ -245,7 +245,7 @@ class PassEnd(Enum):
 
     DONE = "done"
     BUSY = "another process repairs this queue"
-    STOPPED = "its time was up, or its lease; the next pass goes on from there"
+    STOPPED = "the time limit or the lease ended; the next pass resumes from this point"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ Decode = Callable[[Delivery], Any]
 
 
 class PayloadInvalid(Exception):
-    """A payload is not what its handler is annotated with."""
+    """The payload does not fit its handler's annotation."""
 
 
 def decoder_of(annotation: Any, handler: str) -> Decode:
@@ -47,9 +47,9 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError as error:
         said = str(error).splitlines()[0]
-        remedy = "annotate it with bytes, str, a pydantic model, or what JSON has"
+        remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
         raise SpecError(
-            "pydantic does not understand an annotation", handler=handler, said=said, remedy=remedy
+            "pydantic does not support an annotation", handler=handler, said=said, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 
@@ -81,7 +81,7 @@ def _as_json(delivery: Delivery) -> Any:
     try:
         return json.loads(delivery.payload)
     except (ValueError, RecursionError):
-        raise PayloadInvalid("the payload is not JSON, which its content type announces") from None
+        raise PayloadInvalid("the payload is not JSON, but its content type is") from None
 
 
 def _by_content_type(delivery: Delivery) -> Any:
@@ -102,7 +102,7 @@ def _decoder_for(content_type: str) -> Decode:
 
 
 def _told(invalid: ValidationError, name: str) -> str:
-    """Each fault with where it is and what is wrong; never the value, which may be a secret."""
+    """Each fault with its place and its cause; never the value, which may be a secret."""
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
     more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""

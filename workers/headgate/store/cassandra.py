@@ -221,7 +221,7 @@ class CassandraStore(Store):
         for host in self._session.cluster.metadata.all_hosts():
             if host.address == address:
                 return host
-        raise Overloaded("no such node any more", address=address)
+        raise Overloaded("the node no longer exists", address=address)
 
     async def _send(
         self, statement: Statement, request: _Request, within_s: float, page: bytes | None = None
@@ -231,7 +231,7 @@ class CassandraStore(Store):
         began_s = time.perf_counter()
         if within_s <= 0 or not await self._admission.enter(request.size, within_s):
             request.metrics.failed(time.perf_counter() - began_s, "Overloaded")
-            raise Overloaded("too much is in flight from this process", in_flight=self._admission.requests)
+            raise Overloaded("too many requests are in flight from this process", in_flight=self._admission.requests)
         left_s = within_s - (time.perf_counter() - began_s)
         try:
             answer = await self._session.send(request.query, max(left_s, 0.001), page)

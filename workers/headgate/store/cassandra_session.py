@@ -79,7 +79,7 @@ class Session:
         """Refuse what would end in a mess: another process, another loop, after the end."""
         if os.getpid() != self._pid:
             raise Bug(
-                "a store was used in another process than the one that opened it",
+                "a store was used in a process that did not open it",
                 remedy="open a store after the fork, in the child",
                 opened_in=self._pid,
                 used_in=os.getpid(),
@@ -87,7 +87,7 @@ class Session:
         if self._closed:
             raise Bug("a store was used after it was closed")
         if asyncio.get_running_loop() is not self._loop:
-            raise Bug("a store was used on another event loop than the one that opened it")
+            raise Bug("a store was used on an event loop that did not open it")
 
     async def send(self, query: Any, within_s: float, page: bytes | None = None) -> Answer:
         """Send one request and await its answer; raises what the driver raises."""

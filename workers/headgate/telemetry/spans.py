@@ -1,7 +1,7 @@
 """Spans by OpenTelemetry, where it is installed and set up; else nothing.
 
-The application, or `opentelemetry-instrument`, sets it up. A put within a span is a span of kind producer, whose
-context its messages carry. The span of a handler continues that trace, and what the handler puts carries it on.
+The application, or `opentelemetry-instrument`, configures it. A put within a span is a span of kind producer, whose
+context its messages carry. The span of a handler continues that trace, and the handler's own puts pass it on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, i
 
 
 class OpenSpan:
-    """The span of what is handled now."""
+    """The span of the current handler."""
 
     def __init__(self, trace: Any, span: Any) -> None:
         self._trace = trace
@@ -34,7 +34,7 @@ class SentSpan:
         self._span = span
 
     def sent(self, message_ids: Sequence[str]) -> None:
-        """The messages are put. A span has room for one id."""
+        """The messages that were put. A span has room for one id."""
         if len(message_ids) == 1:
             self._span.set_attribute("messaging.message.id", message_ids[0])
 
@@ -97,7 +97,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
 
 
 def spans() -> Spans | None:
-    """Spans, if OpenTelemetry is there and somebody has set up more than its own nothing."""
+    """Spans, if OpenTelemetry is installed and configured beyond its default no-op."""
     if find_spec("opentelemetry") is None:
         return None
     from opentelemetry import trace
@@ -106,7 +106,7 @@ def spans() -> Spans | None:
 
 
 _last: tuple[object, Spans] | None = None
-"""The provider that the last put found, and its spans: to make a tracer costs more than a put's span."""
+"""The provider of the last put, and its spans: creating a tracer costs more than a put's span."""
 
 
 def producer_spans() -> Spans | None:

@@ -367,7 +367,7 @@ class TimelineQueue:
             try:
                 await mark_what_waits(self.host, self.settings, sender.marks)
             except HeadgateError as error:
-                done = replace(done, problems=(*done.problems, f"what waits could not be marked: {error}"))
+                done = replace(done, problems=(*done.problems, f"the backlog mark could not be written: {error}"))
         return done
 
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:

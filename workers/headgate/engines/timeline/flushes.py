@@ -1,4 +1,4 @@
-"""When a producer flushes, and what: group commit. The prose is "Put" in docs/protocols/timeline.md.
+"""When a producer flushes, and what: group commit. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 A flush begins as soon as nothing is in flight, else when the write in flight returns; more than one is in flight only
 when more waits than one row holds. So an idle queue answers after one write, and a busy one fills its rows, with no
@@ -99,7 +99,7 @@ class Flushes:
         except HeadgateError as error:
             self._fail_all(error)
         except Exception as error:  # a caller must hear of whatever went wrong, and nobody else would
-            self._fail_all(Bug("a flush could not be made", error=repr(error)))
+            self._fail_all(Bug("flush failed", error=repr(error)))
             raise
         self._after()
 
@@ -275,4 +275,4 @@ def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("a flush was broken off", error=repr(error))
+    return Unknown("flush aborted", error=repr(error))

@@ -1,5 +1,5 @@
 """Puts messages into a timeline queue: checks them, lets them wait for the next flush, answers when they are durable.
-The prose is "Put" in docs/protocols/timeline.md; when what is flushed is flushes.py's.
+The prose is "Put" in docs/internals/protocols/timeline.md; when what is flushed is flushes.py's.
 
 Invariants: a caller is answered once, with ids of durable messages or with an error; what can not be kept is refused
 before anything is written; what waits is bounded, and who comes when it is full waits at the door.
@@ -213,12 +213,15 @@ class Producer:
 
 def _too_large(size: int, size_max: int) -> SpecError:
     return SpecError(
-        "a message is too large", remedy="raise maxMessageSize, or keep it elsewhere", size=size, size_max=size_max
+        "a message is too large",
+        remedy="raise maxMessageSize, or store the payload elsewhere",
+        size=size,
+        size_max=size_max,
     )
 
 
 def attribute_bytes(attributes: Attributes) -> bytes:
-    """Attributes as they are stored: docs/formats.md."""
+    """Attributes as they are stored: docs/internals/formats.md."""
     if not attributes:
         return b""
     stored = {
