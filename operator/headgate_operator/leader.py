@@ -89,7 +89,7 @@ class Leader:
 
 
 def leader_options(command: Command) -> Command:
-    """How the operator is found, for whoever asks it."""
+    """How the operator is found."""
     options = (
         click.option(
             "--operator-namespace",

@@ -51,7 +51,7 @@ def command(*, only: str | None, output: Output, **options: Any) -> None:
     paths = files_of(options)
     resources = load_files(paths)
     if not resources:
-        raise SpecError("the files have no Queue and no Counter", files=", ".join(map(str, paths)))
+        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, paths)))
     is_asked = options["context"] or options["kubeconfig"] or options["operator_address"]
     told = _asked(resources, options) if is_asked else _offline(resources)
     output.show(
@@ -72,8 +72,8 @@ def _offline(resources: Sequence[Resource]) -> Told:
 
 
 def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
-    """Each resource by itself; what several of them need together is told once. The operator knows one at a time, so
-    what it misses and is in these files is said here."""
+    """Each resource by itself; an effect that several of them need is listed once. The operator knows one at a time,
+    so a queue that is missing there and is in these files counts as present."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
     leader = Leader(kubectl, options["operator_namespace"], address=options["operator_address"])
     queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, Queue)}

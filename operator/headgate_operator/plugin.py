@@ -112,7 +112,7 @@ def _run(target: Target, task: str, words: list[str], options: dict[str, Any]) -
 def lanes(queue: str, **options: Any) -> None:
     """Show the lanes of a queue.
 
-    What the queue holds, and the owner, lease and position of each lane.
+    It shows the messages of the queue, and the owner, lease and position of each lane.
     """
     _run(read_target(options, queue, only=QUEUE), "lanes", ["stats", "--lanes"], options)
 
@@ -192,7 +192,7 @@ def _set_paused(target: Target, *, paused: bool) -> None:
 
 
 def _appliers(target: Target) -> list[str]:
-    """Programs that apply its spec: whoever says so in the managed fields, but for kubectl and ourselves."""
+    """Programs that apply its spec, by its managed fields; without kubectl and Headgate."""
     managers = {
         str(each.get("manager"))
         for each in target.document["metadata"].get("managedFields") or ()

@@ -95,7 +95,7 @@ def _borrows(function: Command) -> Command:
             show_default=True,
             help="Messages per batch.",
         ),
-        click.option("--resume-at-once", is_flag=True, help="Do not wait for a killed run's messages."),
+        click.option("--resume-at-once", is_flag=True, help="No wait for a killed run's messages."),
     )
     for option in reversed(options):
         function = option(function)
@@ -320,23 +320,23 @@ def _target_name(target: str, queue: str) -> str:
     """The name of the target, which is in the namespace of the queue."""
     namespace, slash, name = target.rpartition("/")
     if slash and namespace != queue.rpartition("/")[0]:
-        raise SpecError("a bulk job's target is in the namespace of its queue", target=target, queue=queue)
+        raise SpecError("A bulk job's target is in the namespace of its queue", target=target, queue=queue)
     return name
 
 
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
+        raise SpecError("An option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
 def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
-    """Connect, open Spark, work, disconnect. What is wrong with the request is said before Spark is begun."""
+    """Connect, open Spark, work, disconnect. A mistake in the request is reported before Spark starts."""
     from headgate_spark.worker_connection import WorkerConnection
 
     _require_spark()
@@ -358,7 +358,7 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
 
 
 def _require_spark() -> None:
-    """What is not installed is said before anything is begun."""
+    """Report a missing installation before anything starts."""
     if find_spec("pyspark") is None:
         raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
@@ -375,7 +375,7 @@ def _opened(title: str, master: str | None) -> Any:
 
 
 def _tell_failure(here: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
-    """Where the operator reads it, of a job that did not begin; what an earlier run told is over."""
+    """Write why a job did not start where the operator reads it, over the report of an earlier run."""
     from headgate_spark.jobs.progress import Progress
 
     Progress(here, job, f"{options['job']} {options['queue']}").tell(str(error))

@@ -401,12 +401,12 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["put", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a time such as"),
         (["put", "shop/emails", "x", "--rate", "0"], "'0' is not a rate such as 50/s"),
         (["put", "shop/emails", "x", "--count", "0"], "0 is not in the range x>=1"),
-        (["put", "shop/emails", "x", "--attribute", "red"], "an attribute is written NAME=VALUE"),
+        (["put", "shop/emails", "x", "--attribute", "red"], "An attribute is written NAME=VALUE"),
         (
             ["put", "shop/emails", "x", "--delay", "1s", "--deliver-at", "2030-01-01"],
             "--delay and --deliver-at exclude each other",
         ),
-        (["put", "shop/emails", "x", "--lines"], "a payload is an argument, or comes from a file"),
+        (["put", "shop/emails", "x", "--lines"], "A payload is an argument, or comes from a file"),
         (["put", "shop/emails", "x", "--delay", "9000d"], "due"),
         (["put"], "Missing argument 'NAMESPACE/NAME'"),
         (["put", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
@@ -420,7 +420,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "shop/emails-dead", "--to", "shop/emails-dead"],
-            "a dead-letter queue is not its own target",
+            "A dead-letter queue is not its own target",
         ),
         (["repair"], "repair needs one target; name a queue as NAMESPACE/NAME, or give --namespace"),
         (["repair", "shop/emails", "--schedule", EVERY_FIVE], "--schedule selects queues of a namespace"),

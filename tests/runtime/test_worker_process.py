@@ -215,8 +215,8 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["shop/emails"], "a worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
-        (["shop/emails", "--handler", "x.y:z", "--http", "http://h"], "a worker needs a handler"),
+        (["shop/emails"], "A worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
+        (["shop/emails", "--handler", "x.y:z", "--http", "http://h"], "A worker needs a handler"),
         (["shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
         (["shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
         (
@@ -229,7 +229,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         (["shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
         (
             ["a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
-            "a worker has one rate",
+            "A worker has one rate",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_messages_that_stay_are_not_charged_and_can_be_redriven_at_once() -> Non
 def test_another_target_is_given_by_name_and_is_not_the_queue_itself() -> None:
     async def scenario(emails: Queue, graves: Queue) -> None:
         await graves.put_many([dead("lost", source=None)])
-        with pytest.raises(SpecError, match="a dead-letter queue is not its own target"):
+        with pytest.raises(SpecError, match="A dead-letter queue is not its own target"):
             await graves.redrive(to="shop/emails-dead")
         assert RedriveResult(1) == await graves.redrive(to="shop/emails")
         assert ["lost"] == await payloads(emails)

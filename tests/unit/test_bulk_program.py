@@ -102,8 +102,8 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ("line", "says"),
     [
         ("drain shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
-        ("export shop/emails --sink parquet:x --sink-option compression", "an option of a sink must be KEY=VALUE"),
+        ("export shop/emails --sink parquet", "A sink must be FORMAT:PATH"),
+        ("export shop/emails --sink parquet:x --sink-option compression", "An option of a sink must be KEY=VALUE"),
         ("run shop/emails weekly", "there=nightly"),
         ("move shop/emails --to emails", "a queue cannot be its own target"),
         ("drain shop/emails --handler m:f --rate fast", "rate"),

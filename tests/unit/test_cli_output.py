@@ -203,7 +203,7 @@ def test_a_missing_queue_names_the_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "says"),
+    ("kind", "text", "expected"),
     [
         (DURATION, "5", "is not a duration such as 500ms"),
         (RATE, "5", "is not a rate such as 50/s"),
@@ -211,10 +211,10 @@ def test_a_missing_queue_names_the_argument() -> None:
         (FUTURE_TIME, "24h", "is not a time such as 2030-01-31T09:00:00+01:00"),
     ],
 )
-def test_a_wrong_value_is_explained(kind: click.ParamType[Any], text: str, says: str) -> None:
+def test_a_wrong_value_is_explained(kind: click.ParamType[Any], text: str, expected: str) -> None:
     with pytest.raises(click.BadParameter) as refused:
         kind.convert(text, None, None)
-    assert says in refused.value.message
+    assert expected in refused.value.message
 
 
 def test_values_are_read() -> None:

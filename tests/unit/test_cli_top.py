@@ -139,8 +139,8 @@ def test_an_opened_queue_shows_its_lanes() -> None:
 
 
 def test_an_error_is_shown_and_the_next_reading_clears_it() -> None:
-    broken = Screen(**{**screen_of().__dict__, "error": "nobody listens"})
-    assert "! nobody listens" == texts(broken)[1]
+    broken = Screen(**{**screen_of().__dict__, "error": "no server listens"})
+    assert "! no server listens" == texts(broken)[1]
     assert "" == texts(with_queues(broken, QUEUES))[1]
 
 
@@ -195,8 +195,8 @@ async def read_queues():
     readings += 1
     if "fails" in sys.argv and readings > 1:
         raise RuntimeError("a bug")
-    if "away" in sys.argv and readings > 1:
-        raise Unavailable("nobody listens at the contact points")
+    if "unavailable" in sys.argv and readings > 1:
+        raise Unavailable("no server listens at the contact points")
     return [{**each, "backlog": (each["backlog"] or 0) + readings} for each in QUEUES]
 
 async def read_stats(name):
@@ -365,8 +365,8 @@ def test_a_bug_restores_the_terminal_before_its_traceback(terminal: Any) -> None
 
 
 def test_a_server_that_is_unavailable_is_a_line_and_the_numbers_stay(terminal: Any) -> None:
-    shell = terminal("away")
-    shown = shell.until("! nobody listens at the contact points", at_line=1)
+    shell = terminal("unavailable")
+    shown = shell.until("! no server listens at the contact points", at_line=1)
     assert shown[3].startswith("shop/emails")
     shell.press("q")
     assert 0 == shell.end()

@@ -199,7 +199,7 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
         "  what to do: Set `spec.paused: false` (`kubectl headgate resume`).\n"
         "ConsumersReady is False, HandlerRefused, since 2026-11-18T09:00:00Z\n"
         "  no module shop\n"
-        "  what to do: Mend the image or the handler; the message has the worker's words.\n"
+        "  what to do: Fix the image or the handler. The message has the worker's error.\n"
         "\n"
         f"2 decisions recorded by {LEADER}_1\n"
         "\n"

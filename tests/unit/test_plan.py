@@ -199,14 +199,14 @@ def test_a_template_that_can_not_be_merged_is_told(tmp_path: Path) -> None:
 def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
-    assert (2, "", f"the files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
+    assert (2, "", f"The files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
 
 
 def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
     assert (2, "", f"{path}:5: document 1, Queue q: spec.shards: must be at least 1\n") == run("-f", str(path))
-    assert (2, "", f"{tmp_path / 'none'}: does not exist\n") == run("-f", str(tmp_path / "none"))
+    assert (2, "", f"{tmp_path / 'none'} does not exist\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
     assert (2, "") == (code, out)
     assert "Missing argument 'FILES...', or option '-f'" in err

@@ -251,5 +251,4 @@ def test_top_tells_programs_all_that_is_known() -> None:
     assert ("shop/behind", 700, 75.0, 12.5) == tuple(
         document[name] for name in ("queue", "backlog", "oldest_age_s", "rate_per_s")
     )
-    assert "2" == overview_document(QUEUES[1])["next_due_at"][:1]
-    assert 1 == len(told.splitlines())
+    assert overview_document(QUEUES[1])["next_due_at"].endswith("Z")

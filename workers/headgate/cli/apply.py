@@ -70,7 +70,7 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
     files = files_of(options)
     resources = load_files(files)
     if not resources:
-        raise SpecError("the files have no Queue and no Counter", files=", ".join(map(str, files)))
+        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, files)))
     settings = read_settings(read_environment())
     applying = _apply(resources, settings, _checked_owner(owner), output, adopting=adopt, dry_run=dry_run)
     try:
@@ -125,8 +125,8 @@ async def _apply(
 
 
 async def _patiently(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:
-    """On a busy machine this process stands still now and then, and has to compare clocks anew: what is begun again
-    does what is left."""
+    """A process on a busy machine pauses now and then, and has to compare clocks again. A second try does what is
+    left."""
     for _ in range(CLOCK_TRIES - 1):
         await clock.until_trusted(CLOCK_WITHIN_S)
         with contextlib.suppress(ClockNotTrusted):

@@ -208,7 +208,7 @@ until_option = click.option(
     "--until", type=PAST_TIME, metavar="TIME", help="End (exclusive): an ISO time, or an age."
 )
 namespace_option = click.option("--namespace", metavar="NAMESPACE", help="Only this namespace.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+yes_option = click.option("--yes", is_flag=True, help="Confirmation without a question.")
 target_option = click.option(
     "--to",
     metavar=NAME_METAVAR,

@@ -70,8 +70,7 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, ou
 
 
 async def scheduled_counters(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
-    """The counters with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
-    it."""
+    """The counters with that schedule and of this group, by name, from the catalogue alone."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return {

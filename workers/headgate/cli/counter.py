@@ -59,7 +59,7 @@ def list_counters(namespace: str | None, output: Output) -> None:
 @click.argument("key")
 @click.argument("words", nargs=-1, metavar="[VALUE]...")
 @click.option("--verb", help="Other action, such as remove.")
-@click.option("--json-values", is_flag=True, help='Values are JSON: 5, "text", {"a": 1}.')
+@click.option("--json-values", is_flag=True, help="Values as JSON, such as 5 or [1, 2].")
 @click.option("--new-token", is_flag=True, help="Make an idempotency token, print it.")
 @click.option("--token", help="Idempotency token of an earlier attempt.")
 def add(counter: str, key: str, words: tuple[str, ...], **options: Any) -> None:
@@ -156,7 +156,7 @@ async def _top_items(counter: Counter, key: str, limit: int) -> tuple[list[_Row]
         value = await counter.value(key, limit=limit)
     except QuestionInvalid:
         raise SpecError(
-            "only keys of type topk have items", type=counter.kind.name, remedy="omit the key to compare keys"
+            "Only keys of type topk have items", type=counter.kind.name, remedy="omit the key to compare keys"
         ) from None
     rows = [(each.item, each.count, each.low, each.high) for each in value.items]
     items = [_Row(str(item), {"count": count, "low": low, "high": high}) for item, count, low, high in rows]
@@ -185,7 +185,7 @@ def _greatness(counter: Counter, value: Any) -> Any:
     for name in ORDERED_BY:
         if getattr(value, name, None) is not None:
             return getattr(value, name)
-    raise SpecError("values of this type have no order", type=counter.kind.name)
+    raise SpecError("Values of this type have no order", type=counter.kind.name)
 
 
 @command.command("merge")
@@ -195,7 +195,7 @@ def _greatness(counter: Counter, value: Any) -> Any:
     "--with", "others", nargs=2, multiple=True, metavar="COUNTER KEY", help="Also a key of another counter."
 )
 @click.option(
-    "--how", type=click.Choice(list(HOWS)), default="or", show_default=True, help="How values are combined."
+    "--how", type=click.Choice(list(HOWS)), default="or", show_default=True, help="Operation on the values."
 )
 @parameter_option
 @output_option
@@ -215,7 +215,7 @@ def merge(
     """
     places = [*((counter, key) for key in keys), *others]
     if not places:
-        raise SpecError("nothing is named to merge", remedy="name keys, or give --with COUNTER KEY")
+        raise SpecError("A merge needs keys", remedy="name keys, or give --with COUNTER KEY")
     question = _question(parameters)
 
     async def work(connection: Headgate) -> Any:
@@ -267,7 +267,7 @@ def _json(word: str) -> Any:
     try:
         return json.loads(word)
     except ValueError:
-        raise SpecError("the value is not JSON", given=word[:80], remedy='write a text as "text"') from None
+        raise SpecError("The value is not JSON", given=word[:80], remedy='write a text as "text"') from None
 
 
 def format_value(value: Any) -> str:

@@ -28,7 +28,7 @@ def command(files: tuple[Path, ...], *, queue: str | None, handler: str | None, 
     from headgate.local.stack import Stack, write_first_queue
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
-        raise SpecError("nothing says what to run", remedy="name FILES, or give both --queue and --handler")
+        raise SpecError("There is nothing to run", remedy="name FILES, or give both --queue and --handler")
     if queue is not None and handler is not None:
         files = (write_first_queue(queue, handler),)
     asyncio.run(Stack(files, read_environment(), fresh=fresh).run())

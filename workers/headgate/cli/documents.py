@@ -27,7 +27,7 @@ _MESSAGE: Final = {
     "due_at": "Time at which it is due.",
     "put_at": "Time at which it was put.",
     "group": "Group, or null.",
-    "attributes": 'Attributes by name: text, or {"base64": ...} for binary ones.',
+    "attributes": "Attributes by name. A binary one is an object with the field base64.",
     "payload": "Payload as text. A binary payload is in payload_base64 instead.",
 }
 
@@ -132,9 +132,9 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ignored": "Number of documents of other kinds.",
     },
     "plan": {
-        "effects": "Steps in their order, each with the resource (of), its words (says), and its CQL or object.",
-        "ends": "State of each resource at the end: of, ready, says, stalled, and open conditions.",
-        "unknown": "What only a cluster knows.",
+        "effects": "Steps in their order, each with its resource, its words, and its CQL or object.",
+        "ends": "State of each resource at the end, with its open conditions.",
+        "unknown": "Facts that only a cluster has.",
     },
     "check": {
         "queue": "Queue, as NAMESPACE/NAME.",

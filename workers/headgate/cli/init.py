@@ -27,7 +27,7 @@ def command(file: Path, *, queue: str, handler: str) -> None:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise SpecError("the file exists", file=file, remedy="name another, or remove it") from None
+        raise SpecError("The file exists", file=file, remedy="name another, or remove it") from None
     except OSError as error:
-        raise SpecError("the file cannot be written", file=file, said=error.strerror) from None
+        raise SpecError("The file cannot be written", file=file, said=error.strerror) from None
     click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

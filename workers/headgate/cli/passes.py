@@ -1,13 +1,15 @@
-"""What `headgate repair` and `headgate gc` have in common: a pass is asked for one resource, or for all of a
-namespace with a schedule, many are made side by side, and what each came to is noted where the operator reads it.
+"""What `headgate repair` and `headgate gc` share: a pass over one resource, or over all of a namespace with a schedule.
 
-Of several CronJobs with one schedule each has a group of its own: the operator tells it in the environment, by the
-Secret and by the image that resources name. Who names none belongs to the Secret `headgate-connection`, and to the
-default image. Unset variables leave none out, so in doubt a pass is made twice, which is harmless.
+Some passes run at the same time. The result of each is written where the operator reads it.
+
+Of several CronJobs with one schedule, each has a group of its own. The operator names the group in the environment,
+by the Secret and the image that resources name. A resource that names none belongs to the Secret
+`headgate-connection` and to the default image. Variables that are not set exclude nothing, so in doubt a pass runs
+twice, which is harmless.
 
     HEADGATE_CONNECTION       the Secret of this group
     HEADGATE_IMAGE            the image of this group
-    HEADGATE_DEFAULT_IMAGE    the image of who names none
+    HEADGATE_DEFAULT_IMAGE    the image of resources that name none
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ DEFAULT_CONNECTION = "headgate-connection"
 
 @dataclass(frozen=True)
 class Group:
-    """Which resources a CronJob looks after, beside their schedule; None: whatever they name."""
+    """Which resources a CronJob handles, in addition to their schedule; None: whatever they name."""
 
     connection: str | None = None
     image: str | None = None
@@ -45,7 +47,7 @@ class Group:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Group:
-        """As the environment tells it; what is empty is not told."""
+        """From the environment; an empty variable is not set."""
         names = ("HEADGATE_CONNECTION", "HEADGATE_IMAGE", "HEADGATE_DEFAULT_IMAGE")
         return cls(*(environment.get(name) or None for name in names))
 
@@ -107,12 +109,12 @@ async def noted(connection: Headgate, entry: Entry | None, work: Callable[[], Aw
 
 
 async def note(connection: Headgate, id_: UUID, result: Result) -> None:
-    """Tell what a pass came to. That this can not be told is no failure of the pass: the next one tells it."""
+    """Write the result of a pass. A failed write is no failure of the pass: the next one writes its own."""
     ground = connection.ground
     try:
         await write_standing(ground.store_in(ground.keyspace), id_, result)
     except HeadgateError as error:
-        click.echo(f"the result of a pass could not be noted: {error}", err=True)
+        click.echo(f"The result of a pass could not be written: {error}", err=True)
 
 
 async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> ExitCode:

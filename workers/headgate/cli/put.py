@@ -40,7 +40,7 @@ JSON = "application/json"
 @click.option("--group", help="Group, whose messages are in order.")
 @click.option("--once", metavar="KEY", help="Idempotency key within onceWindow.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Attribute. Repeatable.")
-@click.option("--quiet", is_flag=True, help="Do not print ids.")
+@click.option("--quiet", is_flag=True, help="No ids on standard output.")
 @output_option
 def command(*, queue: str, output: Output, **options: Any) -> None:
     """Put a message into a queue, print its id.
@@ -51,7 +51,7 @@ def command(*, queue: str, output: Output, **options: Any) -> None:
     if options["delay"] is not None and options["deliver_at"] is not None:
         raise SpecError("--delay and --deliver-at exclude each other", remedy="give one of them")
     if options["payload"] is not None and (options["lines"] or options["named"]):
-        raise SpecError("a payload is an argument, or comes from a file", remedy="omit PAYLOAD, or --lines and -f")
+        raise SpecError("A payload is an argument, or comes from a file", remedy="omit PAYLOAD, or --lines and -f")
     is_stream = options["count"] > 1 or options["lines"] or len(options["named"]) > 1
     total = None if options["lines"] else options["count"] * max(1, len(options["named"]))
     is_bar_hidden = not is_stream or (sys.stdout.isatty() and not options["quiet"])
@@ -116,9 +116,9 @@ def _lines(path: Path, *, keep_ends: bool = False) -> Iterator[str]:
             for line in file:
                 yield line if keep_ends else line.rstrip("\n")
     except FileNotFoundError:
-        raise SpecError("the file does not exist", file=path, remedy="check its path") from None
+        raise SpecError("The file does not exist", file=path, remedy="check its path") from None
     except OSError as error:
-        raise Surroundings("the file cannot be read", file=path, reason=error.strerror) from None
+        raise Surroundings("The file cannot be read", file=path, reason=error.strerror) from None
 
 
 def _message(text: str, number: int, options: dict[str, Any], attributes: dict[str, str]) -> Put:
@@ -149,5 +149,5 @@ def _is_json(text: str) -> bool:
 def _attribute(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise SpecError("an attribute is written NAME=VALUE", given=text)
+        raise SpecError("An attribute is written NAME=VALUE", given=text)
     return name, value

@@ -30,8 +30,8 @@ AT_ONCE = 100
 def command(*, queue: str, output: Output, **options: Any) -> None:
     """Receive messages and show them.
 
-    WARNING: this takes lanes away from the workers of the queue while it runs. To look at messages, use
-    `headgate peek`, which takes none.
+    WARNING: while it runs, this process takes lanes from the workers of the queue. Use `headgate peek` to read
+    messages without that.
 
     Without --ack the messages are returned at the end, and the delivery does not count.
     """

@@ -23,7 +23,7 @@ HEAD = """# The commands of `headgate`
 
 <!-- Written by `make generate` from the commands themselves; a test compares them. -->
 
-This page is for everyone who runs `headgate`. It lists each command with its options, output and exit codes.
+This page is for users of the command line. It lists each command with its options, output and exit codes.
 `headgate COMMAND --help` prints the same. A worker's options, metrics and probes are [explained with
 workers](workers.md#reference-options-metrics-probes-headers); how queues and counters are declared is in [the
 reference](reference.md).

@@ -67,8 +67,8 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, outp
 
 
 async def scheduled_queues(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
-    """The queues with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
-    it. What is being made or deleted, or retained, has nothing to be looked at."""
+    """The queues with that schedule and of this group, by name, from the catalogue alone. A queue that is being
+    created or deleted, or that is retained, needs no repair."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return {

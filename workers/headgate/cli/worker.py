@@ -103,9 +103,9 @@ def command(queue: str, **options: Any) -> None:
     from headgate.telemetry.graphite import read_graphite
 
     if (options["handler"] is None) == (options["http"] is None):
-        raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
+        raise SpecError("A worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
     if options["rate"] is not None and options["rate_per_worker"] is not None:
-        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-per-worker")
+        raise SpecError("A worker has one rate", remedy="give either --rate or --rate-per-worker")
     timeout_s = _seconds(options["timeout"])
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S

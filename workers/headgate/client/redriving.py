@@ -147,7 +147,7 @@ async def redrive(
     """
     source = await connection.queue(dead_letters)
     if to is not None and (await connection.queue(to)).name == source.name:
-        raise SpecError("a dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue")
+        raise SpecError("A dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue")
     run = _Run(None, matching, limit)
     if ids is not None:
         run.wanted = await _existing(source, ids, run)
@@ -175,7 +175,7 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
     """Those of the ids that are live messages of the queue."""
     wanted = dict.fromkeys(ids)
     if not wanted or len(wanted) > IDS_MAX:
-        raise SpecError(f"a redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
+        raise SpecError(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
     existing = set()
     for id_ in wanted:
         if (await source.where(id_)).fate in (Fate.WAITING, Fate.IN_FLIGHT, Fate.LATE):
