@@ -1,6 +1,6 @@
-"""What `headgate repair` and `headgate gc` share: a pass over one resource, or over many.
+"""What `headgate repair` and `headgate gc` share: passes over one resource, or over those with a schedule.
 
-A pass is over one resource, or over all of a namespace with a schedule. Some passes run at the same time. The result of each is written where the operator reads it.
+Some passes run at the same time. The result of each is written where the operator reads it.
 
 Of several CronJobs with one schedule, each has a group of its own. The operator names the group in the environment,
 by the Secret and the image that resources name. A resource that names none belongs to the Secret
