@@ -16,8 +16,7 @@ from headgate.cli.connection import run_connected
 from headgate.cli.documents import iso_time, overview_document, stats_document
 from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, table
-from headgate.cli.terminal.live import LiveScreen
-from headgate.cli.terminal.progress import has_rich
+from headgate.cli.terminal.live import LiveScreen, is_screen_possible
 from headgate.client.connection import Headgate
 from headgate.client.overview import QueueOverview
 from headgate.client.queue import PATIENCE_S
@@ -55,15 +54,6 @@ def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snap
         click.echo("headgate: install headgate[cli] for a screen with keys", err=True)
         form = output
     run_connected(lambda connection: _print(connection, namespace, form, None if snapshot else every_s))
-
-
-def is_screen_possible() -> bool:
-    """Whether keys can be read, and the screen can be drawn."""
-    if not sys.stdin.isatty() or not has_rich():
-        return False
-    from rich.console import Console
-
-    return not Console().is_dumb_terminal
 
 
 async def _show_screen(connection: Headgate, namespace: str | None, every_s: float) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.cli.terminal.keys import KeyReader
+from headgate.cli.terminal.progress import has_rich
 from headgate.cli.terminal.top_screen import Screen, lines, press, with_queues
 from headgate.errors import HeadgateError, Unavailable
 
@@ -23,6 +24,15 @@ READ: Final = "read"
 
 ReadQueues = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 ReadStats = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+def is_screen_possible() -> bool:
+    """Whether keys can be read, and the screen can be drawn."""
+    if not sys.stdin.isatty() or not has_rich():
+        return False
+    from rich.console import Console
+
+    return not Console().is_dumb_terminal
 
 
 class LiveScreen:
