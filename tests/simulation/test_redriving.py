@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from headgate.client.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DIED_IN, DIED_OF, RedriveResult, SkipReason
-from headgate.errors import SpecError
+from headgate.errors import SpecError, Unavailable
 from headgate.store.simulated import Cluster
 from headgate.testing.world import World
 from tests.simulation.sdk_world import Shop, queue_text
@@ -91,8 +91,10 @@ def test_a_filter_and_a_limit_select_messages() -> None:
         await graves.put_many([dead("broken"), *timeouts])
         slow = await graves.redrive(matching=lambda message: "Timeout" in str(message.attributes[DIED_OF]), limit=3)
         assert RedriveResult(3) == slow
-        assert 3 == len(await payloads(emails))
-        assert 3 == len(await payloads(graves))
+        assert ["slow", "slow", "slow"] == [each.split()[0] for each in await payloads(emails)]
+        rest = await graves.redrive(matching=lambda message: "Timeout" in str(message.attributes[DIED_OF]))
+        assert (RedriveResult(2), ["broken"]) == (rest, await payloads(graves))
+        await graves.put_many([dead("x"), dead("y")])
         assert RedriveResult(2) == await graves.redrive(limit=2)
         assert 1 == len(await payloads(graves))
 
@@ -119,6 +121,23 @@ def test_another_target_is_given_by_name_and_is_not_the_queue_itself() -> None:
         assert ["lost"] == await payloads(emails)
         with pytest.raises(SpecError, match="from 1 to 10000 ids"):
             await graves.redrive(ids=[])
+
+    simulate(scenario)
+
+
+def test_a_redrive_that_fails_after_its_put_puts_no_message_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(emails: Queue, graves: Queue) -> None:
+        await graves.put_many([dead("a")])
+
+        async def failing(settles: object) -> NoReturn:
+            raise Unavailable("no answer")
+
+        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="no answer"):
+            patch.setattr(graves, "settle", failing)
+            await graves.redrive()
+        await asyncio.sleep(90)  # it is received again
+        assert RedriveResult(1) == await graves.redrive()
+        assert (["a"], []) == (await payloads(emails), await payloads(graves))
 
     simulate(scenario)
 
