@@ -1,4 +1,4 @@
-"""`headgate plan -f FILE...`: what would be done, before anything is."""
+"""`headgate plan -f FILE...`: prints the operator's changes before they are applied."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from headgate_operator.plan_offline import empty_ahead, settings_of, unknown
 from headgate_operator.plan_telling import PARTS, Told, lines, tell
 
 DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
-OFFLINE = "what would be done, in this order, where nothing is there yet"
-AGAINST = "what would be done, in this order, to what is there now"
+OFFLINE = "changes in this order, on an empty cluster"
+AGAINST = "changes in this order, on the cluster as it is now"
 
 
 @define_command("plan")
@@ -72,8 +72,8 @@ def _offline(resources: Sequence[Resource]) -> Told:
 
 
 def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
-    """Each resource by itself; an effect that several of them need is listed once. The operator knows one at a time,
-    so a queue that is missing there and is in these files counts as present."""
+    """One plan per resource; shared changes are listed once. The operator plans one resource at a time, so this adds
+    that a missing dead-letter queue is in these files."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
     leader = Leader(kubectl, options["operator_namespace"], address=options["operator_address"])
     queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, Queue)}
@@ -82,8 +82,8 @@ def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
         answer = leader.tell("/plan", document_of(resource))
         for part, known in told.items():
             known += [each for each in answer.get(part) or () if each not in known]
-        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["says"] and _dead_letters(resource) <= queues:
-            told["ends"][-1]["says"] = "Ready, once the dead letter queue of these files is there"
+        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["message"] and _dead_letters(resource) <= queues:
+            told["ends"][-1]["message"] = "Ready, once the dead-letter queue of these files exists"
     return told
 
 

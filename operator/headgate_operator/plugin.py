@@ -76,7 +76,7 @@ def _count(number: int) -> str:
     return {0: "no decision", 1: "1 decision"}.get(number, f"{number} decisions")
 
 
-# ---- by a Job beside the queue
+# ---- by a Job in the queue's namespace
 
 
 def job_options(command: Any) -> Any:
@@ -187,8 +187,8 @@ def _set_paused(target: Target, *, paused: bool) -> None:
     target.kubectl.run("patch", target.kind.resource, target.name, "--type=merge", "--patch", patch)
     click.echo(f"{target} is {word}")
     others = ", ".join(_appliers(target))
-    whose = f"{others} applies its spec" if others else "if its spec comes from git (Argo CD, Flux)"
-    click.echo(f"note: {whose}{', which' if others else ', that'} will set it back: change spec.paused there too")
+    source = f"{others} applies its spec and" if others else "a spec from git (Argo CD, Flux)"
+    click.echo(f"note: {source} will revert this, so change spec.paused at its source too")
 
 
 def _appliers(target: Target) -> list[str]:

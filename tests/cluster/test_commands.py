@@ -271,7 +271,7 @@ def until_owed(run: Commands, queue: str) -> None:
         held = await connection.queue(queue)
         while True:
             assert [] == await held.receive(1, wait=0.5)
-            standing = (await held.stats()).repair
+            standing = (await held.read_stats()).repair
             assert standing is not None
             if standing.owed_since_us is not None:
                 return

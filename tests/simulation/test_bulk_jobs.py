@@ -246,14 +246,14 @@ def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_s
         job, counts = job_of(here, files_work(MemoryFiles()), monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
-        stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
+        stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
         assert (0, 0) == (stats.backlog, sum(lane.settled_above for lane in stats.lanes))
         assert all(new > old for new, old in zip(positions(here), before, strict=True))
 
 
 def positions(here: Driver) -> list[int]:
     """Of the lanes."""
-    stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
+    stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
     return [lane.last_us for lane in stats.lanes]
 
 

@@ -284,7 +284,7 @@ def test_repair_brings_a_change_of_shards_to_its_end_and_the_old_generation_leav
         await shop.world.sleep(12 * 86_400)
         later = shop.program("later")
         again = await opened(later)
-        assert PassEnd.DONE is (await later.process.start(again.repair())).end
+        assert PassEnd.DONE is (await later.process.start(again.repair())).outcome
         await later.process.start(later.connection.refresh())
         assert [(2, 2)] == [(each.number, each.shards) for each in again.entry.generations.windows()]
         (found,) = await later.process.start(again.receive(1))

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 import headgate
 from headgate import Put
 from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate.client.moments import moment_us
 from headgate_spark.datasource import register
 from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
@@ -58,7 +59,7 @@ def mixed(applied: Applied, connection: SyncHeadgate) -> Iterator[SyncQueue]:
 def test_live_messages_are_those_that_a_plain_reader_peeks(spark: SparkSession, mixed: SyncQueue) -> None:
     done = mixed.receive(100, wait=10)
     mixed.ack(done)
-    peeked = {(each.message_id, each.payload, each.group, each.due_us) for each in mixed.peek(1000)}
+    peeked = {(each.id, each.payload, each.group, moment_us(each.due, "due")) for each in mixed.peek(1000)}
     assert len(done) > 0
     rows = frame(spark, "mixed").select("id", "payload", "group", F.unix_micros("due").alias("due_us")).collect()
     assert peeked == {(row.id, bytes(row.payload), row.group, row.due_us) for row in rows}

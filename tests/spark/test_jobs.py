@@ -84,7 +84,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     assert (str(wrong.value)[:SAYS_CHARACTERS_MAX], 0) == (told.says, told.keys)
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
-    assert not any(lane.is_lent for lane in lanes)
+    assert not any(lane.is_reserved for lane in lanes)
 
 
 def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:

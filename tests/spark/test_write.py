@@ -68,7 +68,7 @@ def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, 
     write(frame, "said")
     (found,) = queue.peek(10)
     assert (b"hello", "greeting", "g", "later") == (
-        found.payload, found.attributes["kind"], found.group, found.standing.value,
+        found.payload, found.attributes["kind"], found.group, found.state.value,
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def test_without_keys_rows_are_packed(spark: SparkSession, applied: Applied, con
     queue = made(applied, connection, "packed")
     write(rows(spark, 300), "packed", exactlyOnce="false")
     assert Counter({f"row-{at}": 1 for at in range(300)}) == payloads(queue)
-    assert len({each.message_id[:40] for each in queue.peek(1000)}) < 30
+    assert len({each.id[:40] for each in queue.peek(1000)}) < 30
 
 
 def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us: int) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from headgate.client.blocking import SyncMessage
+from headgate.client.message import Message, Received
 from headgate.engines.contract import Delivery
 from headgate.errors import SpecError
 from headgate.runtime import Context, RetryPolicy, handler
@@ -141,6 +143,9 @@ def yields(payload: bytes) -> Any:
     yield payload
 
 
+def settles(message: Message) -> None: ...
+def settles_waiting(message: SyncMessage) -> None: ...
+def reads(message: Received) -> None: ...
 def unknown(payload: Gone) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is what it is for
 def strange(payload: Callable1) -> None: ...
 
@@ -151,6 +156,8 @@ def strange(payload: Callable1) -> None: ...
         (two, "the handler's parameters are not supported"),
         (none, "the handler's parameters are not supported"),
         (yields, "a handler must return, not yield"),
+        (settles, "A handler does not take a Message, since the worker settles the message"),
+        (settles_waiting, "A handler does not take a SyncMessage"),
         (unknown, "an annotation cannot be resolved"),
         (strange, "pydantic does not support an annotation"),
         (Callable1, "a handler must be a function"),
@@ -162,6 +169,13 @@ def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) 
         understand(function, "m:f")
     assert "handler=m:f" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_handler_may_take_the_whole_message() -> None:
+    message = understand(reads, "m:f").decode(delivery(b"[1, 2]"))
+    assert isinstance(message, Received)
+    assert ([1, 2], 1) == (message.json(), message.attempt)
+    assert not hasattr(message, "ack")
 
 
 def test_a_handler_is_found_by_its_entry_point() -> None:

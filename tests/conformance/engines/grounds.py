@@ -31,6 +31,7 @@ from headgate.engines.contract import (
 )
 from headgate.engines.host import Host
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.errors import HeadgateError
 from headgate.store.positions import Positions
 from headgate.store.rows import Row
 from headgate.store.simulated import Cluster, SimulatedStore
@@ -228,6 +229,16 @@ class Member:
     async def put(self, *messages: Message) -> list[str]:
         """Put them in one call."""
         return await self.place.run(self.queue.ledger.put(self.engine.put, messages, self.name))
+
+    async def put_each(self, *messages: Message) -> list[str | HeadgateError]:
+        """Put them in one call that answers for each."""
+        outcomes: list[str | HeadgateError] = await self.place.run(self.engine.put_each(messages))
+        put = [
+            (message, outcome) for message, outcome in zip(messages, outcomes, strict=True) if type(outcome) is str
+        ]
+        tries = self.queue.ledger.trying([message for message, _ in put], self.name)
+        self.queue.ledger.acknowledged(tries, [str(message_id) for _, message_id in put])
+        return outcomes
 
     async def put_one(self, payload: bytes = b"x", **options: Any) -> str:
         """Put one message."""

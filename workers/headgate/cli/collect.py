@@ -87,7 +87,7 @@ MakePass = Callable[[Counter], Awaitable[PassReport]]
 
 
 async def collect_counter(
-    connection: Headgate, name: str, collect: MakePass = Counter.collect, *, output: Output | None = None
+    connection: Headgate, name: str, collect: MakePass = Counter.run_collector, *, output: Output | None = None
 ) -> bool:
     """Whether it was compacted, or only has to wait. `collect` may divide the pass, as Spark does."""
     counter = await connection.counter(name)

@@ -22,7 +22,7 @@ def command(queue: str, message_id: str, output: Output) -> None:
 
     Exit code 3 if the queue has no such message.
     """
-    location = run_on_queue(queue, lambda opened: opened.where(message_id))
+    location = run_on_queue(queue, lambda opened: opened.read_whereabouts(message_id))
     is_found = location.fate is not Fate.NOT_FOUND
     names = [message_id] if is_found else []
     output.show(location_document(location), table=lambda: _lines(location), names=names)

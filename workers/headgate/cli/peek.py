@@ -31,7 +31,7 @@ def command(*, queue: str, limit: int, since: datetime | None, output: Output) -
     """
 
     async def peek(opened: Queue) -> tuple[list[Peeked], int]:
-        return await opened.peek(limit, since=since), opened.now_us()
+        return await opened.read_peeked(limit, since=since), opened.now_us()
 
     messages, now_us = run_on_queue(queue, peek)
     output.show(

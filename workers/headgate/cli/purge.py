@@ -28,7 +28,7 @@ def command(*, queue: str, until: datetime | None, yes: bool, output: Output) ->
     """
 
     async def count(opened: Queue) -> Stats:
-        return await opened.stats()
+        return await opened.read_stats()
 
     stats = run_on_queue(queue, count)
     if not yes:

@@ -56,7 +56,7 @@ def command(
 
 
 async def _count(queue: Queue, limit: int | None) -> int:
-    stats = await queue.stats()
+    stats = await queue.read_stats()
     waiting = stats.backlog + stats.in_flight
     return waiting if limit is None else min(limit, waiting)
 

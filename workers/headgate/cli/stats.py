@@ -28,7 +28,7 @@ def command(*, queue: str, lanes: bool, output: Output) -> None:
         opened = await connection.queue(queue)
         ground = connection.ground
         last = await read_standing_of(ground.store_in(ground.keyspace), opened.entry.id)
-        return await opened.stats(), last, opened.now_us(), opened.name
+        return await opened.read_stats(), last, opened.now_us(), opened.name
 
     stats, last, now_us, name = run_connected(read)
     output.show(

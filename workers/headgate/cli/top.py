@@ -58,11 +58,11 @@ def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snap
 
 async def _show_screen(connection: Headgate, namespace: str | None, every_s: float) -> None:
     async def read_queues() -> Sequence[Mapping[str, Any]]:
-        return [overview_document(each) for each in await connection.overview(namespace)]
+        return [overview_document(each) for each in await connection.read_overview(namespace)]
 
     async def read_stats(name: str) -> Mapping[str, Any]:
         queue = await connection.queue(name)
-        return stats_document(name, await queue.stats(), None, queue.now_us())
+        return stats_document(name, await queue.read_stats(), None, queue.now_us())
 
     await connection.ground.clock.until_trusted(PATIENCE_S)
     try:
@@ -75,7 +75,7 @@ async def _print(connection: Headgate, namespace: str | None, output: Output, ev
     await connection.ground.clock.until_trusted(PATIENCE_S)
     while True:
         try:
-            _show(rank_queues(await connection.overview(namespace)), output)
+            _show(rank_queues(await connection.read_overview(namespace)), output)
         except Unavailable as error:
             if every_s is None:
                 raise

@@ -1,7 +1,7 @@
 """A message in a batch of the application's own. The prose is docs/internals/protocols/timeline.md, "A message in the
 application's own batch".
 
-    put = await q.put_statements(batch, {"order": 7})
+    put = await q.add_to_batch(batch, {"order": 7})
     put.check()
     session.execute(batch)
 """
@@ -35,7 +35,7 @@ class Batches(Protocol):
         ...
 
 
-class PutStatements:
+class BatchPut:
     """A message that was added to a batch. It is put when the batch is acknowledged."""
 
     def __init__(
@@ -60,4 +60,4 @@ class PutStatements:
         self._puts.check(self._batched)
 
     def __repr__(self) -> str:
-        return f"PutStatements({self.id}, until {self.until.isoformat()})"
+        return f"BatchPut({self.id}, until {self.until.isoformat()})"

@@ -12,23 +12,40 @@ and concurrent puts share a write.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Unpack
 
 from headgate.client.background import BackgroundLoop, close_at_end, was_closed
-from headgate.client.batching import WITHIN_S, PutStatements
+from headgate.client.batching import WITHIN_S, BatchPut
 from headgate.client.blocking_counter import SyncCounter
 from headgate.client.connection import NAMESPACE, SKEW_S, Headgate, NotConnected, connect
 from headgate.client.message import Message, Received, reason_of
 from headgate.client.moments import Span
 from headgate.client.outgoing import Put
-from headgate.client.overview import QueueOverview
 from headgate.client.payloads import Payload
+from headgate.client.put_many import (
+    Piece,
+    PutResult,
+    Source,
+    collect_outcomes_waiting,
+    put_chunks_waiting,
+    read_chunks,
+    results_of,
+)
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
 from headgate.client.redriving import Filter, RedriveResult
-from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
+from headgate.client.settle_commands import SettleCommand
+from headgate.client.values import (
+    MessageStatus,
+    PeekedMessage,
+    QueueStats,
+    QueueSummary,
+    RepairReport,
+    RescheduleResult,
+)
+from headgate.engines.contract import Attributes, Settled
 from headgate.store.cassandra_settings import ConnectionOptions
 
 
@@ -96,7 +113,7 @@ class SyncHeadgate:
         """The names of all counters, or of those in one namespace."""
         return self._running().run(self.connection.counters(namespace))
 
-    def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+    def overview(self, namespace: str | None = None) -> list[QueueSummary]:
         """As `Headgate.overview`."""
         return self._running().run(self.connection.overview(namespace))
 
@@ -143,11 +160,23 @@ class SyncQueue:
             )
         )
 
-    def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """As `Queue.put_many`."""
-        return self._background.run(self.queue.put_many(messages))
+    def put_many(self, messages: Source) -> list[str]:
+        """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
+        if isinstance(messages, AsyncIterable):
+            return self._background.run(self.queue.put_many(messages))
+        return collect_outcomes_waiting(self._put_chunks(messages))
 
-    def put_statements(
+    def put_each(self, messages: Iterable[Put | Payload]) -> Iterator[PutResult]:
+        """As `Queue.put_each`, of an iterable, which is read in the calling thread."""
+        for chunk, outcomes in self._put_chunks(messages):
+            yield from results_of(chunk, outcomes)
+
+    def _put_chunks(self, messages: Iterable[Put | Payload]) -> Iterator[Piece]:
+        background = self._background
+        chunks = read_chunks(messages, self.queue.now_us)
+        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk)))
+
+    def add_to_batch(
         self,
         batch: Any,
         message: Put | Payload,
@@ -158,10 +187,10 @@ class SyncQueue:
         attributes: Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
-    ) -> SyncPutStatements:
-        """As `Queue.put_statements`."""
+    ) -> SyncBatchPut:
+        """As `Queue.add_to_batch`."""
         put = self._background.run(
-            self.queue.put_statements(
+            self.queue.add_to_batch(
                 batch,
                 message,
                 delay=delay,
@@ -172,7 +201,7 @@ class SyncQueue:
                 tables=tables,
             )
         )
-        return SyncPutStatements(put, self._connection)
+        return SyncBatchPut(put, self._connection)
 
     def receive(
         self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
@@ -186,9 +215,9 @@ class SyncQueue:
         while True:
             yield from self.receive(1, wait=ITERATION_WAIT_S)
 
-    def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+    def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
         """As `Queue.settle`."""
-        return self._background.run(self.queue.settle(settles))
+        return self._background.run(self.queue.settle(commands))
 
     def ack(self, messages: Iterable[SyncMessage]) -> list[Settled]:
         """These are done; how each ended, in order."""
@@ -200,23 +229,23 @@ class SyncQueue:
 
     def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> tuple[bool, str | None]:
+    ) -> RescheduleResult:
         """As `Queue.reschedule`."""
         return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
 
-    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
         """As `Queue.peek`."""
         return self._background.run(self.queue.peek(limit, since=since))
 
-    def stats(self) -> Stats:
+    def stats(self) -> QueueStats:
         """As `Queue.stats`."""
         return self._background.run(self.queue.stats())
 
-    def where(self, message_id: str) -> Whereabouts:
+    def where(self, message_id: str) -> MessageStatus:
         """As `Queue.where`."""
         return self._background.run(self.queue.where(message_id))
 
-    def repair(self, *, within: Span = REPAIR_S) -> Repaired:
+    def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
         """As `Queue.repair`."""
         return self._background.run(self.queue.repair(within=within))
 
@@ -243,17 +272,17 @@ class SyncQueue:
         return f"SyncQueue({self.name})"
 
 
-class SyncPutStatements:
-    """A message that was added to a batch, whose check blocks."""
+class SyncBatchPut:
+    """A message that was added to a batch, whose check waits."""
 
-    def __init__(self, put: PutStatements, connection: SyncHeadgate) -> None:
+    def __init__(self, put: BatchPut, connection: SyncHeadgate) -> None:
         self.id = put.id
         self.until = put.until
         self._put = put
         self._connection = connection
 
     def check(self) -> None:
-        """As `PutStatements.check`."""
+        """As `BatchPut.check`."""
 
         async def check() -> None:
             self._put.check()
@@ -309,8 +338,11 @@ def connect_sync(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> SyncHeadgate:
     """As `connect`, with calls that wait."""
-    connection = connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, **options)
+    connection = connect(
+        environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, session=session, **options
+    )
     return SyncHeadgate(connection)

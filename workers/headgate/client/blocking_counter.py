@@ -10,7 +10,7 @@ from typing import Any
 from headgate.client.background import BackgroundLoop
 from headgate.client.counter import Cached, Counter, CounterState
 from headgate.client.moments import Span
-from headgate.counters.collector import PassReport
+from headgate.client.values import CollectReport
 from headgate.counters.counter import STALENESS_S_MAX
 from headgate.counters.types.contract import Json
 
@@ -77,7 +77,7 @@ class SyncCounter:
         while some := self._running().run(_next_of(scanning)):
             yield from some
 
-    def collect(self) -> PassReport:
+    def collect(self) -> CollectReport:
         """As `Counter.collect`."""
         return self._running().run(self.counter.collect())
 

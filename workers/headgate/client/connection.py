@@ -19,7 +19,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 from headgate.client.batching import Batches
 from headgate.client.counter import Counter
@@ -38,10 +38,15 @@ from headgate.client.queue import (
     Queue,
     require_process,
 )
+from headgate.client.values import QueueSummary, build_summary
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import Refused
-from headgate.store.cassandra_settings import ConnectionOptions, read_settings
+from headgate.store.cassandra_settings import (
+    ConnectionOptions,
+    read_session_settings,
+    read_settings,
+)
 from headgate.store.catalogue_entry import Entry, Name
 from headgate.supervised_loop import SupervisedLoop
 
@@ -203,9 +208,13 @@ class Headgate:
 
     # ---- all queues
 
-    async def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+    async def overview(self, namespace: str | None = None) -> list[QueueSummary]:
         """The figures of all queues, or of those in one namespace: from the summary, in a few small reads.
         `Queue.stats()` is exact, and costs more."""
+        return [build_summary(each) for each in await self.read_overview(namespace)]
+
+    async def read_overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """As `overview`, with the engine's figures, for the commands."""
         self.require_usable()
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())
@@ -256,17 +265,24 @@ def connect(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
-    An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) takes precedence over its variable.
-    `namespace` is the one for queues and counters whose name has none. `name` is this process's name, for display.
+    An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
+    `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
+    `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
+    leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
+    then.
     """
-    settings = read_settings(os.environ if environment is None else environment, options)
+    given = os.environ if environment is None else environment
+    settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 
     async def ground() -> Ground:
-        return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
+        return await open_ground(
+            settings, name=name or process_name(), max_skew_us=max_skew_us, driver_session=session
+        )
 
     return Headgate(ground, namespace=namespace)

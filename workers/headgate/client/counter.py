@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from headgate.client.ground import Bound, Ground
 from headgate.client.moments import SECOND_US, Span, moment_us, span_us
+from headgate.client.values import CollectReport, build_collect_report
 from headgate.counters.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
 from headgate.counters.decide_life import next_stamp_us
@@ -304,9 +305,13 @@ class Counter:
 
     # ---- the whole counter
 
-    async def collect(self) -> PassReport:
-        """One pass of the collector over all keys, or the rest of the current one. It is harmless to run twice and
-        concurrently. Keys whose replicas do not all answer are skipped and counted."""
+    async def collect(self) -> CollectReport:
+        """One pass of the collector over all keys, or the rest of the pass that is running. Repeating it is harmless,
+        also in several processes. A key for which not all replicas answer is skipped and counted."""
+        return build_collect_report(await self.run_collector())
+
+    async def run_collector(self) -> PassReport:
+        """As `collect`, with the collector's report, for the commands."""
         return await self._tried(self._collector().run)
 
     async def standing(self) -> Standing:

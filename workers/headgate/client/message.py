@@ -40,7 +40,7 @@ class Settler(Protocol):
 
 
 class Received:
-    """The content of a delivery. `Message` and `SyncMessage` are this, and can settle."""
+    """A message as it was delivered. `Message` and `SyncMessage` are this, and settle it; a handler may take this."""
 
     __slots__ = ("delivery",)
 

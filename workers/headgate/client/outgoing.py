@@ -27,9 +27,18 @@ class Put:
 
 
 def message_of(put: Put, now_us: int) -> Message:
-    """The engines' form. A delay counts from `now_us`. Its attributes carry the current trace."""
+    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
+    message = encode_put(put, now_us)
+    message.attributes = with_trace(message.attributes)
+    return message
+
+
+def encode_put(put: Put, now_us: int) -> Message:
+    """The same without a trace."""
     payload, form = encode_payload(put.payload)
-    attributes = with_trace(_checked(put.attributes))
+    attributes = put.attributes
+    if attributes or type(attributes) is not dict:
+        attributes = _checked(attributes)
     if form is not None and CONTENT_TYPE not in attributes:
         attributes = {**attributes, CONTENT_TYPE: form}
     if put.once_scope is not None and put.once is None:

@@ -11,17 +11,41 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from headgate.client.batching import WITHIN_S, Batches, PutStatements
+from headgate.client.batching import WITHIN_S, Batches, BatchPut
 from headgate.client.directory import Found
 from headgate.client.ground import Bound
 from headgate.client.message import Message
 from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
+from headgate.client.put_many import (
+    Chunk,
+    Outcome,
+    PutResult,
+    Source,
+    collect_outcomes,
+    put_chunks,
+    read_chunks_async,
+    results_of,
+)
 from headgate.client.redriving import Filter, RedriveResult, redrive
+from headgate.client.settle_commands import SettleCommand, build_settles
+from headgate.client.values import (
+    MessageStatus,
+    PeekedMessage,
+    QueueStats,
+    RepairReport,
+    RescheduleResult,
+    build_peeked,
+    build_repair_report,
+    build_reschedule_result,
+    build_stats,
+    build_status,
+)
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -29,7 +53,6 @@ from headgate.engines.contract import (
     Delivery,
     Peeked,
     Repaired,
-    Settle,
     Settled,
     Stats,
     Whereabouts,
@@ -43,7 +66,7 @@ from headgate.errors import HeadgateError, Refused, SpecError
 from headgate.store.catalogue_entry import Entry
 from headgate.store.clocks import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
-from headgate.telemetry.tracing import is_traced
+from headgate.telemetry.tracing import is_traced, with_trace
 
 T = TypeVar("T")
 
@@ -188,13 +211,63 @@ class Queue:
             return (await self._put_traced([put]))[0]
         return (await self._put([message_of(put, self.now_us())]))[0]
 
-    async def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """Put many at once: payloads, or `Put` where one needs more than a payload. Their ids, in order."""
-        puts = [each if isinstance(each, Put) else Put(each) for each in messages]
-        if is_traced():
-            return await self._put_traced(puts)
-        now_us = self.now_us()
-        return await self._put([message_of(each, now_us) for each in puts])
+    async def put_many(self, messages: Source) -> list[str]:
+        """Put many messages from an iterable or an async iterable: payloads, or `Put` where one needs more than a
+        payload. The ids, in the order of the source.
+
+        Each message stands for itself: one that fails does not stop the others. If some fail, PutManyFailed lists the
+        ids and the failures. If all fail, the first error is raised. The source is read in chunks, at most
+        `READ_AHEAD_MAX` messages ahead; the ids of all messages are kept, which `put_each` avoids.
+        """
+        chunks = read_chunks_async(messages, self.now_us)
+        return await collect_outcomes(put_chunks(chunks, self.put_chunk))
+
+    async def put_each(self, messages: Source) -> AsyncIterator[PutResult]:
+        """As `put_many`, in constant memory: the outcome of each message as soon as it is known, in the order of the
+        source. A message that fails has an error in its result; nothing is raised for it."""
+        chunks = read_chunks_async(messages, self.now_us)
+        async with aclosing(put_chunks(chunks, self.put_chunk)) as pieces:
+            async for chunk, outcomes in pieces:
+                for result in results_of(chunk, outcomes):
+                    yield result
+
+    async def put_chunk(self, chunk: Chunk) -> list[Outcome]:
+        """The outcome of each message of a chunk, in a span of its own where OpenTelemetry has a current one."""
+        if not is_traced():
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        spans = producer_spans()
+        if spans is None:
+            _carry_trace(chunk.messages)
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        with spans.sending(self.name, len(chunk.sources)) as span:
+            _carry_trace(chunk.messages)
+            outcomes = chunk.join(await self._put_outcomes(chunk.messages))
+            span.sent([each for each in outcomes if isinstance(each, str)])
+            failures = [each for each in outcomes if not isinstance(each, str)]
+            if failures:
+                span.failed(str(failures[0]))
+            return outcomes
+
+    async def _put_outcomes(self, messages: Sequence[Sent]) -> list[Outcome]:
+        """What was not sent, since the clock or the catalogue was not fit, is put again for `PATIENCE_S`."""
+        self._require_usable()
+        if not messages:
+            return []
+        outcomes = await self.engine.put_each(messages)
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        while unsent := _unsent_of(outcomes):
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            try:
+                await self._upkeep.freshen(self, left_s)
+                self._require_usable()
+            except HeadgateError as error:
+                return [error if isinstance(each, ClockNotTrusted | KnowledgeTooOld) else each for each in outcomes]
+            again = await self.engine.put_each([messages[at] for at in unsent])
+            for at, outcome in zip(unsent, again, strict=True):
+                outcomes[at] = outcome
+        return outcomes
 
     async def _put_traced(self, puts: Sequence[Put]) -> list[str]:
         """Put them in the caller's trace: in a span of their own where OpenTelemetry has a current one."""
@@ -214,7 +287,7 @@ class Queue:
         except (ClockNotTrusted, KnowledgeTooOld):
             return await self._try_again(lambda: self.engine.put(messages))
 
-    async def put_statements(
+    async def add_to_batch(
         self,
         batch: Any,
         message: Put | Payload,
@@ -225,12 +298,12 @@ class Queue:
         attributes: Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
-    ) -> PutStatements:
-        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver). The application
-        then sends it: its write and its message happen together or not at all. A once key cannot be claimed in a
-        batch. `within` is the time until the batch is answered; `tables` names tables (`shop.orders`) that cannot be
-        read from the batch. Call `check()` on the result right before the batch is sent: it raises the reason not to
-        send it.
+    ) -> BatchPut:
+        """Add a message to a LOGGED batch of the application (a BatchStatement of the driver), which the application
+        sends: its write and the message happen together or not at all, as with a transactional outbox. The message
+        cannot have a once key. `within` is the time until the batch is answered. `tables` names tables
+        (`shop.orders`) that the batch does not show. Call `check()` of the result right before you send the batch: it
+        raises if the batch must not be sent.
         """
         batches = self._upkeep.batches
         if batches is None:
@@ -247,19 +320,20 @@ class Queue:
 
         batched = await self._tried(stamp)
         batches.add(batch, self.entry.place.keyspace, batched.statements)
-        return PutStatements(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
+        return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
-        """Whether it will never be delivered. False: too late, it may have been."""
+        """Whether the message will never be delivered. False: it is too late, the message may have been delivered.
+
+        A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
+        clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
+        """
         return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
 
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> tuple[bool, str | None]:
-        """Deliver it at another time: whether the old time is cancelled, and the id under which it continues.
-
-        (False, None): too late, nothing changed. (False, id): it comes at the old time, the new one, or both.
-        """
+    ) -> RescheduleResult:
+        """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
             raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
@@ -267,7 +341,7 @@ class Queue:
         else:
             due_us = self.now_us() + span_us(0 if delay is None else delay, "delay")
         cancelled, new_id = await self._tried(lambda: self.engine.reschedule(message_id, due_us))
-        return cancelled is Cancelled.CANCELLED, new_id
+        return build_reschedule_result(cancelled, new_id)
 
     # ---- receiving
 
@@ -308,37 +382,57 @@ class Queue:
 
     # ---- settling
 
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Ack, Nack and Extend by receipt: each for itself, durable when it returns, in order."""
+    async def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
+        """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
+        The outcomes are in the order of the commands."""
         self._require_usable()
-        return await self.engine.settle(settles)
+        return await self.engine.settle(build_settles(commands))
 
     async def ack(self, messages: Iterable[Message]) -> list[Settled]:
         """These are done; how each ended, in order."""
-        return await self.settle([Ack(message.receipt) for message in messages])
+        self._require_usable()
+        return await self.engine.settle([Ack(message.receipt) for message in messages])
 
     # ---- inspection
 
-    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
-        """Live messages by due time, including delayed ones, without taking them: from the oldest unsettled message
-        on, or from a given time."""
+    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
+        """Live messages in the order in which they are due, also delayed ones, without receiving them. The first is
+        the oldest that is not settled, or the first that is due at `since` or later."""
+        return [build_peeked(each) for each in await self.read_peeked(limit, since=since)]
+
+    async def stats(self) -> QueueStats:
+        """The number of messages that are ready, in flight and delayed, and the state of each lane."""
+        return build_stats(await self.read_stats())
+
+    async def where(self, message_id: str) -> MessageStatus:
+        """The state of a message, and the places where it is stored."""
+        return build_status(await self.read_whereabouts(message_id))
+
+    # The same as the engine has them, for the commands: they print and store microseconds.
+
+    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """As `peek`."""
         limit = _checked_limit(limit)
         from_us = None if since is None else moment_us(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
-    async def stats(self) -> Stats:
-        """The contents of the queue: ready, in flight, delayed; and each of its lanes."""
+    async def read_stats(self) -> Stats:
+        """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def where(self, message_id: str) -> Whereabouts:
-        """The state of a message, and its place."""
+    async def read_whereabouts(self, message_id: str) -> Whereabouts:
+        """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
     # ---- the whole queue
 
-    async def repair(self, *, within: Span = REPAIR_S) -> Repaired:
-        """One pass of repair: it restamps late writes, advances generations and deletes finished ones. It is harmless
-        to run twice. If another process repairs the queue, it reports that at once."""
+    async def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
+        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is
+        harmless. While another process repairs the queue, the call returns at once with that outcome."""
+        return build_repair_report(await self.run_repair(within=within))
+
+    async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """As `repair`, with the engine's report, for the commands."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
         return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
@@ -395,6 +489,20 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name})"
+
+
+def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
+    """The indices of messages that were not sent, since the clock or the catalogue was not fit."""
+    return [
+        index
+        for index, outcome in enumerate(outcomes)
+        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | KnowledgeTooOld)
+    ]
+
+
+def _carry_trace(messages: Iterable[Sent]) -> None:
+    for message in messages:
+        message.attributes = with_trace(message.attributes)
 
 
 def _checked_limit(limit: int) -> int:

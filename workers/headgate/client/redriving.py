@@ -178,7 +178,7 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
         raise SpecError(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
     existing = set()
     for id_ in wanted:
-        if (await source.where(id_)).fate in (Fate.WAITING, Fate.IN_FLIGHT, Fate.LATE):
+        if (await source.read_whereabouts(id_)).fate in (Fate.WAITING, Fate.IN_FLIGHT, Fate.LATE):
             existing.add(id_)
         else:
             run.skipped[id_] = SkipReason.NOT_FOUND

@@ -1,6 +1,6 @@
 """A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
 
-`bytes`: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic understands (a model, a
+`bytes`: as it is. `str`: UTF-8. `Received`: the whole message. Anything else that pydantic understands (a model, a
 dataclass, dict, list, int, ...) is read from JSON and checked against it. Without an annotation, and with `Any` or
 `object`, the message's content type decides: JSON is decoded, plain text is a `str`, everything else is bytes.
 """
@@ -43,6 +43,8 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         return _as_text
     if annotation is Delivery:
         return _as_delivery
+    if isinstance(annotation, type) and annotation.__module__.startswith("headgate.client."):
+        return _of_the_sdk(annotation, handler)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError as error:
@@ -68,6 +70,19 @@ def _as_bytes(delivery: Delivery) -> bytes:
 
 def _as_delivery(delivery: Delivery) -> Delivery:
     return delivery
+
+
+def _of_the_sdk(annotation: type, handler: str) -> Decode:
+    """A message without the calls that settle it, since the worker does that."""
+    from headgate.client.message import Received
+
+    if annotation is Received:
+        return Received
+    raise SpecError(
+        f"A handler does not take a {annotation.__name__}, since the worker settles the message.",
+        remedy="annotate the parameter with headgate.Received, or with the type of the payload",
+        handler=handler,
+    )
 
 
 def _as_text(delivery: Delivery) -> str:

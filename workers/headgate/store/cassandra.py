@@ -23,7 +23,7 @@ from headgate.store import cassandra_binding as binding
 from headgate.store.cassandra_admission import Admission
 from headgate.store.cassandra_binding import Encoded, Plan
 from headgate.store.cassandra_errors import of_prepare, too_large, translate
-from headgate.store.cassandra_session import Answer, Session, boottime_s, open_session
+from headgate.store.cassandra_session import Answer, Session, boottime_s, borrow_session, open_session
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.store.consistency import Consistency
 from headgate.store.cql import Markers
@@ -93,12 +93,20 @@ class CassandraStore(Store):
 
     @classmethod
     async def connect(
-        cls, settings: ConnectionSettings, *, keyspace: str | None = None, must_exist: bool = True
+        cls,
+        settings: ConnectionSettings,
+        *,
+        keyspace: str | None = None,
+        must_exist: bool = True,
+        driver_session: Any = None,
     ) -> CassandraStore:
-        """Connect to the cluster; statements go to `keyspace`, else to the one of the settings."""
+        """Connect to the cluster; statements go to `keyspace`, else to the one of the settings. With a driver session
+        of the application that one is used, and stays open."""
         wanted = keyspace or settings.keyspace
-        session = await open_session(settings, wanted if must_exist else None)
-        return cls(session, settings, wanted)
+        existing = wanted if must_exist else None
+        if driver_session is not None:
+            return cls(borrow_session(driver_session, settings, existing), settings, wanted)
+        return cls(await open_session(settings, existing), settings, wanted)
 
     def in_keyspace(self, keyspace: str) -> CassandraStore:
         """The same connections, for tables of another keyspace; closing one closes both."""

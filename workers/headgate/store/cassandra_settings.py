@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from headgate.errors import SpecError
-from headgate.store.connection_variables import PREFIX, VARIABLES, variable_names
+from headgate.store.connection_variables import (
+    PREFIX,
+    VARIABLES,
+    connection_variables,
+    prefixed,
+    variable_names,
+)
 
 MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
@@ -99,6 +105,35 @@ def read_settings(environment: Mapping[str, str], options: ConnectionOptions | N
     given = {name: _as_text(name, value) for name, value in (options or {}).items() if value is not None}
     names = {**variable_names(environment), **{name.upper(): name for name in given}}
     return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
+
+
+WITH_SESSION = ("keyspace", "data_center", "cluster_name")
+"""The options that have a meaning beside a session; all others are the session's own."""
+
+
+def read_session_settings(
+    session: Any, environment: Mapping[str, str], options: ConnectionOptions
+) -> ConnectionSettings:
+    """The settings beside a session of the application: its contact points are the nodes that the session knows."""
+    others = sorted(name for name, value in options.items() if value is not None and name not in WITH_SESSION)
+    if others:
+        raise SpecError(
+            "A connection on a session of yours takes no addresses and no credentials.",
+            remedy="set them on the Cluster of the session",
+            given=", ".join(others),
+        )
+    if getattr(session, "cluster", None) is None:
+        raise SpecError(
+            "The session is no session of the DataStax driver for Python.",
+            remedy="pass what cassandra.cluster.Cluster.connect() returns",
+            given=type(session).__name__,
+        )
+    kept = {setting.upper() for setting in WITH_SESSION}
+    variables = connection_variables(environment)
+    named = prefixed({setting: value for setting, value in variables.items() if setting in kept})
+    settings = read_settings(named, {**options, "contact_points": "localhost"})
+    hosts = sorted(session.cluster.metadata.all_hosts(), key=lambda host: str(host.address))
+    return replace(settings, contact_points=tuple(Address(str(host.address), host.endpoint.port) for host in hosts))
 
 
 def _as_text(name: str, value: object) -> str:

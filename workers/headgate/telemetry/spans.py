@@ -30,13 +30,18 @@ class OpenSpan:
 class SentSpan:
     """The span of a put."""
 
-    def __init__(self, span: Any) -> None:
+    def __init__(self, trace: Any, span: Any) -> None:
+        self._trace = trace
         self._span = span
 
     def sent(self, message_ids: Sequence[str]) -> None:
         """The messages that were put. A span has room for one id."""
         if len(message_ids) == 1:
             self._span.set_attribute("messaging.message.id", message_ids[0])
+
+    def failed(self, reason: str) -> None:
+        """Some messages are not put."""
+        self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, reason))
 
 
 class Spans:
@@ -62,7 +67,7 @@ class Spans:
         with self._tracer.start_as_current_span(
             f"send {queue}", kind=self._trace.SpanKind.PRODUCER, attributes=attributes
         ) as span:
-            yield SentSpan(span)
+            yield SentSpan(self._trace, span)
 
     @contextmanager
     def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:

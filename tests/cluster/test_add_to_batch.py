@@ -135,7 +135,7 @@ def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str])
         insert = session.prepare(ORDER)
         batch = BatchStatement()
         batch.add(insert, (1, "tea"))
-        put = await queue.put_statements(batch, {"order": 1}, attributes={"from": "it's 100 %"}, within=5)
+        put = await queue.add_to_batch(batch, {"order": 1}, attributes={"from": "it's 100 %"}, within=5)
         put.check()
         await asyncio.to_thread(session.execute, batch)
         (message,) = await queue.receive(10, wait=20)
@@ -151,9 +151,9 @@ def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str])
 def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(told: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement()
-        put = await queue.put_statements(batch, {"order": 2}, delay=3600)
+        put = await queue.add_to_batch(batch, {"order": 2}, delay=3600)
         await asyncio.to_thread(session.execute, batch)
-        assert [put.id] == [each.message_id for each in await queue.peek() if each.message_id == put.id]
+        assert [put.id] == [each.id for each in await queue.peek() if each.id == put.id]
         assert await queue.cancel(put.id)
 
     ordering(told, work)
@@ -170,16 +170,16 @@ def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it
             return batch
 
         with pytest.raises(BatchUnfit, match=r"of this size .*limit=51200"):
-            await queue.put_statements(large(51_200), {"order": 3})
+            await queue.add_to_batch(large(51_200), {"order": 3})
         with pytest.raises(InvalidRequest, match="Batch too large"):
             await asyncio.to_thread(session.execute, large(51_200))
         batch = large(50_000)
-        put = await queue.put_statements(batch, {"order": 3}, within=10)
+        put = await queue.add_to_batch(batch, {"order": 3}, within=10)
         put.check()
         await asyncio.to_thread(session.execute, batch)
         assert [{"order": 3}] == await received(queue, 1)
         added = large(30_000)
-        put = await queue.put_statements(added, {"order": 4}, within=30)
+        put = await queue.add_to_batch(added, {"order": 4}, within=30)
         added.add(insert, (2, bytes(30_000)))
         with pytest.raises(BatchUnfit, match="of this size"):
             put.check()
@@ -200,7 +200,7 @@ def test_a_table_that_forgets_too_soon_is_seen_where_it_is_told_and_in_prepared_
         by_prepared.add(session.prepare(text.replace("%s", "?")), (1, "tea"))
         for batch, tables in ((by_text, [named]), (by_prepared, [])):
             with pytest.raises(BatchUnfit, match=rf"gc_grace .*table={named}, gc_grace_s=3600"):
-                await queue.put_statements(batch, {"order": 5}, tables=tables)
+                await queue.add_to_batch(batch, {"order": 5}, tables=tables)
             assert 1 == len(batch)
 
     ordering(told, work)
@@ -209,7 +209,7 @@ def test_a_table_that_forgets_too_soon_is_seen_where_it_is_told_and_in_prepared_
 def test_conditions_are_refused_as_the_server_refuses_them(told: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement(consistency_level=ConsistencyLevel.LOCAL_QUORUM)
-        put = await queue.put_statements(batch, {"order": 6}, within=30)
+        put = await queue.add_to_batch(batch, {"order": 6}, within=30)
         batch.add(SimpleStatement("INSERT INTO orders (id, item) VALUES (1, 'x') IF NOT EXISTS"))
         with pytest.raises(BatchUnfit, match=r"conditions \(IF\)"):
             put.check()
@@ -226,7 +226,7 @@ def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
     ):
         queue = connection.queue("shop/orders")
         batch = BatchStatement()
-        put = queue.put_statements(batch, headgate.Put({"order": 7}), within=5)
+        put = queue.add_to_batch(batch, headgate.Put({"order": 7}), within=5)
         put.check()
         session.execute(batch)
         (message,) = queue.receive(10, wait=20)
@@ -289,7 +289,7 @@ async def _order_until_killed(told: dict[str, str], victim: Any, first: int) -> 
             for number in range(first, first + ROUND):
                 batch = BatchStatement()
                 batch.add(insert, (number, "tea"))
-                put = await queue.put_statements(batch, {"order": number}, within=5)
+                put = await queue.add_to_batch(batch, {"order": number}, within=5)
                 put.check()
                 sent[number] = session.execute_async(batch)
                 if number < first + CALM and number - IN_FLIGHT in sent:

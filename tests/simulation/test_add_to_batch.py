@@ -278,7 +278,7 @@ def test_through_the_sdk_a_message_is_added_waits_for_trust_as_any_put_and_is_re
         program, outbox = shop.program("application"), Outbox()
         queue = await queue_with(program, outbox)
         program.process.clock.step(0.05)
-        adding = queue.put_statements(outbox, {"order": 1}, attributes={"a": "b"}, tables=["shop.orders"])
+        adding = queue.add_to_batch(outbox, {"order": 1}, attributes={"a": "b"}, tables=["shop.orders"])
         put = await program.process.start(adding)
         put.check()
         assert ["shop.orders"] == outbox.learned
@@ -288,7 +288,7 @@ def test_through_the_sdk_a_message_is_added_waits_for_trust_as_any_put_and_is_re
         assert (put.id, {"order": 1}, "b") == (message.id, message.json(), message.attributes["a"])
         await program.process.start(message.ack())
         with pytest.raises(SpecError, match="cannot have a once key"):
-            await program.process.start(queue.put_statements(outbox, Put({"order": 2}, once="2")))
+            await program.process.start(queue.add_to_batch(outbox, Put({"order": 2}, once="2")))
         with pytest.raises(BatchTooLate):
             put.check()
 
@@ -301,6 +301,6 @@ def test_a_connection_that_is_to_no_cassandra_refuses_batches() -> None:
         program = shop.program("application")
         queue = await sdk_opened(program)
         with pytest.raises(Refused, match="no Cassandra"):
-            await program.process.start(queue.put_statements(Outbox(), {"order": 1}))
+            await program.process.start(queue.add_to_batch(Outbox(), {"order": 1}))
 
     sdk_simulate(scenario)
