@@ -1,7 +1,7 @@
 """`make demo` and `make down`: a Kubernetes, a Cassandra, the chart, and a queue's day on them; then all of it ended.
 
-Standard library alone until the virtual environment is there, which is one of the first things it makes. What was
-started, and what was there before, stands in a file, so that `down` ends the one and leaves the other.
+Only the standard library until the virtual environment exists, which is one of its first steps. Started and
+pre-existing parts are recorded in a file, so that `down` stops the former and leaves the latter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headgate.testing.progress import duration, say
 
 
 def up(asked: Asked) -> None:
-    """All of it, telling what it does."""
+    """All of it, with its progress."""
     started = time.monotonic()
     asked.require_possible()
     choice = decide_source(look_around(asked.context, None))
@@ -62,7 +62,7 @@ def up(asked: Asked) -> None:
 
 
 def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
-    """What of ours is not there yet, and so is ours to take away."""
+    """The missing parts of ours, which are ours to remove."""
     had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.headgate.io").strip())
     had_namespace = kubectl.find("namespace", ground.SYSTEM) is not None
     return replace(
@@ -80,7 +80,7 @@ def cassandra_of(cluster: Cluster, begun: Begun) -> Connection:
 
 
 def down() -> None:
-    """End what `up` started, in the opposite order; what was there before stays."""
+    """Stop everything that `up` started, in the opposite order; pre-existing parts stay."""
     begun = Begun.read()
     if begun is None:
         say("nothing to stop: no demo was started on this machine")
@@ -98,7 +98,7 @@ def down() -> None:
 
 
 def tell_plan(choice: Choice, *, spark: bool = False) -> None:
-    """What will happen, before it does."""
+    """The plan, before it runs."""
     say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
     if spark:
@@ -119,7 +119,7 @@ def require_containers(choice: Choice) -> None:
 
 
 def side_by_side(*works: Callable[[], None]) -> None:
-    """Run what does not wait for each other; all end before the first failure is told."""
+    """Run independent steps concurrently; all end before the first failure is raised."""
     with ThreadPoolExecutor(len(works)) as pool:
         futures = [pool.submit(work) for work in works]
     for future in futures:
@@ -127,7 +127,7 @@ def side_by_side(*works: Callable[[], None]) -> None:
 
 
 def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None:
-    """Where to look next."""
+    """The next steps for the user."""
     told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
     say("")
     say(f"Done after {duration(took_s)}; everything is still running. Explore it:")

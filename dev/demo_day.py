@@ -1,6 +1,6 @@
-"""What the demo shows, on whatever ground: a queue from none to many workers and back, a counter, a dead letter.
+"""The content of the demo, on any cluster: a queue from zero to many workers and back, a counter, a dead letter.
 
-Each step says the command that a person would type, runs it, and waits for what it promises, within a bound.
+Each step prints the command that a person would type, runs it, and waits for its result, with a time limit.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Day:
         return self._shell.held(DEAD) == 0 and self._shell.held(QUEUE) == 0
 
     def _workers(self) -> int:
-        """How many are ready, as the queue's status tells it."""
+        """The number of ready ones, from the queue's status."""
         consumers = self._kubectl.get("queue", "emails").get("status", {}).get("consumers") or [{}]
         ready = int(consumers[0].get("ready", 0))
         self._most_workers = max(self._most_workers, ready)

@@ -1,6 +1,6 @@
-"""A person at a shell, in the demo: runs our commands and kubectl, shows what they say, waits for what they promise.
+"""The demo's shell: runs our commands and kubectl, shows their output, waits for their results.
 
-Knows nothing of what is shown with it (demo_day.py, demo_spark.py).
+Knows nothing of the demo's content (demo_day.py, demo_spark.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Shell:
         return self.run([str(VENV / "bin" / "headgate"), *arguments])
 
     def run(self, command: Sequence[str]) -> str:
-        """What a command writes; the last line of what it says is the reason where it fails."""
+        """A command's output; the last line of its error output is the reason of a failure."""
         done = subprocess.run(
             command, env=dict(self._environment), capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
         )
@@ -48,7 +48,7 @@ class Shell:
         return done.stdout
 
     def held(self, queue: str) -> int:
-        """Messages that are there, due, in hands or later."""
+        """Messages in the queue: ready, in flight or delayed."""
         told: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
@@ -59,7 +59,7 @@ class Shell:
         self.kubectl.run("wait", *how, *ready, timeout_s=within_s + 30)
 
     def wait(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
-        """Until it holds; else what is seen is told."""
+        """Until it holds; else the last state is reported."""
         if not wait_until(holds, timeout_s=within_s, every_s=0.5):
             told = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
             raise Surroundings(
@@ -72,7 +72,7 @@ class Shell:
 
 
 class Watch:
-    """`kubectl get queues -w` in the background: each line is shown that says more than its age."""
+    """`kubectl get queues -w` in the background: each line is shown that changes more than its age."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._process = subprocess.Popen(kubectl.command("get", "queues", "-w"), stdout=subprocess.PIPE, text=True)
@@ -96,6 +96,6 @@ class Watch:
 
 
 def tell(text: str) -> None:
-    """What a command wrote, below the step that it belongs to."""
+    """A command's output, below the step that it belongs to."""
     for line in text.rstrip().splitlines():
         say(f"      {line}")

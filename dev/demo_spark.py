@@ -1,7 +1,8 @@
 """`make demo SPARK=1`, after the day: a queue that waits is drained in bulk, by Spark, launched by our operator.
 
-A hundred thousand messages are put; the operator sees the backlog and makes a SparkApplication, the Spark operator
-starts its driver, the driver its executors. What the queue's status tells of it in the end is what was put.
+A hundred thousand messages are put; the operator sees the backlog and creates a SparkApplication, the Spark operator
+starts its driver, the driver its executors. In the end the queue's status reports the number of messages that were
+put.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PODS = ("get", "pods", "-l", "spark-role", "--no-headers")
 
 
 def bring_spark_operator(cluster: Cluster) -> None:
-    """Have SparkApplications carried out; a cluster that a person named has somebody who does."""
+    """Start the Spark operator; a cluster named by the user has its own."""
     kubectl = lifecycle.client(cluster)
     if cluster.mode == "context":
         require_spark_operator(kubectl)
@@ -108,19 +109,19 @@ class Drain:
                 raise Surroundings("the backlog was not drained", remedy=f"headgate stats {QUEUE}", left=left)
             tell(self._shell.headgate("stats", QUEUE))
 
-    # ---- what is seen
+    # ---- observations
 
     def _status(self) -> dict[str, Any]:
         told: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
         return told
 
     def _told(self) -> dict[str, Any]:
-        """What the queue's status says of its job."""
+        """The status of the queue's job."""
         told: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
         return told
 
     def _has_ended(self) -> bool:
-        """Whether the operator tells an end; each pod is shown when it comes."""
+        """Whether the operator reports an end; each pod is shown when it comes."""
         for line in self._kubectl.run(*_PODS).splitlines():
             name, _, state = line.split()[:3]
             if name not in self._pods:

@@ -1,6 +1,6 @@
 """Make the virtual environment: `python3 -m dev.environment .venv`. Standard library alone; run before anything else.
 
-What is installed comes from requirements-dev.lock with its hashes, through pip as this machine has it set up.
+The packages come from requirements-dev.lock with its hashes, through pip with this machine's settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def require_python() -> None:
 
 
 def make_venv(venv: Path) -> None:
-    """An empty environment; Debian keeps what makes one in a package of its own, fetched here if it is missing."""
+    """An empty environment; Debian has venv in a package of its own, fetched by this step if it is missing."""
     try:
         import ensurepip  # noqa: F401
     except ImportError:

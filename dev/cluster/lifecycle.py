@@ -1,6 +1,6 @@
-"""Up, down, status: one cluster by its name, whatever it is made of. What the command line and the fixtures call.
+"""Up, down, status: one cluster by its name, of any kind. The functions of the command line and the fixtures.
 
-`up` on a cluster that is up says so and changes nothing; `down` may be called at any time, and again.
+`up` on a running cluster reports so and changes nothing; `down` may be called at any time, and repeatedly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | Non
 
 
 def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
-    """End it; the answer is whether there was anything to end. `purge` throws its images away too."""
+    """Stop it; returns whether there was anything to stop. `purge` deletes its images too."""
     with one_at_a_time(name):
         there = read_cluster(name)
         if there is not None:
@@ -61,7 +61,7 @@ def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
 
 
 def is_up(name: str = DEFAULT_NAME) -> bool:
-    """Whether it is there and answers."""
+    """Whether it exists and answers."""
     there = read_cluster(name)
     return there is not None and _is_up(there)
 
@@ -115,7 +115,7 @@ def told_choice(choice: Choice) -> str:
 
 
 def use(cluster: Cluster) -> str:
-    """What a person does to use it."""
+    """How to use it."""
     return f"export KUBECONFIG={cluster.kubeconfig}"
 
 

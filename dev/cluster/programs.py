@@ -96,7 +96,7 @@ PROMETHEUS = Published(
     module="github.com/prometheus/prometheus",
     package="./cmd/prometheus",
     module_sum="h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac=",
-    # What finds targets in clouds is two thirds of it: the tests name theirs in a file.
+    # Service discovery in clouds is two thirds of it: the tests list their targets in a file.
     tags=("remove_all_sd",),
     also={"promtool": "./cmd/promtool"},
 )
@@ -111,7 +111,7 @@ PROMETHEUS_OPERATOR = Published(
     module_sum="h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
     keep=("example/prometheus-operator-crd",),
 )
-"""Its definitions alone are used: nobody builds it here."""
+"""Its definitions alone are used: they need no build."""
 
 FOR_A_NODE: tuple[Program, ...] = (CERTIFICATES, PAUSE, HYPERKUBE, COREDNS)
 WITHOUT_ROOT: tuple[Program, ...] = (CERTIFICATES, HYPERKUBE, KWOK)
@@ -124,7 +124,7 @@ def is_built(program: Program) -> bool:
 
 
 def require_built(programs: Iterable[Program]) -> dict[str, Path]:
-    """The directory of each program; what is missing is built, saying so and how long that takes."""
+    """The directory of each program; missing ones are built, with a message and a duration."""
     wanted = list(programs)
     missing = [program for program in wanted if not is_built(program)]
     if missing:

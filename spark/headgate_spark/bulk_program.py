@@ -368,7 +368,9 @@ def _opened(title: str, master: str | None) -> Any:
     from headgate_spark.jobs.frames import SparkNotStarted, told_as
     from headgate_spark.session import LOCAL, open_session
 
-    settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
+    settings = (
+        dict(LOCAL) if (master or "").startswith("local") else {}
+    )  # the environment of a submission is complete
     remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)

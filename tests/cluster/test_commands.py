@@ -389,7 +389,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     arguments = rest.get(command) or ["shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
     line = (
-        "headgate: no server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
+        "headgate: No server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
     )
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
@@ -409,14 +409,14 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["put", "shop/emails", "x", "--lines"], "A payload is an argument, or comes from a file"),
         (["put", "shop/emails", "x", "--delay", "9000d"], "due"),
         (["put"], "Missing argument 'NAMESPACE/NAME'"),
-        (["put", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
+        (["put", "a/b/c", "x"], "A queue is named NAMESPACE/NAME"),
         (["receive", "shop/emails", "--wait", "5"], "'5' is not a duration"),
         (["receive", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
         (["peek", "shop/emails", "--since", "yesterday"], "'yesterday' is not a time"),
-        (["locate", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
-        (["cancel", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
+        (["locate", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
+        (["cancel", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
         (["cancel", "shop/emails"], "Missing argument 'ID...'"),
-        (["purge", "shop/emails", "--yes", "--until", "2990-01-01"], "a purge needs an enqueue time in the past"),
+        (["purge", "shop/emails", "--yes", "--until", "2990-01-01"], "A purge needs an enqueue time in the past"),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "shop/emails-dead", "--to", "shop/emails-dead"],

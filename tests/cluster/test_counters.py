@@ -332,7 +332,7 @@ def test_a_counter_that_is_not_there_has_an_exit_code_of_its_own(shop: Commands)
         (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
         (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "available: add"),
         (["counter", "add", "--json-values", "shop/colour", "home", "red"], "The value is not JSON"),
-        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
+        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "This counter has no windows"),
         (["counter", "get", "shop/pages", "mon", "--param", "limit"], "--param is NAME=JSON"),
         (["counter", "get", "shop/pages", "mon", "--param", "depth=3"], "available: limit"),
         (["counter", "top", "shop/page-views", "home"], "Only keys of type topk have items"),

@@ -271,7 +271,7 @@ def is_java(identity: Identity) -> bool:
     [
         (None, "does not exist"),
         ("kind: Queue\n", "apiVersion"),
-        ("", "no Queue and no Counter in these files"),
+        ("", "No Queue and no Counter in these files"),
     ],
 )
 def test_a_file_that_is_wrong_is_said_before_anything_is_started(tmp_path: Path, text: str | None, says: str) -> None:

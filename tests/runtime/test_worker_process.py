@@ -217,13 +217,13 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     [
         (["shop/emails"], "A worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
         (["shop/emails", "--handler", "x.y:z", "--http", "http://h"], "A worker needs a handler"),
-        (["shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
-        (["shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
+        (["shop/emails", "--handler", "nowhere.tasks:send"], "The module does not exist"),
+        (["shop/emails", "--handler", "send"], "A handler is named MODULE:FUNCTION"),
         (
             ["shop/emails", "--handler", "tests.runtime.broken_module:send"],
-            "the handler's module fails on import",
+            "The handler's module fails on import",
         ),
-        (["shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
+        (["shop/emails", "--handler", "tests.runtime.killers:gone"], "The module has no such function"),
         (["shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
         (["shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
         (["shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),

@@ -105,7 +105,7 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
         ("export shop/emails --sink parquet", "A sink must be FORMAT:PATH"),
         ("export shop/emails --sink parquet:x --sink-option compression", "An option of a sink must be KEY=VALUE"),
         ("run shop/emails weekly", "there=nightly"),
-        ("move shop/emails --to emails", "a queue cannot be its own target"),
+        ("move shop/emails --to emails", "A queue cannot be its own target"),
         ("drain shop/emails --handler m:f --rate fast", "rate"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_variable_that_spark_has_not_told_is_one_line(missing: str) -> None:
 
 
 def test_nothing_to_run_is_one_line() -> None:
-    with pytest.raises(SpecError, match="no program to run"):
+    with pytest.raises(SpecError, match="No program to run"):
         build_command([], {})
 
 

@@ -214,7 +214,7 @@ def test_a_fault_of_an_option_names_the_option() -> None:
 
 
 def test_an_option_that_is_not_known_is_refused_by_its_name() -> None:
-    with pytest.raises(SpecError, match=r"unknown connection option \(given=host\); options: cluster_name, contact_"):
+    with pytest.raises(SpecError, match=r"Unknown connection option \(given=host\); options: cluster_name, contact_"):
         headgate.connect(host="c1")  # type: ignore[call-arg]
 
 

@@ -120,7 +120,7 @@ class Applier:
     schema: SchemaPort
     catalogue: Catalogue
     store_in: Callable[[str], Store]
-    """The store of a keyspace: lanes are made where the tables are."""
+    """The store of a keyspace: lanes are created in the keyspace of the tables."""
     surroundings: Surroundings
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
     tables_max: int = TABLES_MAX

@@ -211,7 +211,7 @@ class SyncQueue:
         return [SyncMessage(each, self._connection) for each in found]
 
     def __iter__(self) -> Iterator[SyncMessage]:
-        """Messages one by one, for ever."""
+        """Messages one by one, forever."""
         while True:
             yield from self.receive(1, wait=ITERATION_WAIT_S)
 

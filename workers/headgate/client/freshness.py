@@ -41,7 +41,7 @@ class Freshness:
         self._said: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Read for all that are open, for ever."""
+        """Read for all open queues, forever."""
         while True:
             failures = await self.refresh_all()
             await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)

@@ -185,9 +185,9 @@ class Queue:
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
-        Bytes go as they are. A text, a model, a dataclass, or any other value that pydantic writes as JSON is
-        encoded, and `content-type` names the form.
-        Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
+        Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
+        key creates one message within onceWindow.
         """
         traced = is_traced()
         if (
@@ -307,7 +307,7 @@ class Queue:
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("this connection has no Cassandra that could execute a batch")
+            raise Refused("This connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -335,7 +335,7 @@ class Queue:
     ) -> RescheduleResult:
         """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
+            raise SpecError("A reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
@@ -441,7 +441,7 @@ class Queue:
         """Settle all messages that were put before a given time, or before now; returns that time."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("a purge needs an enqueue time in the past", before=before)
+            raise SpecError("A purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     async def redrive(
@@ -507,7 +507,7 @@ def _carry_trace(messages: Iterable[Sent]) -> None:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

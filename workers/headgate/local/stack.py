@@ -81,7 +81,7 @@ class Stack:
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
         self._resources = load_files(self._files)
         if not self._resources:
-            raise SpecError("no Queue and no Counter in these files", files=", ".join(map(str, self._files)))
+            raise SpecError("No Queue and no Counter in these files", files=", ".join(map(str, self._files)))
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return

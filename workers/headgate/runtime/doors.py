@@ -61,7 +61,7 @@ class Doors:
             await self.close()
             remedy = "choose another with --health host:port, or --health off"
             raise Surroundings(
-                "the port for probes and metrics cannot be opened",
+                "The port for probes and metrics cannot be opened",
                 host=host,
                 port=port,
                 said=error.strerror,

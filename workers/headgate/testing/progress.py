@@ -1,6 +1,6 @@
-"""Tells a person what is being done and how long it takes: a line at the start, a sign of life, a line at the end.
+"""Shows the current step and its duration: a line at the start, a sign of life, a line at the end.
 
-Several steps may run side by side in threads; each line names its step, so they can be told apart.
+Several steps may run concurrently in threads; each line names its step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _printing = threading.Lock()
 
 
 def say(text: str, *, to: TextIO | None = None) -> None:
-    """One line, whole even when several threads speak."""
+    """One line, whole even when several threads print."""
     stream = to or sys.stdout
     with _printing:
         stream.write(text + "\n")
@@ -25,7 +25,7 @@ def say(text: str, *, to: TextIO | None = None) -> None:
 
 @contextmanager
 def step(title: str, *, expect_s: float | None = None, sign_of_life_s: float = 20.0) -> Iterator[None]:
-    """Announce a step, show that it lives while it lasts, and say how long it took."""
+    """Announce a step, show its progress, and print its duration."""
     expected = f" (about {duration(expect_s)})" if expect_s is not None else ""
     say(f"  … {title}{expected}")
     started = time.monotonic()
@@ -51,7 +51,7 @@ def step(title: str, *, expect_s: float | None = None, sign_of_life_s: float = 2
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: 0.4 s, 42 s, 3 min 20 s."""
+    """In readable form: 0.4 s, 42 s, 3 min 20 s."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 90:

@@ -1,7 +1,7 @@
-"""A class-data archive: what the JVM learns of Cassandra's classes in one start, kept for all later ones.
+"""A class-data archive: the JVM's data on Cassandra's classes from one start, kept for all later ones.
 
 It saves one to two seconds of each start. It belongs to one build of Java and one set of jars at one path, so both
-are in its version; a JVM that finds it unfit goes on without it.
+are in its version. A JVM that rejects it continues without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_installation() -> Installation:
 
 
 def class_data_archive(java: Java, directory: Path) -> Path | None:
-    """The archive for this Java and these jars, made once; none where this Java can not make one (before 13)."""
+    """The archive for this Java and these jars, created once; none where this Java cannot create one (before 13)."""
     if java.major < 13:
         return None
     # The JVM compares the path of each jar as text, so an archive made for another path is of no use.

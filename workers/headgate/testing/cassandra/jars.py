@@ -1,6 +1,6 @@
 """Cassandra's jars, resolved by Maven from a package registry and kept in the cache by version.
 
-Maven's local repository stands inside the entry while it is made and is removed from it, so ~/.m2 is not touched and
+Maven's local repository is inside the entry during the build and is removed from it, so ~/.m2 is not touched and
 nothing is kept twice.
 """
 
@@ -78,7 +78,7 @@ def _fetch(entry: Path) -> None:
 
 
 def maven_failure(said: str) -> Surroundings:
-    """One line for what Maven says in many, without the addresses of the registry it was told to use."""
+    """One line for Maven's long error, without the addresses of its registry."""
     if "No space left on device" in said:
         return Surroundings("the disk is full", remedy="free 400 MB for Maven and the jars")
     errors = [line.removeprefix("[ERROR]").strip() for line in said.splitlines() if "[ERROR]" in line]

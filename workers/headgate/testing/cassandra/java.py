@@ -1,4 +1,4 @@
-"""Which Java runs Cassandra: found, and its version checked before a JVM prints a page of what it dislikes."""
+"""The Java for Cassandra: located, and its version checked before a JVM prints a page of complaints."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parse_major(said: str) -> int | None:
 
 
 def parse_build(said: str) -> str:
-    """The exact build, fit for a file name; what is archived for one build is of no use to another."""
+    """The exact build, fit for a file name; an archive of one build is useless to another."""
     found = re.search(r"\(build ([^,)]+)", said) or re.search(r'version "([^"]+)"', said)
     return re.sub(r"[^A-Za-z0-9.+-]", "_", found[1]) if found else "unknown"
 

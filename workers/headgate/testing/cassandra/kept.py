@@ -1,7 +1,7 @@
 """A single node that outlives the command that started it: for `make demo` and `headgate dev`.
 
-Its state directory holds everything of it: data, log, who it is (a pid file) and where it listens (server.json), so
-that a later command finds it, ends exactly it, or starts it again with the same data at the same ports.
+Its state directory contains all of it: data, log, identity (a pid file) and address (server.json). So a later command
+finds it, stops exactly it, or starts it again with the same data at the same ports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PID, _TOLD = "cassandra.pid", "server.json"
 
 @dataclass(frozen=True)
 class Told:
-    """What one command leaves for the next."""
+    """The record of one command for the next."""
 
     address: str
     native_port: int
@@ -43,10 +43,10 @@ class Told:
 
 @dataclass
 class Starting:
-    """A start that may be given up by another thread, at any moment of it."""
+    """A start that another thread may abort at any time."""
 
     launched: bool = False
-    """Whether a server was begun, which is then ours to end; one that ran already is not."""
+    """Whether a server was started, which is then ours to stop; one that ran already is not."""
     _given_up: threading.Event = field(default_factory=threading.Event)
 
     def give_up(self) -> None:
@@ -122,7 +122,7 @@ def find_kept(directory: Path) -> Connection | None:
 
 
 def read_told(directory: Path) -> Told | None:
-    """What the command that started it last has left."""
+    """The record of the command that started it last."""
     file = directory / _TOLD
     if not file.exists():
         return None
@@ -148,7 +148,7 @@ def _require_same_place(running: Told, address: str, native_port: int | None) ->
 
 
 def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[int, int, int]:
-    """Those it had last time where they are free still, else new ones; a native port that is asked for is kept to."""
+    """Those of last time where they are still free, else new ones; a requested native port is kept."""
     addresses = sorted({address, "127.0.0.1"})
     native, storage, jmx = server_ports(3, addresses)
     if before is not None and before.address == address:
