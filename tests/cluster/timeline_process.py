@@ -169,7 +169,8 @@ class Sayings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        tell("said", logger=record.name, line=record.getMessage())
+        line = " ".join((record.getMessage(), str(getattr(record, "error", "")))).strip()
+        tell("said", logger=record.name, line=line)
 
 
 def tell_error(error: HeadgateError, **facts: object) -> None:
