@@ -169,8 +169,7 @@ class Sayings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        line = " ".join((record.getMessage(), str(getattr(record, "error", "")))).strip()
-        tell("said", logger=record.name, line=line)
+        tell("said", logger=record.name, line=record.getMessage())
 
 
 def tell_error(error: HeadgateError, **facts: object) -> None:

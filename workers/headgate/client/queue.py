@@ -136,7 +136,7 @@ class Queue:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning("queue ended", extra={"queue": self.name, "error": str(why)})
+            log.warning("%s", why)
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def close(self) -> None:
@@ -149,8 +149,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            fields = {"queue": self.name, "error": repr(error)}
-            log.warning("queue not closed cleanly, its lane leases will expire", extra=fields)
+            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
 
     @property
     def name(self) -> str:
