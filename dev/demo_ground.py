@@ -16,22 +16,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dev import environment
 from dev.cluster import lifecycle
 from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
-from dev.cluster.programs import SPARK_OPERATOR, require_built
 from dev.cluster.state import Cluster, state_root
+from dev.environment import RUN
 from headgate.errors import SpecError, Surroundings
 from headgate.store.connection_variables import connection_variables
-from headgate.testing.cassandra.archive import find_installation
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.kept import start_kept
 from headgate.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
-VENV = ROOT / ".venv"
+VENV = RUN.path
 SHOP, BULK = ROOT / "examples" / "shop.yaml", ROOT / "examples" / "spark.yaml"
 SYSTEM, RELEASE, SECRET = "headgate-system", "headgate", "headgate-demo"
 LOCAL_REGISTRY, LOCAL_TAG = "headgate.local", "dev"
@@ -98,34 +96,6 @@ class Begun:
 def cassandra_directory() -> Path:
     """The demo's own node, data and all; gone with `down`."""
     return state_root() / "demo-cassandra"
-
-
-# ---- made once, kept in the cache
-
-
-def make_environment() -> None:
-    """The virtual environment, unless it exists and matches the lock file."""
-    ready, lock = VENV / "ready", ROOT / "requirements-dev.lock"
-    if ready.exists() and ready.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    if environment.main([]) != 0:
-        raise Surroundings(
-            "the virtual environment could not be created", remedy="check the output above", path=".venv"
-        )
-
-
-def fetch_cassandra() -> None:
-    """Its jars, and the archive that lets it start in seconds."""
-    if "CONTACT_POINTS" not in connection_variables(os.environ):
-        find_installation()
-
-
-def build_programs(asked: Asked) -> None:
-    """The cluster's programs, and Helm, built if they are not cached; for a user's own cluster Helm alone."""
-    if asked.context is None:
-        lifecycle.build()
-        require_built([SPARK_OPERATOR] if asked.spark else [])
-    helm_program()
 
 
 # ---- started parts

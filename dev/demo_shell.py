@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,14 +28,20 @@ class Shell:
 
     def __init__(self, kubectl: Kubectl, connection: Connection) -> None:
         self.kubectl = kubectl.in_namespace(NAMESPACE)
-        path = f"{Path(kubectl.program).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        path = os.pathsep.join([*map(str, folders_of_programs(kubectl.program)), os.environ.get("PATH", "")])
         told = {"KUBECONFIG": kubectl.kubeconfig, "PATH": path}
         self._environment: Mapping[str, str] = {**os.environ, **connection, **told}
-        self.context = [f"--context={kubectl.context}"] if kubectl.context else []
+        self._context = kubectl.context
+
+    def type(self, line: str) -> str:
+        """Show a command line, and run exactly it; what it writes."""
+        typed = with_context(line, self._context)
+        say(f"      $ {typed}")
+        return self.run(["bash", "-c", typed])
 
     def headgate(self, *arguments: str) -> str:
         """A command of ours."""
-        return self.run([str(VENV / "bin" / "headgate"), *arguments])
+        return self.run([str(folders_of_programs(self.kubectl.program)[0] / "headgate"), *arguments])
 
     def run(self, command: Sequence[str]) -> str:
         """A command's output; the last line of its error output is the reason of a failure."""
@@ -43,7 +50,7 @@ class Shell:
         )
         if done.returncode != 0:
             told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
-            name = f"{Path(command[0]).name} {command[1]}"
+            name = command[2] if command[0] == "bash" else f"{Path(command[0]).name} {command[1]}"
             raise Surroundings(
                 "a command of the demo failed", remedy="check its output", command=name, cause=told[-1]
             )
@@ -54,9 +61,9 @@ class Shell:
         told: dict[str, Any] = json.loads(self.headgate("stats", "--queue", queue, "--json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
-    def apply(self, file: Path, *ready: str, within_s: float) -> None:
-        """`kubectl apply -f`, and these are Ready."""
-        tell(self.kubectl.run("apply", "-f", str(file)))
+    def apply(self, line: str, *ready: str, within_s: float) -> None:
+        """A line with `kubectl apply`, and these are Ready."""
+        tell(self.type(line))
         how = ("--for=condition=Ready", f"--timeout={within_s:.0f}s")
         self.kubectl.run("wait", *how, *ready, timeout_s=within_s + 30)
 
@@ -71,6 +78,17 @@ class Shell:
                 seconds=round(within_s),
                 seen="; ".join(told[-6:]),
             )
+
+
+def folders_of_programs(kubectl: str) -> list[Path]:
+    """Where `headgate` and `python` are (in the environment that runs this, else in the demo's), then `kubectl`."""
+    ours = Path(sys.executable).parent
+    return [ours if (ours / "headgate").exists() else VENV / "bin", Path(kubectl).parent]
+
+
+def with_context(line: str, context: str | None) -> str:
+    """A command line for a context of the kubeconfig, where one is named. Pure."""
+    return f"{line} --context={context}" if context and line.startswith("kubectl ") else line
 
 
 class Watch:

@@ -7,14 +7,12 @@ put.
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from dev.cluster import image, lifecycle, spark_operator
 from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
-from dev.demo_ground import BULK, ROOT
 from dev.demo_shell import NAMESPACE, Shell, Watch, tell
 from headgate.errors import Surroundings
 from headgate.testing.progress import duration, say, step
@@ -22,6 +20,12 @@ from headgate.testing.progress import duration, say, step
 MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"
 QUEUE = f"{NAMESPACE}/{NAME}"
+APPLY = "kubectl apply -f examples/spark.yaml"
+PUT = f"""headgate send --queue {QUEUE} '{{"to": "reader-{{n}}@example.org"}}' --count {MESSAGES} --quiet"""
+SHOW_JOB = f"kubectl get queue {NAME} -n {NAMESPACE} -o jsonpath='{{.status.bulk.{JOB}}}'"
+SHOW_QUEUE = f"headgate stats --queue {QUEUE}"
+LINES = (APPLY, PUT, SHOW_JOB, SHOW_QUEUE)
+"""All that it types."""
 READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, TOLD_WITHIN_S = 60.0, 90.0, 420.0, 90.0
 _PODS = ("get", "pods", "-l", "spark-role", "--no-headers")
 
@@ -58,8 +62,8 @@ class Drain:
 
     def show(self) -> None:
         """All of it."""
-        with step(f"kubectl apply -f {BULK.relative_to(ROOT)}", expect_s=10):
-            self._shell.apply(BULK, f"queue/{NAME}", within_s=READY_WITHIN_S)
+        with step("declare a queue with a bulk job", expect_s=10):
+            self._shell.apply(APPLY, f"queue/{NAME}", within_s=READY_WITHIN_S)
         watch = Watch(self._kubectl)
         try:
             self._put()
@@ -72,9 +76,8 @@ class Drain:
             watch.end()
 
     def _put(self) -> None:
-        payload = '{"to": "reader-{n}@example.org"}'
-        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
-            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"put {MESSAGES:,} messages", expect_s=20):
+            self._shell.type(PUT)
 
     def _launch(self) -> None:
         with step(
@@ -101,13 +104,13 @@ class Drain:
         say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
     def _look(self) -> None:
-        with step(f"its result: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; headgate stats"):
+        with step("the queue's status reports what the job did", expect_s=10):
             self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
-            tell(json.dumps(self._told()))
+            tell(self._shell.type(SHOW_JOB))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("the backlog was not drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
-            tell(self._shell.headgate("stats", "--queue", QUEUE))
+                raise Surroundings("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
+            tell(self._shell.type(SHOW_QUEUE))
 
     # ---- observations
 

@@ -101,10 +101,11 @@ def run_build(asked: argparse.Namespace) -> None:
     unknown = [name for name in wanted if name not in EXTRAS]
     if unknown:
         raise SpecError("unknown build", remedy=f"available: {', '.join(EXTRAS)}", name=unknown[0])
-    choice = lifecycle.build(asked.mode)
+    extras = [EXTRAS[name] for name in wanted]
+    choice = lifecycle.build(asked.mode, extras=extras)
     if choice.mode == "node":
         base_image()
-    for name, directory in require_built(EXTRAS[name] for name in wanted).items():
+    for name, directory in require_built(extras).items():
         say(f"  {name}: {directory / name}")
 
 

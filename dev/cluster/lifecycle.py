@@ -10,11 +10,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev.cluster import commons, foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
 from dev.cluster.debian import NODE, require_ip, unpacked
+from dev.cluster.golang import Program
 from dev.cluster.images import ImageStore
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.oci import Image, write_image
@@ -66,16 +69,22 @@ def is_up(name: str = DEFAULT_NAME) -> bool:
     return there is not None and _is_up(there)
 
 
-def build(mode: Mode | None = None) -> Choice:
-    """Have in the cache all that `up` would need, without starting anything."""
+def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice:
+    """Have in the cache all that `up` would need, and further programs, without starting anything."""
     choice = decide_source(look_around(None, mode))
     say(f"  {told_choice(choice)}")
     if choice.mode == "node":
-        require_built(FOR_A_NODE)
-        unpacked(NODE)
+        # In parallel: the builds need the processor, and this the network.
+        pool = ThreadPoolExecutor(1)
+        packages = pool.submit(unpacked, NODE)
+        pool.shutdown(wait=False)
+        require_built([*FOR_A_NODE, *extras])
+        packages.result()
         require_ip()
     elif choice.mode == "kwok":
-        require_built(WITHOUT_ROOT)
+        require_built([*WITHOUT_ROOT, *extras])
+    else:
+        require_built(extras)
     return choice
 
 

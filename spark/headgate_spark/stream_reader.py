@@ -172,7 +172,7 @@ class QueueStreamReader(DataSourceStreamReader):
             try:
                 await patiently(partial(self._settle_range, queue, lending, plan))
             except HeadgateError as error:
-                log.warning("batch on a lane may not be settled: %s", error)
+                log.warning("batch on a lane may not be settled", extra={"error": str(error)})
         self._settled = offset.number
 
     async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:

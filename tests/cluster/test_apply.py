@@ -229,7 +229,7 @@ def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens"),
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "o server listens"),
         ({"DATA_CENTER": "mars"}, "data_center=mars"),
         ({"PASSWORD": "wrong"}, "USERNAME"),
         ({"CONTACT_POINTS": ""}, "CONTACT_POINTS is not set"),

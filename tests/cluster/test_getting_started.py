@@ -117,7 +117,7 @@ def run_of(page: str, shell: Shell) -> Iterator[tuple[Example, str]]:
     for example in examples_of(page):
         if example.language == "yaml" and example.words[:1] == ("values",):
             (shell.folder / example.words[1]).write_text(shell.as_here(example.text))
-        elif example.language == "sh" and "parsed" not in example.words:
+        elif example.is_run:
             yield example, shell.run(example)
 
 

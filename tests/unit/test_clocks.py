@@ -99,7 +99,7 @@ def test_out_of_bounds_says_so_in_one_line_with_the_node_by_how_much_and_what_to
 
     with caplog.at_level(logging.INFO, logger="headgate.clock"):
         asyncio.run(scenario())
-    assert 1 == len([record for record in caplog.records if "by_ms=812" in record.getMessage()])
+    assert 1 == len([record for record in caplog.records if "by_ms=812" in getattr(record, "reason", "")])
 
 
 def test_it_says_so_once_and_once_more_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -96,7 +96,7 @@ def test_dev_runs_a_queue_without_a_file_and_finds_its_data_again(
     begun: list[Sequence[Path]] = []
 
     class Recorded:
-        def __init__(self, files: Sequence[Path], environment: object, *, fresh: bool) -> None:
+        def __init__(self, files: Sequence[Path], environment: object, **options: object) -> None:
             begun.append(files)
 
         async def run(self) -> None:

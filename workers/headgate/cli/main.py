@@ -103,9 +103,7 @@ COMMANDS: Final = {
     ),
 }
 JOINED_SUMMARIES: Final = {
-    "headgate_operator.plan_command:command": (
-        "Show what the operator would do with files."
-    ),
+    "headgate_operator.plan_command:command": ("Show what the operator would do with files."),
     "headgate_spark.bulk_program:command": "Work on many messages at once, by Spark.",
 }
 """The summaries of commands that other packages of this distribution join, by their entry point."""

@@ -148,7 +148,7 @@ class Counter:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning("%s", why)
+            log.warning("counter ended", extra={"counter": self.name, "reason": str(why)})
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def flush(self) -> None:
@@ -165,7 +165,7 @@ class Counter:
         try:
             await self.handle.close(CLOSE_WITHIN_S)
         except HeadgateError as error:
-            log.warning("%s was not closed cleanly: %r", self.name, error)
+            log.warning("counter not closed cleanly", extra={"counter": self.name, "error": repr(error)})
         if self.ended is None:
             self.ended = Refused("The counter was closed", counter=self.name)
 

@@ -173,7 +173,7 @@ class Counters:
         except HeadgateError as error:
             if self._said.get(counter.name) != str(error):
                 self._said[counter.name] = str(error)
-                log.warning("the catalogue cannot be read for %s: %s", counter.name, error)
+                log.warning("catalogue cannot be read", extra={"counter": counter.name, "error": str(error)})
             return error
         self._said.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max

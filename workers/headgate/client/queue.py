@@ -136,7 +136,7 @@ class Queue:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning("%s", why)
+            log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
+            log.warning("queue not closed cleanly", extra={"queue": self.name, "error": repr(error)})
 
     @property
     def name(self) -> str:

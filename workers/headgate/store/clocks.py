@@ -280,9 +280,9 @@ class Clock:
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
         elif self._state.doubt is not None:  # the check that follows reports the result
-            log.info("%s", _error(found))
+            log.info("clock is not trusted", extra={"reason": str(_error(found))})
         else:
-            log.warning("%s", _error(found))
+            log.warning("clock is not trusted", extra={"reason": str(_error(found))})
         self._said = found
 
 

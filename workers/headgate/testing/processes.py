@@ -22,6 +22,8 @@ from headgate.errors import Surroundings
 
 _STOPPED_WITHIN_S = 30.0
 _GONE = (FileNotFoundError, ProcessLookupError)
+_PROC = Path("/proc")
+"""Linux has it; elsewhere `ps` knows the same, at a hundred times the price."""
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
 
 
@@ -38,8 +40,10 @@ class Identity:
 
         The threads of a killed process end one by one, and until the last has, its ports are taken.
         """
+        if not _PROC.is_dir():
+            return _identity_by_ps(pid, cls)
         try:
-            fields = _stat_fields(Path(f"/proc/{pid}"))
+            fields = _stat_fields(_PROC / str(pid))
         except _GONE:
             return None
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
@@ -48,6 +52,16 @@ class Identity:
     def alive(self) -> bool:
         """Whether this very process still runs."""
         return Identity.of(self.pid) == self
+
+
+def _identity_by_ps(pid: int, made: type[Identity]) -> Identity | None:
+    """As `Identity.of`, on macOS and the BSDs. The start is known to a second there."""
+    command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    state, _, started = said.stdout.strip().partition(" ")
+    if not started or state.startswith("Z"):
+        return None
+    return made(pid, round(time.mktime(time.strptime(started.strip(), "%a %b %d %H:%M:%S %Y"))))
 
 
 def stands_still(pid: int) -> bool:
@@ -69,6 +83,12 @@ def _state(thread: Path) -> str:
 def _stat_fields(of: Path) -> list[str]:
     """The kernel's status of a process or a thread, from its state on: the name before may contain anything."""
     return (of / "stat").read_text().rpartition(")")[2].split()
+
+
+def _dying_with_us() -> tuple[str, ...]:
+    """A command's first words, by which the kernel kills it when this process is gone; Linux alone can."""
+    setpriv = shutil.which("setpriv")
+    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
 
 
 class Server:
@@ -120,7 +140,7 @@ class Server:
         if self.namespace is not None:
             argv = ["nsenter", f"--net=/run/netns/{self.namespace}", *argv]
         if self.ends_with_us:
-            argv = ["setpriv", "--pdeathsig", "KILL", *argv]
+            argv = [*_dying_with_us(), *argv]
         with self.log.open("ab") as log:
             try:
                 self._child = subprocess.Popen(
@@ -152,14 +172,17 @@ class Server:
             self._child.poll()
         return self.identity is not None and self.identity.alive()
 
-    def stop(self, *, grace_s: float = 10.0) -> None:
-        """Request its end, and kill it when it has not ended within `grace_s`."""
+    def stop(self, *, grace_s: float = 10.0) -> bool:
+        """Request its end, and kill it when it has not ended within `grace_s`; whether it ended by itself."""
+        ended = True
         if self.alive():
             self._signal(signal.SIGCONT)
             self._signal(signal.SIGTERM)
-            if not wait_until(lambda: not self.alive(), timeout_s=grace_s):
+            ended = wait_until(lambda: not self.alive(), timeout_s=grace_s)
+            if not ended:
                 self._signal(signal.SIGKILL)
         self._forget()
+        return ended
 
     def kill(self) -> None:
         """kill -9: it cannot clean up."""

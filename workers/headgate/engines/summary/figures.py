@@ -144,4 +144,4 @@ class OwnersFigures:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("queue figures could not be written, retrying: %s", error)
+            log.warning("queue figures could not be written", extra={"error": str(error)})

@@ -101,4 +101,4 @@ class Marks:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("a backlog mark could not be written, retrying: %s", error)
+            log.warning("backlog mark could not be written", extra={"error": str(error)})

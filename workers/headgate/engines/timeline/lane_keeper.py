@@ -257,7 +257,7 @@ class LaneKeeper:
                 if due_us is not None:
                     await marks.tell_later(due_us)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("delayed message is not marked, repair will find it (%s): %s", self.settings.name, error)
+            log.warning("delayed message is not marked", extra={"queue": self.settings.name, "error": str(error)})
 
     # ---- sharing them
 

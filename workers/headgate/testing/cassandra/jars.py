@@ -37,16 +37,25 @@ _NO_NETWORK = re.compile(r"Unknown host|Connection refused|timed out|Temporary f
 
 def jars() -> Path:
     """The directory of the jars; fetched once."""
+    # Without links: the class-data archive holds the path of each jar as text.
     if is_cached("cassandra", VERSION):
-        return cached("cassandra", VERSION, _fetch)
+        return cached("cassandra", VERSION, _fetch).resolve()
     with progress.step(f"fetching Cassandra {VERSION} with Maven", expect_s=45):
-        return cached("cassandra", VERSION, _fetch, needs_mb=400)
+        return cached("cassandra", VERSION, _fetch, needs_mb=400).resolve()
+
+
+def require_maven() -> str:
+    """The path of Maven; none is needed where the jars are cached."""
+    if is_cached("cassandra", VERSION):
+        return ""
+    return require_program(
+        "mvn",
+        remedy="install Maven, which fetches Cassandra (Debian: apt-get install maven; macOS: brew install maven)",
+    )
 
 
 def _fetch(entry: Path) -> None:
-    maven = require_program(
-        "mvn", remedy="install Maven (Debian: apt-get install maven); it fetches Cassandra's jars"
-    )
+    maven = require_maven()
     java = find_java()
     work = entry / ".maven"
     work.mkdir()

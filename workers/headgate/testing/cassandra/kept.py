@@ -13,11 +13,11 @@ from pathlib import Path
 
 from headgate.errors import Conflict, SpecError, Surroundings
 from headgate.testing.cache import cache_root, locked, require_room
-from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.archive import find_parts, forget_learned, keep_learned, learning_arguments
 from headgate.testing.cassandra.connection import Connection, read_connection
 from headgate.testing.cassandra.java import require_memory
 from headgate.testing.cassandra.node import START_TIMEOUT_S, GivenUp, Node
-from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.cassandra.settings import NodeSettings, Place, Profile
 from headgate.testing.ports import server_ports
 from headgate.testing.processes import Server, port_taken
 
@@ -81,7 +81,7 @@ def start_kept(
         if before is not None and running:
             _require_same_place(before, address, native_port)
         wanted = settings or NodeSettings()
-        parts = find_installation()
+        parts = find_parts()
         if before is not None and running:
             # It may still be starting, for a command that was ended meanwhile.
             ports = (before.native_port, before.storage_port, before.jmx_port)
@@ -92,7 +92,14 @@ def start_kept(
         require_room(directory, _ROOM_MB)
         ports = _ports(before, address, native_port)
         place = Place(directory, address, *ports)
-        node = Node(wanted, place, installation=parts, pid_file=directory / _PID)
+        forget_learned(directory)
+        node = Node(
+            wanted,
+            place,
+            installation=parts,
+            pid_file=directory / _PID,
+            extra_arguments=learning_arguments(parts, directory) if wanted.profile is Profile.FUNCTIONAL else (),
+        )
         told = Told(address, *ports, node.connection.environment())
         # Written before the start: a command that is killed meanwhile leaves what ends the server.
         _write(directory / _TOLD, json.dumps(told.__dict__, indent=2) + "\n")
@@ -111,7 +118,8 @@ def stop_kept(directory: Path) -> bool:
     """End the node of this directory, flushed; whether there was one. Its data stay."""
     server = _server(directory.resolve())
     was_alive = server.alive()
-    server.stop(grace_s=60)
+    if server.stop(grace_s=60) and was_alive:
+        keep_learned(directory.resolve())
     return was_alive
 
 
