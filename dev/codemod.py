@@ -6,10 +6,10 @@ Each line of a table has four fields, separated by tabs, and an optional fifth:
     kwarg   SCOPE  callee(old)  new         the keyword `old` where something whose last name is `callee` is called
     module  *      dotted.old   dotted.new  the file moves, and everything that names the module follows
 
-SCOPE is `*` or a glob of paths; `path::Qualified.name` is one class or function with all that is in it. The narrowest
-rule wins, and a rule whose new name equals the old one makes an exception. The fifth field is `code` (leave strings and
-prose alone) or `text` (replace the word in strings and prose too). Distinctive names are replaced there without it:
-CamelCase everywhere, names with an underscore under the scope `*`, and other names where they stand as code.
+SCOPE is `*` or a glob of paths; `path::Qualified.name` is one class or function with all that is in it. The
+narrowest rule wins, and a rule whose new name equals the old one makes an exception. The fifth field is `code` (leave
+strings and prose alone) or `text` (replace the word in strings and prose too). Distinctive names are replaced there
+without it: CamelCase everywhere, names with an underscore under the scope `*`, others where they are marked as code.
 
 A run changes everything or nothing: it refuses a table by which two names of one scope would become one, or by which
 a name would hide a builtin, an import or a keyword. A second run finds nothing to change.
@@ -356,41 +356,44 @@ class Renamer:
                 self._moved_bindings[_dotted(alias.name)] = target.rpartition(".")[2]
 
     def _walk(self, node: cst.CSTNode, stack: Stack) -> None:
-        if isinstance(node, _LEAVES):
-            return
-        if isinstance(node, cst.Name):
-            _set(node, "value", self.new_name(node.value, stack, plain=True))
-        elif isinstance(node, cst.Comment):
-            _set(node, "value", self._rules.rewrite_text(node.value, stack, prose=True))
-        elif isinstance(node, cst.SimpleString | cst.FormattedStringText):
-            _set(node, "value", self._string(node, stack))
-        elif isinstance(node, cst.FunctionDef | cst.ClassDef):
-            inner = (*stack, node.name.value)
-            for child in _children(node):
-                outer = child is node.name or (isinstance(child, cst.EmptyLine) and child in node.leading_lines)
-                self._walk(child, stack if outer else inner)
-        elif isinstance(node, cst.Attribute):
-            self._attribute(node, stack)
-        elif isinstance(node, cst.ImportFrom):
-            self._import_from(node, stack)
-        elif isinstance(node, cst.Import):
-            for alias in node.names:
-                if alias.asname is not None:
-                    self._walk(alias.asname, stack)
-        else:
-            self._mark(node)
-            if isinstance(node, cst.Call):
-                self._keywords(node, stack)
-            if isinstance(node, cst.Module | cst.IndentedBlock):
-                _set(node, "body", list(self._split_imports(node.body)))
-            for child in _children(node):
-                if isinstance(node, cst.Arg) and child is node.keyword:
-                    continue
-                docstring = isinstance(node, cst.Expr) and isinstance(child, cst.SimpleString)
-                if docstring and isinstance(child, cst.SimpleString):
-                    _set(child, "value", self._rules.rewrite_text(child.value, stack, prose=True))
-                else:
-                    self._walk(child, stack)
+        match node:
+            case cst.Name():
+                _set(node, "value", self.new_name(node.value, stack, plain=True))
+            case cst.Comment():
+                _set(node, "value", self._rules.rewrite_text(node.value, stack, prose=True))
+            case cst.SimpleString() | cst.FormattedStringText():
+                _set(node, "value", self._string(node, stack))
+            case cst.Expr(value=cst.SimpleString() as docstring):
+                _set(docstring, "value", self._rules.rewrite_text(docstring.value, stack, prose=True))
+            case cst.FunctionDef() | cst.ClassDef():
+                self._definition(node, stack)
+            case cst.Attribute():
+                self._attribute(node, stack)
+            case cst.ImportFrom():
+                self._import_from(node, stack)
+            case cst.Import():
+                for alias in node.names:
+                    if alias.asname is not None:
+                        self._walk(alias.asname, stack)
+            case _:
+                self._other(node, stack)
+
+    def _definition(self, node: cst.FunctionDef | cst.ClassDef, stack: Stack) -> None:
+        inner = (*stack, node.name.value)
+        for child in _children(node):
+            outer = child is node.name or any(child is line for line in node.leading_lines)
+            self._walk(child, stack if outer else inner)
+
+    def _other(self, node: cst.CSTNode, stack: Stack) -> None:
+        self._mark(node)
+        if isinstance(node, cst.Call):
+            self._keywords(node, stack)
+        if isinstance(node, cst.Module | cst.IndentedBlock) and self._modules:
+            _set(node, "body", list(self._split_imports(node.body)))
+        renamed = node.keyword if isinstance(node, cst.Arg) else None
+        for child in _children(node):
+            if child is not renamed and not isinstance(child, _LEAVES):
+                self._walk(child, stack)
 
     def _attribute(self, node: cst.Attribute, stack: Stack) -> None:
         old = node.attr.value
@@ -441,10 +444,11 @@ class Renamer:
         """Imports of modules that move into another package, each in a statement of its own."""
         for line in body:
             first = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-            if not self._modules or not isinstance(first, cst.ImportFrom) or isinstance(first.names, cst.ImportStar):
+            if not isinstance(first, cst.ImportFrom) or isinstance(first.names, cst.ImportStar):
                 yield line
                 continue
             source, stay = _dotted(first.module), []
+            before = len(first.names)
             for alias in first.names:
                 target = self._modules.get(f"{source}.{_dotted(alias.name)}")
                 parent = target.rpartition(".")[0] if target else self._modules.get(source, source)
@@ -454,7 +458,9 @@ class Renamer:
                     shown = cst.Module([]).code_for_node(alias.asname) if alias.asname else ""
                     new = target.rpartition(".")[2]
                     yield cst.parse_statement(f"from {parent} import {new}{shown}\n")
-            if stay:
+            if len(stay) == before:
+                yield line
+            elif stay:
                 _set(stay[-1], "comma", cst.MaybeSentinel.DEFAULT)
                 _set(first, "names", stay)
                 yield line
@@ -876,7 +882,8 @@ def differing_lines(text: str, other: str) -> tuple[str, str] | None:
 def format_toml(value: str, like: str) -> str:
     """A TOML string in the quotes of another where they allow it."""
     if like.startswith("'''") and "'''" not in value:
-        return f"'''{value}'''"
+        opening = "'''\n" if value.startswith("\n") else "'''"
+        return f"{opening}{value}'''"
     if like.startswith("'") and not set("'\n") & set(value):
         return f"'{value}'"
     escaped = value.replace("\\", "\\\\")
