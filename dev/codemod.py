@@ -6,8 +6,10 @@ Each line of a table has four fields, separated by tabs, and an optional fifth:
     kwarg   SCOPE  callee(old)  new         the keyword `old` where something whose last name is `callee` is called
     module  *      dotted.old   dotted.new  the file moves, and everything that names the module follows
 
-SCOPE is `*` or a glob of paths; `path::Qualified.name` is one class or function with all that is in it. The
-narrowest rule wins, and a rule whose new name equals the old one makes an exception. The fifth field is `code` (leave
+SCOPE is `*` or a glob of paths; `path::Qualified.name` is one class or function with all that is in it;
+`from:dotted.module` is what that module defines, there and wherever it is imported from it. An old name such as
+`row.told` is the attribute of what is called `row`. The narrowest rule wins, and a rule whose new name equals the old
+one makes an exception. The fifth field is `code` (leave
 strings and prose alone) or `text` (replace the word in strings and prose too). Distinctive names are replaced there
 without it: CamelCase everywhere, names with an underscore under the scope `*`, others where they are marked as code.
 
@@ -72,6 +74,11 @@ class Rule:
         exact = self.glob != "*" and not set("*?[") & set(self.glob)
         return (len(self.inside), 2 if exact else int(self.glob != "*"), len(self.glob))
 
+    @property
+    def is_origin(self) -> bool:
+        """Whether it is about what one module defines."""
+        return self.glob.startswith("from:")
+
     def covers(self, stack: Stack) -> bool:
         """Whether a place inside these classes and functions belongs to the rule."""
         return stack[: len(self.inside)] == self.inside
@@ -83,6 +90,7 @@ class Table:
 
     names: list[Rule] = field(default_factory=list)
     keywords: list[Rule] = field(default_factory=list)
+    attributes: list[Rule] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,10 +114,12 @@ def parse_table(lines: Sequence[str], table: Table) -> None:
         callee = ""
         if kind == "kwarg":
             callee, _, old = old.removesuffix(")").partition("(")
+        if kind == "name" and "." in old:
+            kind, (callee, _, old), new = "attribute", old.partition("."), new.rpartition(".")[2]
         if not old.isidentifier() or not new.isidentifier() or keyword.iskeyword(new):
             raise TableError(f"line {number} has a name that is no identifier: {line!r}")
         rule = Rule(kind, path, tuple(inside.split(".")) if inside else (), old, new, callee, flag)
-        (table.keywords if kind == "kwarg" else table.names).append(rule)
+        {"name": table.names, "kwarg": table.keywords, "attribute": table.attributes}[kind].append(rule)
 
 
 def split_modules(names: Mapping[str, str]) -> re.Pattern[str] | None:
@@ -125,6 +135,8 @@ class FileRules:
         self.path = path
         paths = [path] if former_path is None else [path, former_path]
         self._names: dict[str, list[Rule]] = defaultdict(list)
+        self._origins = {(rule.glob.removeprefix("from:"), rule.old): rule for rule in table.names if rule.is_origin}
+        self._active: dict[str, Rule] = {}
         self._keywords: dict[tuple[str, str], list[Rule]] = defaultdict(list)
         for rule in table.names:
             if rule.glob == "*" or any(fnmatchcase(one, rule.glob) for one in paths):
@@ -132,9 +144,29 @@ class FileRules:
         for rule in table.keywords:
             if rule.glob == "*" or any(fnmatchcase(one, rule.glob) for one in paths):
                 self._keywords[rule.callee, rule.old].append(rule)
-        for rules in (*self._names.values(), *self._keywords.values()):
+        self._attributes: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+        for rule in table.attributes:
+            if rule.glob == "*" or any(fnmatchcase(one, rule.glob) for one in paths):
+                self._attributes[rule.callee, rule.old].append(rule)
+        for rules in (*self._names.values(), *self._keywords.values(), *self._attributes.values()):
             rules.sort(key=lambda rule: rule.rank, reverse=True)
-        self.words = {*self._names, *(old for _, old in self._keywords)}
+        self.words = {*self._names, *(old for _, old in self._origins), *(old for _, old in self._keywords)}
+        self.words |= {old for _, old in self._attributes}
+
+    def origin_rule(self, module: str, old: str) -> Rule | None:
+        """The rule for what a module defines."""
+        return self._origins.get((module, old))
+
+    def activate(self, origins: Mapping[str, str], module: str) -> None:
+        """Note what a file imports, and which module it is itself."""
+        own = {old: rule for (source, old), rule in self._origins.items() if source == module}
+        imported = {old: self._origins.get((source, old)) for old, source in origins.items()}
+        self._active = {**own, **{old: rule for old, rule in imported.items() if rule is not None}}
+        self.__dict__.pop("pattern", None)
+
+    def active_rule(self, old: str) -> Rule | None:
+        """The rule for a name that the file imports, or defines at its top."""
+        return self._active.get(old)
 
     def rule(self, old: str, stack: Stack) -> Rule | None:
         """The rule for an identifier at a place."""
@@ -144,20 +176,25 @@ class FileRules:
         """The rule for a keyword argument at a place."""
         return next((rule for rule in self._keywords.get((callee, old), ()) if rule.covers(stack)), None)
 
+    def attribute_rule(self, base: str, old: str, stack: Stack) -> Rule | None:
+        """The rule for the attribute of what has a certain name."""
+        return next((rule for rule in self._attributes.get((base, old), ()) if rule.covers(stack)), None)
+
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Any old name as a word."""
-        return re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, self._names), key=len, reverse=True)) + r")\b")
+        olds = sorted({*self._names, *self._active}, key=len, reverse=True)
+        return re.compile(r"\b(?:" + "|".join(map(re.escape, olds)) + r")\b")
 
     def rewrite_text(self, text: str, stack: Stack, *, prose: bool, key: bool = False) -> str:
         """A string, a comment or a page with the names replaced that can be told from ordinary words."""
-        if not self._names:
+        if not self._names and not self._active:
             return text
         is_whole = text.strip("'\"rbfuRBFU") if not prose else ""
 
         def replace(match: re.Match[str]) -> str:
             old = match.group()
-            rule = self.rule(old, stack)
+            rule = self.active_rule(old) or self.rule(old, stack)
             if rule is None or rule.flag == "code":
                 return old
             if rule.flag == "text" or stands_as_name(rule, match, whole=is_whole == old, prose=prose, key=key):
@@ -228,6 +265,7 @@ class Imports:
         packages = {name.partition(".")[0] for name in modules}
         self.fixed: set[str] = set()
         self.all: set[str] = set()
+        self.origins: dict[str, str] = {}
         self._local: dict[Stack, set[str]] = defaultdict(set)
         for node in _imports_in(tree):
             if isinstance(node, cst.Import):
@@ -243,6 +281,8 @@ class Imports:
                         alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
                     )
                     self.all.add(bound_name)
+                    if bound_name == name:
+                        self.origins[name] = source
                     if source.partition(".")[0] not in packages or f"{source}.{name}" in modules:
                         self.fixed.add(bound_name)
         self.all |= self.fixed
@@ -256,11 +296,13 @@ class Imports:
         for child in scope.children:
             self._collect(child)
 
+    def is_local(self, name: str, stack: Stack) -> bool:
+        """Whether a function or class around a place binds the name itself."""
+        return any(name in self._local.get(stack[:depth], ()) for depth in range(1, len(stack) + 1))
+
     def is_fixed(self, name: str, stack: Stack) -> bool:
         """Whether a plain name at a place is such an import."""
-        if name not in self.fixed:
-            return False
-        return not any(name in self._local.get(stack[:depth], ()) for depth in range(1, len(stack) + 1))
+        return name in self.fixed and not self.is_local(name, stack)
 
 
 def _imports_in(node: cst.CSTNode) -> Iterator[cst.Import | cst.ImportFrom]:
@@ -331,7 +373,8 @@ class Renamer:
         """The name that an identifier gets; `plain` when it is not an attribute or a keyword."""
         if plain and self._imports.is_fixed(old, stack):
             return self._moved_bindings.get(old, old)
-        rule = self._rules.rule(old, stack)
+        rule = self._rules.active_rule(old) if plain and not self._imports.is_local(old, stack) else None
+        rule = rule or self._rules.rule(old, stack)
         if rule is None:
             return old
         following = self._rules.rule(rule.new, stack)
@@ -398,11 +441,16 @@ class Renamer:
     def _attribute(self, node: cst.Attribute, stack: Stack) -> None:
         old = node.attr.value
         new = self.new_name(old, stack, plain=False)
-        if isinstance(node.value, cst.Name):
-            if node.value.value in ("self", "cls"):
+        base = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
+        if isinstance(base, cst.Name):
+            rule = self._rules.attribute_rule(base.value, old, stack)
+            if base is node.value and self._imports.is_fixed(base.value, stack):
+                module = self._ours.get(base.value)
+                rule = rule or (self._rules.origin_rule(module, old) if module is not None else None)
+                new = new if module is not None or base.value in self._packages else old
+            new = rule.new if rule else new
+            if base.value in ("self", "cls"):
                 self.attributes[stack[:-1]][new].add(old)
-            elif self._imports.is_fixed(node.value.value, stack) and not self._is_ours(node.value.value):
-                new = old
         _set(node.attr, "value", new)
         for child in _children(node):
             if child is not node.attr:
@@ -416,9 +464,6 @@ class Renamer:
                 for new, olds in attributes.items():
                     merged[new] |= olds
         return merged
-
-    def _is_ours(self, name: str) -> bool:
-        return name in self._packages or name in self._ours
 
     def _import_from(self, node: cst.ImportFrom, stack: Stack) -> None:
         for child in _children(node):
@@ -434,7 +479,7 @@ class Renamer:
             if target is not None:
                 _set(alias.name, "value", target.rpartition(".")[2])
             elif not foreign and f"{source}.{name}" not in self._known and isinstance(alias.name, cst.Name):
-                rule = self._rules.rule(name, stack)
+                rule = self._rules.origin_rule(source, name) or self._rules.rule(name, stack)
                 _set(alias.name, "value", rule.new if rule else name)
             for child in _children(alias):
                 if child is not alias.name:
@@ -527,7 +572,17 @@ class Repository:
         self.modules = frozenset(self._module_names())
         self.moves = self._find_moves()
         self._former = {new: old for old, new in self._all_moves().items()}
-        self._dotted = split_modules(table.modules)
+        defined = {
+            rule.glob.removeprefix("from:") + "." + rule.old: rule.glob.removeprefix("from:") + "." + rule.new
+            for rule in table.names
+            if rule.is_origin
+        }
+        modules = split_modules(table.modules)
+        self._dotted_names = {
+            old: modules.sub(lambda match: table.modules[match.group()], new) if modules else new
+            for old, new in {**defined, **table.modules}.items()
+        } | dict(table.modules)
+        self._dotted = split_modules(self._dotted_names)
         self._path_names = self._build_path_names()
         self.changed: dict[str, str] = {}
         self.refusals: list[str] = []
@@ -535,11 +590,15 @@ class Repository:
     def _module_names(self) -> Iterator[str]:
         for path in self.paths:
             if path.endswith(".py"):
-                parts = PurePosixPath(path).with_suffix("").parts
-                parts = parts[1:] if parts[0] in SOURCE_ROOTS else parts
-                parts = parts[:-1] if parts and parts[-1] == "__init__" else parts
+                parts = self._module_of(path).split(".")
                 for depth in range(1, len(parts) + 1):
                     yield ".".join(parts[:depth])
+
+    @staticmethod
+    def _module_of(path: str) -> str:
+        parts = PurePosixPath(path).with_suffix("").parts
+        parts = parts[1:] if parts[0] in SOURCE_ROOTS else parts
+        return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
 
     def _paths_of(self, dotted: str) -> list[str]:
         """Where a module of that name would be: as a file or as a package, under each root."""
@@ -607,7 +666,7 @@ class Repository:
     def rewrite_modules(self, text: str) -> str:
         """A text with the names and paths of modules replaced."""
         if self._dotted is not None:
-            text = self._dotted.sub(lambda match: self.table.modules[match.group()], text)
+            text = self._dotted.sub(lambda match: self._dotted_names[match.group()], text)
         if self._path_pattern is not None:
             text = self._path_pattern.sub(lambda match: self._path_names[match.group()], text)
         return text
@@ -625,7 +684,8 @@ class Repository:
         tree = cst.parse_module(text)
         scopes = read_scopes(text, rules.path)
         imports = Imports(tree, self.modules, scopes)
-        ours = frozenset(_module_bindings(tree, self.modules))
+        ours = dict(_module_bindings(tree, self.modules))
+        rules.activate(imports.origins, self._module_of(rules.path))
         renamer = Renamer(rules, self.table.modules, imports, self.modules, ours)
         renamer.rename_module(tree)
         new = tree.code
@@ -706,17 +766,18 @@ def run_ruff(root: Path, options: Sequence[str], text: str | None = None) -> str
     return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, input=text).stdout
 
 
-def _module_bindings(tree: cst.Module, modules: frozenset[str]) -> Iterator[str]:
-    """Names in a file that are modules of this repository."""
+def _module_bindings(tree: cst.Module, modules: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Names in a file that are modules of this repository, and which."""
     for node in _imports_in(tree):
         if isinstance(node, cst.Import):
             for alias in node.names:
-                if _dotted(alias.name) in modules:
-                    yield _dotted(alias.asname.name if alias.asname else alias.name).partition(".")[0]
+                if alias.asname is not None and _dotted(alias.name) in modules:
+                    yield _dotted(alias.asname.name), _dotted(alias.name)
         elif not isinstance(node.names, cst.ImportStar):
             for alias in node.names:
-                if f"{_dotted(node.module)}.{_dotted(alias.name)}" in modules:
-                    yield _dotted(alias.asname.name if alias.asname else alias.name)
+                module = f"{_dotted(node.module)}.{_dotted(alias.name)}"
+                if module in modules:
+                    yield _dotted(alias.asname.name if alias.asname else alias.name), module
 
 
 def find_collisions(scopes: Scope, renamer: Renamer, imports: Imports) -> list[str]:

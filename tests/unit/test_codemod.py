@@ -255,3 +255,24 @@ def test_differing_lines_are_unique_in_the_text() -> None:
 @pytest.mark.parametrize("like", ['"x"', "'x'", '"""x"""', "'''x'''", '"""\nx"""'])
 def test_a_toml_string_is_read_as_it_was_written(value: str, like: str) -> None:
     assert value == tomllib.loads(f"x = {format_toml(value, like)}")["x"]
+
+
+def test_what_one_module_defines_is_renamed_where_it_is_imported(tree: Tree) -> None:
+    tree.write("workers/headgate/a.py", "class Found: ...\n\n\ndef f(Found=1):\n    return Found\n")
+    tree.write("workers/headgate/b.py", "class Found: ...\n")
+    tree.write(
+        "c.py", 'from headgate import a\nfrom headgate.b import Found\n\nprint(Found, a.Found, "headgate.a.Found")\n'
+    )
+    tree.write(
+        "d.py", "from headgate.a import Found\nfrom headgate.b import Found as B\n\nprint(Found, B, x.Found)\n"
+    )
+    assert 0 == tree.apply("name from:headgate.a Found Match", "name from:headgate.b Found Row")
+    assert "class Match: ...\n\n\ndef f(Found=1):\n    return Found\n" == tree.read("workers/headgate/a.py")
+    assert tree.read("c.py").endswith('from headgate.b import Row\n\nprint(Row, a.Match, "headgate.a.Match")\n')
+    assert tree.read("d.py").endswith("import Match\nfrom headgate.b import Row as B\n\nprint(Match, B, x.Found)\n")
+
+
+def test_the_attribute_of_one_name_has_a_rule_of_its_own(tree: Tree) -> None:
+    tree.write("a.py", "print(row.told, self.row.told, x.told, told)\n")
+    assert 0 == tree.apply("name * told value", "name * row.told row.told", "name * x.told x.report")
+    assert "print(row.told, self.row.told, x.report, value)\n" == tree.read("a.py")
