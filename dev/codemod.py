@@ -195,13 +195,19 @@ class FileRules:
         def replace(match: re.Match[str]) -> str:
             old = match.group()
             rule = self.active_rule(old) or self.rule(old, stack)
-            if rule is None or rule.flag == "code":
+            if rule is None or rule.flag == "code" or names_other_module(rule, match):
                 return old
             if rule.flag == "text" or stands_as_name(rule, match, whole=is_whole == old, prose=prose, key=key):
                 return rule.new
             return old
 
         return self.pattern.sub(replace, text)
+
+
+def names_other_module(rule: Rule, match: re.Match[str]) -> bool:
+    """Whether the word is the last of a dotted name in which another module defines it."""
+    before = re.search(r"(\w+(?:\.\w+)+)[.:]$", match.string[: match.start()]) if rule.is_origin else None
+    return before is not None and before.group(1) != rule.glob.removeprefix("from:")
 
 
 def stands_as_name(rule: Rule, match: re.Match[str], *, whole: bool, prose: bool, key: bool) -> bool:
@@ -355,7 +361,7 @@ class Renamer:
         modules: Mapping[str, str],
         imports: Imports,
         known: frozenset[str],
-        ours: frozenset[str],
+        ours: Mapping[str, str],
     ) -> None:
         self._rules = rules
         self._modules = modules
