@@ -777,8 +777,9 @@ def _module_bindings(tree: cst.Module, modules: frozenset[str]) -> Iterator[tupl
     for node in _imports_in(tree):
         if isinstance(node, cst.Import):
             for alias in node.names:
-                if alias.asname is not None and _dotted(alias.name) in modules:
-                    yield _dotted(alias.asname.name), _dotted(alias.name)
+                bound = _dotted(alias.asname.name if alias.asname else alias.name)
+                if "." not in bound and _dotted(alias.name) in modules:
+                    yield bound, _dotted(alias.name)
         elif not isinstance(node.names, cst.ImportStar):
             for alias in node.names:
                 module = f"{_dotted(node.module)}.{_dotted(alias.name)}"
