@@ -20,6 +20,7 @@ a name would hide a builtin, an import or a keyword. A second run finds nothing 
 from __future__ import annotations
 
 import argparse
+import ast
 import builtins
 import dataclasses
 import keyword
@@ -47,6 +48,8 @@ FIXTURE_CALLS = frozenset({"usefixtures", "getfixturevalue", "parametrize"})
 NAME_LISTS = frozenset({"__all__", "__slots__", "__match_args__"})
 WORD = re.compile(r"\w+")
 PYTHON_BLOCK = re.compile(r"(?ms)^([ \t]*)```python[^\n]*\n(.*?)^[ \t]*```")
+FROM_IMPORT = re.compile(r"(?m)^from ([\w.]+) import (\([^)]*\)|[^\n]+)")
+PASSED_ON_DEPTH = 3
 TOML_FIELD = re.compile(
     r"(?ms)^(?P<key>\w+) = (?P<raw>\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')(?=[ \t]*(?:#|$))"
 )
@@ -131,8 +134,15 @@ def split_modules(names: Mapping[str, str]) -> re.Pattern[str] | None:
 class FileRules:
     """The rules that apply to one file."""
 
-    def __init__(self, table: Table, path: str, former_path: str | None = None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        path: str,
+        former_path: str | None = None,
+        passed_on: Mapping[tuple[str, str], Rule] | None = None,
+    ) -> None:
         self.path = path
+        self._passed_on = passed_on or {}
         paths = [path] if former_path is None else [path, former_path]
         self._names: dict[str, list[Rule]] = defaultdict(list)
         self._origins = {(rule.glob.removeprefix("from:"), rule.old): rule for rule in table.names if rule.is_origin}
@@ -154,13 +164,13 @@ class FileRules:
         self.words |= {old for _, old in self._attributes}
 
     def origin_rule(self, module: str, old: str) -> Rule | None:
-        """The rule for what a module defines."""
-        return self._origins.get((module, old))
+        """The rule for what a module defines, or imports and passes on."""
+        return self._origins.get((module, old)) or self._passed_on.get((module, old))
 
     def activate(self, origins: Mapping[str, str], module: str) -> None:
         """Note what a file imports, and which module it is itself."""
         own = {old: rule for (source, old), rule in self._origins.items() if source == module}
-        imported = {old: self._origins.get((source, old)) for old, source in origins.items()}
+        imported = {old: self.origin_rule(source, old) for old, source in origins.items()}
         self._active = {**own, **{old: rule for old, rule in imported.items() if rule is not None}}
         self.__dict__.pop("pattern", None)
 
@@ -273,6 +283,7 @@ class Imports:
         self.all: set[str] = set()
         self.origins: dict[str, str] = {}
         self._local: dict[Stack, set[str]] = defaultdict(set)
+        self._classes: set[Stack] = set()
         for node in _imports_in(tree):
             if isinstance(node, cst.Import):
                 for alias in node.names:
@@ -295,6 +306,8 @@ class Imports:
         self._collect(scopes)
 
     def _collect(self, scope: Scope) -> None:
+        if scope.kind == "class":
+            self._classes.add(scope.stack)
         if scope.kind != "module":
             for symbol in scope.symbols:
                 if _bound(symbol, scope.kind) and not symbol.is_imported():
@@ -303,8 +316,9 @@ class Imports:
             self._collect(child)
 
     def is_local(self, name: str, stack: Stack) -> bool:
-        """Whether a function or class around a place binds the name itself."""
-        return any(name in self._local.get(stack[:depth], ()) for depth in range(1, len(stack) + 1))
+        """Whether a function or class around a place binds the name itself; methods do not see what a class binds."""
+        around = (stack[:depth] for depth in range(1, len(stack) + 1))
+        return any(name in self._local.get(one, ()) for one in around if one == stack or one not in self._classes)
 
     def is_fixed(self, name: str, stack: Stack) -> bool:
         """Whether a plain name at a place is such an import."""
@@ -535,27 +549,27 @@ class Renamer:
             elif callee in ATTRIBUTE_CALLS:
                 for arg in node.args:
                     if isinstance(arg.value, cst.SimpleString):
-                        self._as_code[id(arg.value)] = True
+                        self._as_code[id(arg.value)] = False
         elif isinstance(node, cst.Assign | cst.AnnAssign):
             targets = [one.target for one in node.targets] if isinstance(node, cst.Assign) else [node.target]
             if any(_dotted(one) in NAME_LISTS for one in targets) and node.value is not None:
-                self._mark_all(node.value)
+                self._mark_all(node.value, plain=True)
         elif (isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString)) or (
             isinstance(node, cst.Index) and isinstance(node.value, cst.SimpleString)
         ):
             self._keys.add(id(node.key if isinstance(node, cst.DictElement) else node.value))
 
-    def _mark_all(self, node: cst.CSTNode) -> None:
+    def _mark_all(self, node: cst.CSTNode, *, plain: bool = False) -> None:
         if isinstance(node, cst.SimpleString):
-            self._as_code[id(node)] = True
+            self._as_code[id(node)] = plain
         for child in node.children:
-            self._mark_all(child)
+            self._mark_all(child, plain=plain)
 
     def _string(self, node: cst.SimpleString | cst.FormattedStringText, stack: Stack) -> str:
         if id(node) in self._as_code:
 
             def replace(match: re.Match[str]) -> str:
-                return self.new_name(match.group(), stack, plain=False)
+                return self.new_name(match.group(), stack, plain=self._as_code[id(node)])
 
             body = node.value[1:-1]
             last = re.fullmatch(r"(?:\w+\.)*(\w+)", body)
@@ -590,6 +604,7 @@ class Repository:
         } | dict(table.modules)
         self._dotted = split_modules(self._dotted_names)
         self._path_names = self._build_path_names()
+        self._passed_on = self._find_passed_on()
         self.changed: dict[str, str] = {}
         self.refusals: list[str] = []
 
@@ -679,7 +694,25 @@ class Repository:
 
     def rules_of(self, path: str) -> FileRules:
         """The rules for a file, also by the path that it had before it moved."""
-        return FileRules(self.table, path, self._former.get(path))
+        return FileRules(self.table, path, self._former.get(path), self._passed_on)
+
+    def _find_passed_on(self) -> dict[tuple[str, str], Rule]:
+        """Names with a rule for the module that defines them, by the modules that import them."""
+        origins = {(rule.glob.removeprefix("from:"), rule.old): rule for rule in self.table.names if rule.is_origin}
+        imported = [
+            (self._module_of(path), match[1], name)
+            for path in (self.paths if origins else ())
+            if path.endswith(".py")
+            for match in FROM_IMPORT.finditer((self.root / path).read_text(encoding="utf-8"))
+            for name in WORD.findall(match[2])
+        ]
+        passed_on: dict[tuple[str, str], Rule] = {}
+        for _ in range(PASSED_ON_DEPTH):
+            for module, source, name in imported:
+                rule = origins.get((source, name)) or passed_on.get((source, name))
+                if rule is not None and (module, name) not in origins:
+                    passed_on[module, name] = rule
+        return passed_on
 
     def rewrite_python(self, text: str, rules: FileRules) -> tuple[str, list[str]]:
         """Source with the names replaced, and why that is refused."""
@@ -761,9 +794,58 @@ class Repository:
             (self.root / new).parent.mkdir(parents=True, exist_ok=True)
             subprocess.run(["git", "mv", old, new], cwd=self.root, check=True)
         sources = sorted(self.moves.get(path, path) for path in self.changed if path.endswith(".py"))
+        width = read_line_length(self.root)
+        for path in sources:
+            text = (self.root / path).read_text(encoding="utf-8")
+            wrapped = wrap_prose(text, width)
+            if wrapped != text:
+                (self.root / path).write_text(wrapped, encoding="utf-8")
         if sources:
-            for command in (("check", "--select", "I", "--fix", "--quiet"), ("format", "--quiet")):
+            for command in (("check", "--select", "I,RUF022", "--fix", "--quiet"), ("format", "--quiet")):
                 run_ruff(self.root, [*command, *sources])
+
+
+def read_line_length(root: Path) -> int:
+    """The width that ruff is set to."""
+    file = root / "pyproject.toml"
+    options = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return int(options.get("tool", {}).get("ruff", {}).get("line-length", 88))
+
+
+def wrap_prose(text: str, width: int) -> str:
+    """Lines of docstrings and comments that have become too long, with their last words on the next line."""
+    lines = text.split("\n")
+    if all(len(line) <= width for line in lines):
+        return text
+    prose = _lines_of_prose(text)
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        lead = re.match(r"\s*(?:#\s+)?", line)
+        cut = line.rfind(" ", 0, width + 1)
+        if len(line) <= width or number not in prose or lead is None or cut <= lead.end():
+            number += 1
+            continue
+        after = lines[number + 1] if number + 1 in prose else ""
+        rest = line[cut + 1 :]
+        lines[number] = line[:cut]
+        joins = after.strip(' #"') and re.match(r"\s*(?:#\s+)?", after)[0] == lead[0]  # type: ignore[index]
+        if joins and not re.match(r"\s*(?:#\s+)?(?:[-*|>]|\d+\.|\w+: )", after):
+            lines[number + 1] = f"{lead[0]}{rest} {after[lead.end() :]}"
+        else:
+            lines.insert(number + 1, lead[0] + rest)
+            prose = {one if one <= number else one + 1 for one in prose} | {number + 1}
+        number += 1
+    return "\n".join(lines)
+
+
+def _lines_of_prose(text: str) -> set[int]:
+    """The numbers, from 0, of lines that are a comment or within a string that stands alone."""
+    prose = {number for number, line in enumerate(text.split("\n")) if line.lstrip().startswith("# ")}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            prose |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
+    return prose
 
 
 def run_ruff(root: Path, options: Sequence[str], text: str | None = None) -> str:

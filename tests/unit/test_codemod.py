@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from dev.codemod import Table, TableError, differing_lines, format_toml, parse_table, run
+from dev.codemod import Table, TableError, differing_lines, format_toml, parse_table, run, wrap_prose
 
 
 class Tree:
@@ -276,3 +276,27 @@ def test_the_attribute_of_one_name_has_a_rule_of_its_own(tree: Tree) -> None:
     tree.write("a.py", "print(row.told, self.row.told, x.told, told)\n")
     assert 0 == tree.apply("name * told value", "name * row.told row.told", "name * x.told x.report")
     assert "print(row.told, self.row.told, x.report, value)\n" == tree.read("a.py")
+
+
+def test_a_name_that_a_module_passes_on_follows(tree: Tree) -> None:
+    tree.write("workers/headgate/a.py", "class Found: ...\n")
+    tree.write("workers/headgate/b.py", 'from headgate.a import Found\n\n__all__ = ["Found"]\n')
+    tree.write("c.py", "from headgate.b import Found\n\nprint(Found)\n")
+    assert 0 == tree.apply("name from:headgate.a Found Match")
+    assert 'from headgate.a import Match\n\n__all__ = ["Match"]\n' == tree.read("workers/headgate/b.py")
+    assert "from headgate.b import Match\n\nprint(Match)\n" == tree.read("c.py")
+
+
+def test_a_method_sees_the_import_and_not_what_its_class_binds(tree: Tree) -> None:
+    tree.write("workers/headgate/a.py", "def found(): ...\n")
+    source = "from headgate.a import found\n\n\nclass A:\n    def found(self):\n        return found()\n"
+    tree.write("b.py", source)
+    assert 0 == tree.apply("name from:headgate.a found match")
+    assert source.replace("import found", "import match").replace("return found", "return match") == tree.read("b.py")
+
+
+def test_prose_that_becomes_too_long_is_wrapped() -> None:
+    text = '"""One two three\nfour five.\n\n- six\n"""\n\nx = "one two three four"\n# one two three\n'
+    assert wrap_prose(text, 12) == (
+        '"""One two\nthree four\nfive.\n\n- six\n"""\n\nx = "one two three four"\n# one two\n# three\n'
+    )
