@@ -461,7 +461,8 @@ class Renamer:
     def _attribute(self, node: cst.Attribute, stack: Stack) -> None:
         old = node.attr.value
         new = self.new_name(old, stack, plain=False)
-        base = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
+        owner = node.value.func if isinstance(node.value, cst.Call) else node.value
+        base = owner.attr if isinstance(owner, cst.Attribute) else owner
         if isinstance(base, cst.Name):
             rule = self._rules.attribute_rule(base.value, old, stack)
             if base is node.value and self._imports.is_fixed(base.value, stack):
