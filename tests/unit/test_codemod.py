@@ -67,9 +67,9 @@ def test_every_kind_of_identifier_is_renamed(tree: Tree) -> None:
 
 
 def test_a_second_run_changes_nothing(tree: Tree) -> None:
-    tree.write("workers/headgate/books.py", "class Books:\n    told = 1\n")
-    tree.write("a.py", "from headgate import books\nfrom headgate.books import Books\n\nprint(Books.told, books)\n")
-    rules = ("name * Books DeliveryState", "name a.py told value", "module * headgate.books headgate.delivery_state")
+    tree.write("workers/headgate/tally.py", "class Tally:\n    told = 1\n")
+    tree.write("a.py", "from headgate import tally\nfrom headgate.tally import Tally\n\nprint(Tally.told, tally)\n")
+    rules = ("name * Tally Account", "name a.py told value", "module * headgate.tally headgate.account")
     assert 0 == tree.apply(*rules)
     subprocess.run(["git", "add", "-A"], cwd=tree.root, check=True)
     text = tree.read("a.py")
@@ -98,15 +98,13 @@ def test_a_keyword_is_renamed_for_one_callee_only(tree: Tree) -> None:
 
 
 def test_distinctive_names_are_renamed_in_strings_and_pages_and_plain_words_are_not(tree: Tree) -> None:
-    tree.write("a.py", '# QueueUnknown, died_in, told, `told`\nx = "QueueUnknown died_in told"\ny = {"died_in": x}\n')
-    tree.write("docs/a.md", "QueueUnknown, told, Unknown is `Unknown`.\n\n```python\ntold = Unknown()\n```\n")
-    tree.apply(
-        "name * QueueUnknown QueueNotFound", "name * died_in source", "name * told value", "name * Unknown Other"
-    )
+    tree.write("a.py", '# ThingLost, died_in, told, `told`\nx = "ThingLost died_in told"\ny = {"died_in": x}\n')
+    tree.write("docs/a.md", "ThingLost, told, Vague is `Vague`.\n\n```python\ntold = Vague()\n```\n")
+    tree.apply("name * ThingLost ThingMissing", "name * died_in source", "name * told value", "name * Vague Other")
     assert tree.read("a.py") == (
-        '# QueueNotFound, source, told, `told`\nx = "QueueNotFound source told"\ny = {"died_in": x}\n'
+        '# ThingMissing, source, told, `told`\nx = "ThingMissing source told"\ny = {"died_in": x}\n'
     )
-    assert tree.read("docs/a.md") == "QueueNotFound, told, Unknown is `Other`.\n\n```python\nvalue = Other()\n```\n"
+    assert tree.read("docs/a.md") == "ThingMissing, told, Vague is `Other`.\n\n```python\nvalue = Other()\n```\n"
 
 
 def test_strings_that_hold_attributes_and_parameters_follow(tree: Tree) -> None:
@@ -123,10 +121,10 @@ def test_strings_that_hold_attributes_and_parameters_follow(tree: Tree) -> None:
 
 
 def test_imports_of_other_distributions_and_modules_are_not_renamed(tree: Tree) -> None:
-    source = "import json\nfrom lib import found\n\nfrom headgate import books\n\nprint(found, books.a, json.found)\n"
-    tree.write("workers/headgate/books.py", "")
+    source = "import json\nfrom lib import found\n\nfrom headgate import tally\n\nprint(found, tally.a, json.found)\n"
+    tree.write("workers/headgate/tally.py", "")
     tree.write("a.py", source)
-    tree.apply("name * found row", "name * books state", "name * headgate other")
+    tree.apply("name * found row", "name * tally state", "name * headgate other")
     assert source == tree.read("a.py")
 
 
@@ -164,55 +162,55 @@ def test_a_new_name_that_is_another_rules_old_one_is_refused(tree: Tree) -> None
 
 
 def test_a_module_moves_with_everything_that_names_it(tree: Tree) -> None:
-    tree.write("workers/headgate/engines/books.py", "class Books: ...\n")
+    tree.write("workers/headgate/engines/tally.py", "class Tally: ...\n")
     tree.write("workers/headgate/engines/lane.py", "")
-    tree.write("pyproject.toml", 'x = "headgate.engines.books:Books"\n')
-    tree.write("docs/a.md", "`engines/books.py`, `books.py`, workers/headgate/engines/books.py, other/books.py\n")
+    tree.write("pyproject.toml", 'x = "headgate.engines.tally:Tally"\n')
+    tree.write("docs/a.md", "`engines/tally.py`, `tally.py`, workers/headgate/engines/tally.py, other/tally.py\n")
     tree.write(
         "a.py",
         """
-        from headgate.engines import books, lane
-        from headgate.engines.books import Books
+        from headgate.engines import tally, lane
+        from headgate.engines.tally import Tally
 
-        print(books.Books, lane, Books, "headgate.engines.books.Books")
+        print(tally.Tally, lane, Tally, "headgate.engines.tally.Tally")
         """,
     )
-    assert 0 == tree.apply("module * headgate.engines.books headgate.lanes.delivery_state")
-    assert (tree.root / "workers/headgate/lanes/delivery_state.py").is_file()
-    assert not (tree.root / "workers/headgate/engines/books.py").exists()
-    assert 'x = "headgate.lanes.delivery_state:Books"\n' == tree.read("pyproject.toml")
+    assert 0 == tree.apply("module * headgate.engines.tally headgate.lanes.account")
+    assert (tree.root / "workers/headgate/lanes/account.py").is_file()
+    assert not (tree.root / "workers/headgate/engines/tally.py").exists()
+    assert 'x = "headgate.lanes.account:Tally"\n' == tree.read("pyproject.toml")
     assert tree.read("docs/a.md") == (
-        "`lanes/delivery_state.py`, `delivery_state.py`, workers/headgate/lanes/delivery_state.py, other/books.py\n"
+        "`lanes/account.py`, `account.py`, workers/headgate/lanes/account.py, other/tally.py\n"
     )
     text = tree.read("a.py")
-    assert "from headgate.lanes import delivery_state\n" in text
+    assert "from headgate.lanes import account\n" in text
     assert "from headgate.engines import lane\n" in text
-    assert 'print(delivery_state.Books, lane, Books, "headgate.lanes.delivery_state.Books")' in text
+    assert 'print(account.Tally, lane, Tally, "headgate.lanes.account.Tally")' in text
 
 
 def test_rules_by_the_former_path_apply_after_the_move(tree: Tree) -> None:
-    tree.write("workers/headgate/delivery_state.py", "told = 1\n")
-    tree.apply("module * headgate.books headgate.delivery_state", "name workers/headgate/books.py told value")
-    assert "value = 1\n" == tree.read("workers/headgate/delivery_state.py")
+    tree.write("workers/headgate/account.py", "told = 1\n")
+    tree.apply("module * headgate.tally headgate.account", "name workers/headgate/tally.py told value")
+    assert "value = 1\n" == tree.read("workers/headgate/account.py")
 
 
 def test_mutants_quote_the_renamed_source(tree: Tree) -> None:
-    tree.write("workers/headgate/books.py", 'def f(told):\n    # told\n    return told + 1, "told"\n')
+    tree.write("workers/headgate/tally.py", 'def f(told):\n    # told\n    return told + 1, "told"\n')
     tree.write(
         "tests/mutants/a.toml",
         """
         [[mutant]]
         breaks = "it is told"
-        file = "workers/headgate/books.py"
+        file = "workers/headgate/tally.py"
         find = 'return told + 1, "told"'
         replace = 'return told + 2, "told"'
         """,
     )
-    tree.apply("name workers/headgate/books.py told value", "module * headgate.books headgate.delivery_state")
+    tree.apply("name workers/headgate/tally.py told value", "module * headgate.tally headgate.account")
     (mutant,) = tomllib.loads(tree.read("tests/mutants/a.toml"))["mutant"]
     assert mutant == {
         "breaks": "it is told",
-        "file": "workers/headgate/delivery_state.py",
+        "file": "workers/headgate/account.py",
         "find": 'return value + 1, "told"',
         "replace": 'return value + 2, "told"',
     }
