@@ -204,7 +204,8 @@ class FileRules:
 
         def replace(match: re.Match[str]) -> str:
             old = match.group()
-            rule = self.active_rule(old) or self.rule(old, stack)
+            own = self.rule(old, stack)
+            rule = own if own is not None and own.flag == "text" else self.active_rule(old) or own
             if rule is None or rule.flag == "code" or names_other_module(rule, match):
                 return old
             if rule.flag == "text" or stands_as_name(rule, match, whole=is_whole == old, prose=prose, key=key):
