@@ -31,7 +31,7 @@ COMPOUNDS = (
     "dead_letter", "dead_letters", "in_flight", "not_found", "module_not_found", "moments_value", "moments_state"
 )  # fmt: skip
 """The trade's own words: of a queue, of HTTP, of Python's errors, and of statistics."""
-STATISTICS = frozenset({"Moments", "headgate.counters.types.moments"})
+STATISTICS = frozenset({"Moments", "kll_doubles_sketch"})
 
 PURE_PREFIXES = ("decide_", "build_", "parse_", "format_")
 STORES = frozenset(
@@ -124,13 +124,13 @@ def prefix_faults(path: str, source: str) -> list[str]:
 
 
 def decides_nothing(source: str) -> bool:
-    """Whether a module has no public function, or method, that decides, while others are public."""
-    names = {
+    """Whether a module has public functions and none of them decides; one of classes alone is named by its subject."""
+    functions = [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
-    }
-    return not any(name.startswith("decide_") for name in names)
+    ]
+    return bool(functions) and not any(name.startswith("decide_") for name in functions)
 
 
 def read_sources() -> dict[str, str]:
