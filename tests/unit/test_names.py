@@ -124,7 +124,7 @@ def prefix_faults(path: str, source: str) -> list[str]:
 
 
 def decides_nothing(source: str) -> bool:
-    """Whether a module has public functions and none of them decides; one of classes alone is named by its subject."""
+    """Whether a module has public functions and none of them decides. One of classes alone is exempt."""
     functions = [
         node.name
         for node in ast.parse(source).body
