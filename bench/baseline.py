@@ -34,9 +34,9 @@ class Distance:
 def distances(rounds: Rounds, baseline: str, known: Known) -> list[Distance]:
     """Of each quantity that was measured before."""
     quantities = (
-        ("rows a Cassandra CPU second", known.per_cassandra_cpu_s, _per_cassandra_cpu_s),
-        ("rows a client CPU second", known.per_client_cpu_s, _per_client_cpu_s),
-        ("rows a second", known.per_s, _per_s),
+        ("rows per Cassandra CPU second", known.per_cassandra_cpu_s, _per_cassandra_cpu_s),
+        ("rows per client CPU second", known.per_client_cpu_s, _per_client_cpu_s),
+        ("rows per second", known.per_s, _per_s),
     )
     windows = rounds.windows[baseline]
     return [

@@ -32,7 +32,7 @@ def answer(contender: Contender, asked: dict[str, Any]) -> Any:
             return asdict(contender.run(job))
         case {"do": "tell"}:
             return asdict(contender.tell())
-    raise ValueError(f"asked for {asked.get('do')!r}")
+    raise ValueError(f"unknown request {asked.get('do')!r}")
 
 
 def say_who_waits() -> None:

@@ -108,7 +108,7 @@ class ClientProcess:
     def _hear(self, within_s: float) -> Any:
         said = json.loads(self._line(time.monotonic() + within_s))
         if "failed" in said:
-            raise Bug("a client of the benchmark failed", client=self.name, why=said["failed"])
+            raise Bug("a benchmark client failed", client=self.name, why=said["failed"])
         return said["ok"]
 
     def _line(self, deadline: float) -> bytes:
@@ -131,8 +131,8 @@ class ClientProcess:
             os.kill(self.pid, signal.SIGUSR1)
         time.sleep(TELL_WITHIN_S)
         sys.stderr.write(self._log.read_text(errors="replace")[-LOG_SHOWN:])
-        return Unavailable("a client of the benchmark does not answer", client=self.name)
+        return Unavailable("a benchmark client does not answer", client=self.name)
 
     def _ended(self) -> Bug:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return Bug("a client of the benchmark ended", client=self.name, last="; ".join(lines[-2:]) or "nothing said")
+        return Bug("a benchmark client ended", client=self.name, last="; ".join(lines[-2:]) or "no output")

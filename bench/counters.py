@@ -92,7 +92,7 @@ def measure(plan: Plan) -> Results:
                 results.left_out.append(part)
             else:
                 bench.measure(part)
-    results.checked.append("after each run a fresh reader found every acknowledged increment, and no other")
+    results.checked.append("after each run a fresh reader read every acknowledged increment, and no other")
     return results
 
 
@@ -242,7 +242,7 @@ class _Bench:
         figures = (
             Figure(
                 case=case,
-                metric="memory beyond what there was",
+                metric="memory beyond the initial",
                 unit="MB",
                 ours=Series(run, f"{many:,} keys", (peaks[many],)),
                 baseline=Series(run, beside, (peaks[few],)),
@@ -250,7 +250,7 @@ class _Bench:
             ),
             Figure(
                 case=case,
-                metric="keys a second",
+                metric="keys per second",
                 unit="/s",
                 ours=Series(run, f"{many:,} keys", (many / walls[many],)),
                 baseline=Series(run, beside, (few / walls[few],)),

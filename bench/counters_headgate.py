@@ -134,7 +134,7 @@ class CountersContender(Contender):
         while not self._is_over:
             began_s = time.perf_counter()
             if await counter.value(SLICE_KEY) != SLICE_ROWS:
-                raise Bug("a value is not what was counted")
+                raise Bug("a value differs from the count")
             self._latencies_s.append(time.perf_counter() - began_s)
             done += 1
         self._acknowledged += done
@@ -155,13 +155,13 @@ class CountersContender(Contender):
     @property
     def _in_hand(self) -> CounterHandle:
         if self._handle is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         return self._handle
 
     async def _tell(self) -> Told:
         work, timed = self._work, self._latencies_s or [0.0]
         if work is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         checked = 0
         if work.do is Do.COUNT:
             await self._in_hand.close()
@@ -203,7 +203,7 @@ def _memory_mb(which: str) -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(which):
             return int(line.split()[1]) / 1024
-    raise Bug("the system does not tell of memory", which=which)
+    raise Bug("the system does not report memory", which=which)
 
 
 def open_contender(environment: Mapping[str, str]) -> CountersContender:

@@ -49,7 +49,7 @@ class NativeContender(Contender):
         requests = {Do.COUNT: self._count, Do.READ: self._read}
         Pump(self._session, self._tally, requests[work.do], work.in_flight).run()
         if not self._tally.rows:
-            raise Bug("nothing was done", first_error=self._tally.first_error or "none")
+            raise Bug("the run did nothing", first_error=self._tally.first_error or "none")
         return self._tally.end()
 
     def tell(self) -> Told:
@@ -68,7 +68,7 @@ class NativeContender(Contender):
     @property
     def _in_hand(self) -> CounterWork:
         if self._work is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         return self._work
 
     def _key(self, number: int) -> str:

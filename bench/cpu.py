@@ -50,7 +50,7 @@ def ticks_by_root(processes: Iterable[ProcessTicks], roots: Collection[int]) -> 
     totals = {}
     for root in roots:
         if root not in by_pid:
-            raise Unavailable("a process that is measured has ended", pid=root)
+            raise Unavailable("a measured process ended", pid=root)
         total, waiting = 0, [by_pid[root]]
         while waiting:
             process = waiting.pop()

@@ -1,6 +1,6 @@
-"""Writes the last results into docs/benchmarks.md: `python -m bench.docs`; `--check` only tells what is stale.
+"""Writes the last results into the pages and the plot: `python -m bench.docs`; `--check` only prints what is stale.
 
-A result stands between two marks; everything else on the page is written by hand.
+A result is between two marks; everything else on a page is written by hand.
 """
 
 from __future__ import annotations
@@ -8,14 +8,20 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from bench import headlines
+from bench.plot import build_plot
 from bench.report import as_markdown
 from headgate.errors import SpecError
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
+BENCHMARKS = "docs/internals/benchmarks.md"
+FIGURES = "docs/figures.md"
+README = "README.md"
+PLOT = "docs/pictures/measured.svg"
 _MARKED = re.compile(r"(<!-- result: ([a-z]+) -->\n).*?(<!-- end of result -->)", re.S)
 
 
@@ -24,7 +30,7 @@ def with_results(page: str, results: dict[str, str]) -> str:
     places = {found[2] for found in _MARKED.finditer(page)}
     if missing := sorted(results.keys() - places):
         raise SpecError(
-            "the page has no place for a result",
+            "the page has no place for the result",
             remedy="write <!-- result: NAME --> and <!-- end of result --> where it belongs",
             names=", ".join(missing),
         )
@@ -37,29 +43,54 @@ def with_results(page: str, results: dict[str, str]) -> str:
     return _MARKED.sub(fill, page)
 
 
+def with_part(page: str, mark: str, lines: list[str]) -> str:
+    """The page with the place of that mark filled."""
+    place = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)", re.DOTALL)
+    return place.sub(lambda found: f"{found[1]}\n" + "\n".join(lines) + f"\n\n{found[2]}", page)
+
+
 def read_results() -> dict[str, str]:
     """The results that are kept, by name."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("*.json"))}
 
 
-def is_stale() -> bool:
-    """Whether the page tells of other results than those that are kept."""
-    page = PAGE.read_text(encoding="utf-8")
-    return with_results(page, read_results()) != page
+def build_files(pages: Mapping[str, str], kept: dict[str, str]) -> dict[str, str]:
+    """Every file that shows results, by its path, from the pages as they are."""
+    results = {name: json.loads(text) for name, text in kept.items()}
+    figures = with_part(pages[FIGURES], "measured", headlines.build_full_table(results))
+    return {
+        BENCHMARKS: with_results(pages[BENCHMARKS], kept),
+        FIGURES: with_part(figures, "costs", headlines.build_cost_table(results)),
+        README: with_part(pages[README], "measured", headlines.build_short_table(results)),
+        PLOT: build_plot(results),
+    }
+
+
+def read_pages() -> dict[str, str]:
+    """The files that show results, as they are."""
+    paths = (BENCHMARKS, FIGURES, README, PLOT)
+    return {path: (ROOT / path).read_text(encoding="utf-8") for path in paths if (ROOT / path).is_file()}
+
+
+def stale_files() -> list[str]:
+    """The files that show other results than the kept ones."""
+    pages = read_pages()
+    return [path for path, text in build_files(pages, read_results()).items() if pages.get(path) != text]
 
 
 def write() -> None:
-    """Bring the page up to date."""
-    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), read_results()), encoding="utf-8")
+    """Bring the files up to date."""
+    for path, text in build_files(read_pages(), read_results()).items():
+        (ROOT / path).write_text(text, encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:
     """Write, or check."""
     if arguments == ["--check"]:
-        if is_stale():
-            print("docs/benchmarks.md is stale; run: python -m bench.docs", file=sys.stderr)
-            return 1
-        return 0
+        stale = stale_files()
+        for path in stale:
+            print(f"{path} is stale; run: python -m bench.docs", file=sys.stderr)
+        return 1 if stale else 0
     if arguments:
         print("usage: python -m bench.docs [--check]", file=sys.stderr)
         return 2

@@ -32,7 +32,7 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         """Of at least one value, all of them finite."""
         if not values or not all(math.isfinite(value) for value in values):
-            raise FigureBroken("nothing was measured", values=list(values))
+            raise FigureBroken("no measurement", values=list(values))
         return cls(median(values), min(values), max(values))
 
 
@@ -90,13 +90,13 @@ class Figure:
 
     def __post_init__(self) -> None:
         if self.ours.run != self.baseline.run:
-            raise FigureBroken("a baseline of another run", case=self.case, metric=self.metric)
+            raise FigureBroken("the baseline is from another run", case=self.case, metric=self.metric)
         if len(self.ours.values) != len(self.baseline.values):
-            raise FigureBroken("a baseline of other rounds", case=self.case, metric=self.metric)
+            raise FigureBroken("the baseline is from other rounds", case=self.case, metric=self.metric)
         if self.ours.contender == self.baseline.contender:
             raise FigureBroken("a contender is its own baseline", case=self.case, contender=self.ours.contender)
         if not all(value > 0 for value in self.baseline.values):
-            raise FigureBroken("a baseline of nothing", case=self.case, metric=self.metric)
+            raise FigureBroken("the baseline is zero", case=self.case, metric=self.metric)
 
     @property
     def value(self) -> Spread:

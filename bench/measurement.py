@@ -37,7 +37,7 @@ class Plan:
             raise SpecError("too few or too many rounds", remedy=f"from 1 to {ROUNDS_MAX}", rounds=self.rounds)
         if not 0 < self.seconds <= SECONDS_MAX:
             raise SpecError(
-                "a window is too short or too long", remedy=f"above 0, at most {SECONDS_MAX:.0f} s", s=self.seconds
+                "the window is too short or too long", remedy=f"above 0, at most {SECONDS_MAX:.0f} s", s=self.seconds
             )
 
     @property

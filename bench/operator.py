@@ -117,7 +117,7 @@ class _Bench:
         if not was_up:
             self._stack.callback(lifecycle.down, CLUSTER)
         if not local.audit_log.exists():
-            raise Surroundings("this cluster keeps no audit that could be read", remedy="use the project's own")
+            raise Surroundings("this cluster keeps no readable audit log", remedy="use the project's own cluster")
         return local
 
     def _prepare(self, kubectl: Kubectl, connection: Any) -> None:
@@ -146,7 +146,7 @@ class _Bench:
                 timeout=WARMED_WITHIN_S,
             )
         if done.returncode:
-            raise Surroundings("Cassandra could not be warmed", said=done.stderr.strip()[-500:])
+            raise Surroundings("Cassandra could not be warmed up", said=done.stderr.strip()[-500:])
 
     # ---- turns
 
@@ -265,11 +265,9 @@ class _Bench:
             writes,
         )
         results = Results(cases=[Measured(None, figures)])
-        results.checked.append(
-            f"of {len(ours.decided_ms) + ours.missed} changes {ours.missed} are told by no decision"
-        )
+        results.checked.append(f"of {len(ours.decided_ms) + ours.missed} changes {ours.missed} have no decision")
         if rest.other:
-            results.checked.append(f"written at rest beside the Lease: {', '.join(sorted(set(rest.other)))}")
+            results.checked.append(f"other writes at rest: {', '.join(sorted(set(rest.other)))}")
         return results
 
 

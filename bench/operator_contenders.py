@@ -57,7 +57,7 @@ class Contender(ABC):
         """It has not ended by itself."""
         if self._process.poll() is not None:
             last = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()][-3:]
-            raise Unavailable("an operator has ended", which=self.name, last="; ".join(last))
+            raise Unavailable("an operator ended", which=self.name, last="; ".join(last))
 
     def __enter__(self) -> Contender:
         return self

@@ -67,21 +67,21 @@ class Load:
             if found >= count:
                 return time.monotonic()
             await asyncio.sleep(LOOK_EVERY_S)
-        raise Unavailable("not all were done in time", kind=kind.kind, done=found, of=count, seconds=within_s)
+        raise Unavailable("not all changes were done in time", kind=kind.kind, done=found, of=count, seconds=within_s)
 
     async def delete_namespaces(self, names: Sequence[str], within_s: float) -> None:
         """With all that is in them."""
         for name in names:
             answer = await self._cluster.delete(Address(NAMESPACE, None, name))
             if not isinstance(answer, Deleted):
-                raise Bug("a namespace can not be deleted", said=str(answer))
+                raise Bug("a namespace cannot be deleted", said=str(answer))
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             left = [name for name in names if isinstance(await self._get_namespace(name), Applied)]
             if not left:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
-        raise Unavailable("namespaces are not gone in time", seconds=within_s)
+        raise Unavailable("namespaces were not deleted in time", seconds=within_s)
 
     async def _get_namespace(self, name: str) -> object:
         return await self._cluster.get(Address(NAMESPACE, None, name), metadata_only=True)
@@ -90,7 +90,7 @@ class Load:
         async with self._room:
             answer = await self._cluster.apply(document, manager=MANAGER, force=True)
         if not isinstance(answer, Applied):
-            raise Bug("what the benchmark applies was refused", said=str(answer))
+            raise Bug("the API server rejected the benchmark's objects", said=str(answer))
         return answer
 
 

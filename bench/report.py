@@ -34,7 +34,7 @@ FIGURE_HEAD = (
     "lowest to highest",
     "target",
 )
-DISTANCE_HEAD = ("baseline", "quantity", "measured", "known", "of what is known")
+DISTANCE_HEAD = ("baseline", "quantity", "measured", "known", "of the known rate")
 
 
 def document(name: str, plan: Plan, results: Results, machine: dict[str, object], surroundings: Document) -> Document:
@@ -198,7 +198,7 @@ def as_text(kept: Document) -> list[str]:
         lines += ["", title, *_columns(FIGURE_HEAD, [figure_row(figure) for figure in figures])]
     if kept["baselines"]:
         rows = [distance_row(distance) for distance in kept["baselines"]]
-        lines += ["", "baselines beside what is known of them", *_columns(DISTANCE_HEAD, rows)]
+        lines += ["", "baselines compared with their known rates", *_columns(DISTANCE_HEAD, rows)]
     return [*lines, "", *summary(kept)]
 
 
@@ -222,7 +222,7 @@ def as_markdown(kept: Document) -> list[str]:
         "",
         *(f"- {line}" for line in summary(kept)),
         "",
-        "In each cell: ours; how many times the baseline that is (in the lowest and in the highest round).",
+        "In each cell: our figure; its ratio to the baseline (in the lowest and in the highest round).",
         "",
         *_table(("case", "beside", *grouped), rows),
     ]

@@ -46,14 +46,14 @@ class Metric:
     of: Callable[[Window], float]
 
 
-ROWS_PER_S = Metric("rows a second", "/s", lambda window: window.rows / window.wall_s)
-CLIENT_US = Metric("client CPU a row", "µs", lambda window: window.clients_cpu_s / window.rows * 1e6)
+ROWS_PER_S = Metric("rows per second", "/s", lambda window: window.rows / window.wall_s)
+CLIENT_US = Metric("client CPU per row", "µs", lambda window: window.clients_cpu_s / window.rows * 1e6)
 ROWS_PER_CLIENT_CPU_S = Metric(
-    "rows a client CPU second", "/CPU s", lambda window: window.rows / window.clients_cpu_s
+    "rows per client CPU second", "/CPU s", lambda window: window.rows / window.clients_cpu_s
 )
-CASSANDRA_US = Metric("Cassandra CPU a row", "µs", lambda window: window.cassandra_cpu_s / window.rows * 1e6)
+CASSANDRA_US = Metric("Cassandra CPU per row", "µs", lambda window: window.cassandra_cpu_s / window.rows * 1e6)
 ROWS_PER_CPU_S = Metric(
-    "rows a CPU second", "/CPU s", lambda window: window.rows / (window.clients_cpu_s + window.cassandra_cpu_s)
+    "rows per CPU second", "/CPU s", lambda window: window.rows / (window.clients_cpu_s + window.cassandra_cpu_s)
 )
 P50_MS = Metric("p50 of a request", "ms", lambda window: window.p50_ms)
 P99_MS = Metric("p99 of a request", "ms", lambda window: window.p99_ms)

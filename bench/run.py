@@ -39,11 +39,11 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
     """What to measure, how long, and where else to write it."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="measure one capability")
     parser.add_argument("name", choices=sorted(BENCHMARKS))
-    parser.add_argument("--rounds", type=int, help="interleaved rounds a case (5)")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds per case (5)")
     parser.add_argument("--seconds", type=float, help="length of one contender's window in a round (1.0)")
-    parser.add_argument("--only", default="", help="measure these parts, with commas between them")
-    parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean little")
-    parser.add_argument("--output", type=Path, help="write the result there, also if it is quick or invalid")
+    parser.add_argument("--only", default="", help="measure these parts, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="check that it works; the figures mean little")
+    parser.add_argument("--output", type=Path, help="write the result to this file, also if it is quick or invalid")
     told = parser.parse_args(arguments)
     run = uuid.uuid4().hex
     plan = quick_plan(run) if told.quick else Plan(run)
@@ -52,8 +52,8 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
     only = tuple(part for part in told.only.split(",") if part)
     parts: tuple[str, ...] = getattr(importlib.import_module(BENCHMARKS[told.name]), "PARTS", ())
     if unknown := [part for part in only if part not in parts]:
-        remedy = f"one of {', '.join(parts)}" if parts else "measure it whole"
-        raise SpecError("no such part", remedy=remedy, parts=", ".join(unknown))
+        remedy = f"one of {', '.join(parts)}" if parts else "measure all of it"
+        raise SpecError("unknown part", remedy=remedy, parts=", ".join(unknown))
     return told.name, replace(plan, rounds=rounds, seconds=seconds, only=only), told.output
 
 
@@ -69,7 +69,7 @@ def measure(name: str, plan: Plan) -> Document:
     machine = describe()
     before = read_load_average()
     if before > int(str(machine["cores"])):
-        say(f"the machine is busy (load {before}): figures by wall clock will be low")
+        say(f"the machine is busy (load {before}): wall-clock figures will be low")
     results: Results = importlib.import_module(BENCHMARKS[name]).measure(plan)
     surroundings = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -97,13 +97,13 @@ def keep(kept: Document, output: Path | None) -> None:
     if kept["only"] and file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
         if not are_joinable(before, kept):
-            say("not kept in bench/results: the other parts are of another machine, or not of committed code")
+            say("not kept in bench/results: the other parts are from another machine, or from uncommitted code")
             return
         whole = joined(before, kept)
     docs.RESULTS.mkdir(exist_ok=True)
     file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     docs.write()
-    say(f"kept in bench/results/{kept['name']}.json and docs/benchmarks.md")
+    say(f"kept in bench/results/{kept['name']}.json and docs/internals/benchmarks.md")
 
 
 def main(arguments: list[str]) -> int:

@@ -53,13 +53,13 @@ TARGETS = {
     ("packed", ROWS_PER_S.name): Target(Side.AT_LEAST, 3.0),
     ("scheduled", ROWS_PER_CLIENT_CPU_S.name): Target(Side.AT_LEAST, 1.0),
 }
-TITLES = {"packed": "read a million, packed", "scheduled": "read a million, a row each"}
+TITLES = {"packed": "read a million, packed", "scheduled": "read a million, one row each"}
 BY_CONNECTOR = "connector"
-READ_ALL = "every reading brought every message"
+READ_ALL = "every read returned every message"
 WORKED_ALL = "every job settled every message of its queue"
-NONE_DIED = "from the first message to the last the executors were the same"
-PLANNED_ALL = "every plan was of what waits, and of nothing that was settled"
-EACH_ONE_WAY = "beside a job each message went to the job or to the consumer, once"
+NONE_DIED = "the executors were the same from the first message to the last"
+PLANNED_ALL = "every plan covered the backlog, and nothing that was settled"
+EACH_ONE_WAY = "each message went either to the job or to the consumer, once"
 
 
 def measure(plan: Plan) -> Results:
@@ -104,7 +104,7 @@ def _read(servers: Servers, plan: Plan, part: str, deadline: float) -> Measured:
         name: Work(read, messages, READ_WITHIN_S)
         for name, read in ((part, Read(part)), (BY_CONNECTOR, Read.CONNECTOR))
     }
-    with progress.step(f"{part}: putting what is read", expect_s=90):
+    with progress.step(f"{part}: putting the messages to read", expect_s=90):
         for work in works.values():
             client.prepare(work.job(), within_s=PREPARE_WITHIN_S)
 
@@ -131,7 +131,7 @@ def _make_queues(servers: Servers) -> None:
     """By `headgate apply`."""
     environment = {**os.environ, **servers.at(KIND).environment}
     environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
-    with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
+    with tempfile.TemporaryDirectory() as folder, progress.step("creating queues", expect_s=8):
         file = Path(folder) / "queues.yaml"
         file.write_text("\n---\n".join((QUEUES, JOB_QUEUES, PLANNED_QUEUES)), encoding="utf-8")
         done = subprocess.run(
@@ -143,4 +143,4 @@ def _make_queues(servers: Servers) -> None:
             timeout=120,
         )
     if done.returncode != 0:
-        raise Bug("the queues could not be made", said=done.stderr.strip()[-500:])
+        raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])

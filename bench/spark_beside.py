@@ -24,7 +24,7 @@ from headgate.testing import progress
 
 CONSUMING = "bench.spark_beside_consuming"
 KIND = ServerKind()
-PART, TITLE = "beside", "a consumer beside a drain"
+PART, TITLE = "beside", "a consumer during a drain"
 ALONE = "consumer alone"
 WINDOW_S = 15.0
 LASTS_LONGER = 1.3
@@ -41,7 +41,7 @@ def measure_beside(servers: Servers, plan: Plan, deadline: float) -> Measured:
     consumer = servers.client(KIND, CONSUMING)
     whole = JobWork(By.DRAIN, SPEED_OF // (10 if plan.quick else 1), WORK_WITHIN_S, cores=1)
     consumer.prepare(Turn(0.0, leaves=True).job(), within_s=PREPARE_WITHIN_S)  # what other parts left
-    with progress.step("beside: how fast the job is on one core", expect_s=60):
+    with progress.step("beside: the job's rate on one core", expect_s=60):
         driver.prepare(whole.job(), within_s=PREPARE_WITHIN_S)
         driver.begin(whole.job())
         ran = driver.end(within_s=WORK_WITHIN_S)
@@ -59,7 +59,7 @@ def measure_beside(servers: Servers, plan: Plan, deadline: float) -> Measured:
         left = consumer.prepare(Turn(0.0).job(), within_s=PREPARE_WITHIN_S)
         if by_job + window.rows + left != work.messages:
             raise Bug(
-                "a message was lost, or two had it",
+                "a message was lost, or handled twice",
                 put=work.messages,
                 by_job=by_job,
                 by_consumer=window.rows,
@@ -67,7 +67,7 @@ def measure_beside(servers: Servers, plan: Plan, deadline: float) -> Measured:
             )
         return window
 
-    with progress.step(f"beside: a consumer beside {half:,.0f} messages/s of a job", expect_s=150):
+    with progress.step(f"beside: a consumer next to a job of {half:,.0f} messages/s", expect_s=150):
         rounds = take_rounds(
             plan.run,
             TITLE,

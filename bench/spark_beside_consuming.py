@@ -79,9 +79,9 @@ async def _rest(queue: Queue, turn: Turn) -> int:
 async def _settled(queue: Queue, limit: int, wait_s: float) -> int:
     given = await queue.receive(limit, wait=wait_s)
     if any(message.attempt > 1 for message in given):
-        raise Bug("a message came a second time")
+        raise Bug("a message was delivered twice")
     if any(how is not Settled.DONE for how in await queue.ack(given)):
-        raise Bug("a message was settled by somebody else")
+        raise Bug("another consumer settled a message")
     return len(given)
 
 

@@ -67,4 +67,6 @@ def _fetch(entry: Path) -> None:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
     if not (entry / f"{NAME}_2.13-{VERSION}.jar").is_file():
-        raise Surroundings("Maven brought no connector", remedy="see what `mvn` is on this machine", program=maven)
+        raise Surroundings(
+            "Maven downloaded no connector", remedy="check which `mvn` this machine uses", program=maven
+        )

@@ -79,7 +79,7 @@ def everything_is_done(messages: DataFrame) -> DataFrame:
 async def fill(environment: dict[str, str], work: JobWork) -> None:
     """Put what a window empties: dead letters tell where they died."""
     payloads = itertools.cycle(PAYLOADS)
-    died_in = {"headgate.dead.queue": f"{NAMESPACE}/{DRAINED}", "headgate.dead.reason": "no such address"}
+    died_in = {"headgate.dead.queue": f"{NAMESPACE}/{DRAINED}", "headgate.dead.reason": "invalid address"}
     async with headgate.connect(environment) as opened:
         queue = await opened.queue(work.queue)
         for first in range(0, work.messages, PUT_AT_ONCE):

@@ -59,7 +59,7 @@ class WorkingContender(Contender):
         began_s = time.perf_counter()
         done = self._work(work)
         if work.rate is None and done != work.messages:
-            raise Bug("not all was worked", by=work.by.value, done=done, messages=work.messages)
+            raise Bug("the job left messages", by=work.by.value, done=done, messages=work.messages)
         return Ran(time.perf_counter() - began_s, done, 1, 0)
 
     def tell(self) -> Told:

@@ -36,7 +36,9 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
     seen: set[int] = set()
     for count in (many // 10, many):
         job = JobWork(By.DRAIN, count, WORK_WITHIN_S, executors=EXECUTORS).job()
-        with progress.step(f"large: putting {count:,} messages, once Spark has begun", expect_s=30 + count / 100_000):
+        with progress.step(
+            f"large: putting {count:,} messages, after Spark has started", expect_s=30 + count / 100_000
+        ):
             client.prepare(job, within_s=PUT_WITHIN_S)
         with progress.step(f"large: working {count:,} messages", expect_s=count / 30_000):
             began_s = time.perf_counter()
@@ -47,7 +49,7 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
         seen |= set(executors)
         peaks[count] = max(executors.values())
     if len(seen) != EXECUTORS:
-        raise Bug("executors died, and others took their place", seen=len(seen))
+        raise Bug("executors were killed, and replacements took over", seen=len(seen))
     return Measured(None, tuple(_figures(plan, peaks, speeds)), part=PART)
 
 
@@ -76,7 +78,7 @@ def _figures(plan: Plan, peaks: dict[int, float], speeds: dict[int, float]) -> l
             baseline=Series(plan.run, f"{few:,}", (values[few],)),
         )
         for metric, unit, values in (
-            ("rows a second", "/s", speeds),
+            ("rows per second", "/s", speeds),
             ("most memory of an executor with its Python", "MB", peaks),
         )
     ]

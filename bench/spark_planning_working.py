@@ -78,7 +78,7 @@ async def _history(queue: Queue, parts: int) -> int:
         settled += len(given)
     await queue.engine.lanes.leave()
     if settled != parts * PUT_A_PART:
-        raise Bug("not all of the history was settled", queue=queue.name, settled=settled)
+        raise Bug("part of the history was not settled", queue=queue.name, settled=settled)
     return settled
 
 
@@ -89,7 +89,7 @@ async def _plans(queue: Queue, planning: Planning) -> Tally:
         planned = await (_splits(queue) if planning.what is What.READ else _batch(queue))
         tally.done(sent_s, 1)
         if not planned:
-            raise Bug("a plan of nothing", queue=queue.name, what=planning.what.value)
+            raise Bug("the plan is empty", queue=queue.name, what=planning.what.value)
     return tally
 
 
@@ -113,7 +113,7 @@ async def _check(queue: Queue) -> None:
             read += rows.num_rows
     batch = await _batch(queue)
     if (read, batch) != (WAITING, WAITING):
-        raise Bug("a plan is of something else than what waits", queue=queue.name, read=read, batch=batch)
+        raise Bug("the plan differs from the backlog", queue=queue.name, read=read, batch=batch)
 
 
 def open_contender(environment: Mapping[str, str]) -> Contender:

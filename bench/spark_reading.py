@@ -57,7 +57,7 @@ class ReadingContender(Contender):
         found = self._frame(work.read).agg(F.count("payload").alias("rows"), F.sum(F.length("payload")), F.max("due"))
         row = found.first()
         if row is None or row.rows != work.messages:
-            raise Bug("not all was read", read=work.read, rows=None if row is None else row.rows)
+            raise Bug("some messages were not read", read=work.read, rows=None if row is None else row.rows)
         return int(row.rows)
 
     def _frame(self, read: Read) -> DataFrame:

@@ -33,7 +33,7 @@ STREAM = UUID(int=1)
 
 ROWS = Table(
     "spark_rows",
-    "a row a message, for the connector",
+    "one row per message, for the connector",
     partition=(Column("stream", Type.UUID), Column("bucket", Type.INT)),
     clustering=(Column("seq", Type.BIGINT),),
     columns=(Column("payload", Type.BLOB), Column("due_us", Type.BIGINT), Column("put_us", Type.BIGINT)),

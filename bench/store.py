@@ -205,7 +205,7 @@ def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
         ]
         if kind != USUAL:
             usual = part.who(OURS, USUAL)
-            versus = f"{case.name}, {part.label(kind)} beside {part.label(USUAL)}"
+            versus = f"{case.name}, {part.label(kind)} versus {part.label(USUAL)}"
             figures += figures_of(rounds, (CASSANDRA_US, ROWS_PER_S, P50_MS, P99_MS), ours, usual, case=versus)
     return tuple(figures)
 

@@ -138,7 +138,7 @@ class DriverContender(StoreContender):
 
         def done(rows: Any) -> int:
             if not rows[0][0]:
-                raise RuntimeError("a key that nobody has was taken")
+                raise RuntimeError("an absent key was acquired")
             self.acknowledged(name, payload)
             return 1
 

@@ -127,7 +127,7 @@ class HeadgateContender(StoreContender):
         name, payload = self.next_part(), next(self._payload)
         outcome = await self._store.decide(self._claim_of(name, payload))
         if not outcome.applied:
-            raise Bug("a key that nobody has was taken", verdict=outcome.verdict.value)
+            raise Bug("an absent key was acquired", verdict=outcome.verdict.value)
         self.acknowledged(name, payload)
         return 1
 

@@ -166,7 +166,7 @@ class StoreContender(Contender):
     def check_slice(self, found: int, first_seq: int, wanted_seq: int) -> int:
         """The number of rows, if they are the ones that were asked for."""
         if found != self.rows or first_seq != wanted_seq:
-            raise Bug("a slice is not what was asked for", rows=found, asked=self.rows)
+            raise Bug("a slice differs from the request", rows=found, asked=self.rows)
         return found
 
     def _check_receipts(self) -> int:
@@ -185,4 +185,4 @@ class StoreContender(Contender):
 
     def _require(self, key: int, holds: bool) -> None:
         if not holds:
-            raise Bug("what was acknowledged is not there", kind=self.kind, key=key)
+            raise Bug("an acknowledged write is missing", kind=self.kind, key=key)

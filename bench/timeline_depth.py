@@ -205,7 +205,7 @@ class _Deep:
         reads = set(seen.values())
         if len(reads) != 1 or any(each.tombstones for each in reads):
             told = "; ".join(f"{queue.name}: {each}" for queue, each in seen.items())
-            raise Bug("reading depends on what has passed or lies ahead", traced=told)
+            raise Bug("read cost depends on history or on the future", traced=told)
         return f"traced: a read of each lane took {next(iter(reads))} in each of the three queues"
 
     def _traced(self, queue: DeepQueue) -> Reads:

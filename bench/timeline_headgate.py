@@ -48,14 +48,14 @@ class TimelineContender(Contender):
         self._thread.run(run.do(work))
         self._lwts = self._process.lwt_count() - before
         if not run.rows:
-            raise Bug("nothing was done", first_error=run.first_error or "none")
+            raise Bug("the run did nothing", first_error=run.first_error or "none")
         return Ran(run.wall_s, 0 if work.beside else run.rows, run.requests, run.failed)
 
     def tell(self) -> Told:
         """Percentiles, LWTs and receipts checked, the queue given back."""
         run, work = self._run, self._work
         if run is None or work is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         self._check_lwts(run, work)
         checked = self._thread.run(self._check_ids(run))
         if not work.keeps:
@@ -70,7 +70,7 @@ class TimelineContender(Contender):
     def _check_lwts(self, run: Run, work: Work) -> None:
         allowed = 0 if work.do in PUTS else LANES * (2 + int(run.wall_s / TOUCHES_A_LANE_S))
         if self._lwts > allowed:
-            raise Bug("more lightweight transactions than were promised", sent=self._lwts, allowed=allowed)
+            raise Bug("more lightweight transactions than promised", sent=self._lwts, allowed=allowed)
 
     async def _check_ids(self, run: Run) -> int:
         """A sample of what was acknowledged is looked for at its place."""
@@ -89,7 +89,7 @@ class TimelineContender(Contender):
             table = settings.tables.later if row.lies_later else settings.tables.work
             rows = await self._process.store.read(Select(table, key, ("run",)))
             if not rows or rows[0].run is None:
-                raise Bug("what was acknowledged is not there", message_id=message_id)
+                raise Bug("an acknowledged write is missing", message_id=message_id)
         return len(sample)
 
 

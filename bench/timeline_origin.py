@@ -52,7 +52,7 @@ GONE_S = 5.0
 
 MESSAGES = Table(
     "origin_work",
-    "a row a message",
+    "one row per message",
     partition=(Column("name", Type.TEXT), Column("minute", Type.BIGINT), Column("shard", Type.INT)),
     clustering=(Column("due", Type.TIMEUUID),),
     columns=(Column("message", Type.BLOB),),
@@ -99,14 +99,14 @@ class OriginContender(Contender):
         self._run = run = kind(self, self._session.execute_async, work)
         run.go()
         if not run.rows:
-            raise Bug("nothing was done", first_error=run.first_error or "none")
+            raise Bug("the run did nothing", first_error=run.first_error or "none")
         return Ran(run.wall_s, 0 if work.beside else run.rows, run.requests, run.failed)
 
     def tell(self) -> Told:
         """Percentiles."""
         run = self._run
         if run is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         timed = [0.0] if run.work.beside else run.latencies_s
         return Told(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, 0)
 

@@ -80,5 +80,5 @@ class Receiving(Run):
         self.queue.lanes.want(LANES)
         while len(self.queue.lanes.held) < LANES:
             if time.monotonic() > until:
-                raise Bug("the lanes could not be taken", held=len(self.queue.lanes.held))
+                raise Bug("the lanes could not be acquired", held=len(self.queue.lanes.held))
             await asyncio.sleep(0.05)

@@ -50,11 +50,11 @@ def load_marks(load: Load) -> list[Mark]:
     marks = []
     if load.others > OTHERS_NOTED:
         bad = load.others > OTHERS_MAX
-        doubt = f"more than {OTHERS_MAX:.0%}" if bad else "figures by wall clock are low, and their spread is wide"
+        doubt = f"more than {OTHERS_MAX:.0%}" if bad else "wall-clock figures are low, and their spread is wide"
         marks.append(Mark(bad, f"others used {load.others:.0%} of the machine: {doubt}"))
     if load.stolen > STOLEN_NOTED:
         bad = load.stolen > STOLEN_MAX
-        doubt = f"more than {STOLEN_MAX:.0%}" if bad else "figures by wall clock are low"
+        doubt = f"more than {STOLEN_MAX:.0%}" if bad else "wall-clock figures are low"
         marks.append(Mark(bad, f"{load.stolen:.0%} of the machine's time was stolen by its host: {doubt}"))
     return marks
 
@@ -65,7 +65,7 @@ def baseline_marks(distances: Sequence[Distance]) -> list[Mark]:
         Mark(
             True,
             f"the baseline of {distance.case} does {distance.measured:,.0f} {distance.quantity}, "
-            f"{distance.ratio:.2f} times what is known of it; below {SOUND_FROM} nothing compared with it counts",
+            f"{distance.ratio:.2f} times its known rate; below {SOUND_FROM} nothing compared with it counts",
         )
         for distance in distances
         if not distance.sound
@@ -83,7 +83,7 @@ def rounds_marks(rounds: Sequence[Rounds], *, at_least: int = ROUNDS_MIN) -> lis
 
 def left_out_marks(names: Sequence[str]) -> list[Mark]:
     """Of cases for which no time was left."""
-    return [Mark(True, f"time was up before: {'; '.join(names)}")] if names else []
+    return [Mark(True, f"the time limit came before: {'; '.join(names)}")] if names else []
 
 
 def failure_marks(rounds: Sequence[Rounds]) -> list[Mark]:

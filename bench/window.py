@@ -36,7 +36,7 @@ def take_window(
     span_s = time.perf_counter() - began
     told = [client.tell(within_s=SLACK_S) for client in jobs]
     if not sum(one.rows for one in ran):
-        raise Unavailable("nothing was done in a window", contender=contender, failed=sum(one.failed for one in ran))
+        raise Unavailable("a window without any work", contender=contender, failed=sum(one.failed for one in ran))
     return Window(
         contender=contender,
         wall_s=max(one.wall_s for one in ran),

@@ -141,7 +141,7 @@ class _Bench:
             replace(figure, target=PATH_TARGET if figure.metric == ROWS_PER_S.name else None) for figure in figures
         ]
         self._results.cases.append(Measured(rounds, tuple(figures), part="path"))
-        self._results.checked.append("every message that was put was handled, and every worker ended well")
+        self._results.checked.append("every message was handled, and every worker stopped cleanly")
 
     def _warm_up(self, messages: int) -> None:
         """The server's compiler sees what it is going to meet, and each kind of client has worked once."""
@@ -197,7 +197,7 @@ class _Bench:
         seconds = 3.0 if self._plan.quick else IDLE_S
         self._make_queues(dict.fromkeys(IDLE_LANES, 1))
         works = {}
-        with progress.step("idle: workers with nothing to do", expect_s=seconds + SETTLES_S + 8):
+        with progress.step("idle: workers without messages", expect_s=seconds + SETTLES_S + 8):
             for lanes in IDLE_LANES:
                 client = self._servers.client(KIND, HANDLING, f"idle {lanes}")
                 work = Work(self._queues[lanes].pop().full_name, seconds, 0, lanes)
@@ -262,7 +262,7 @@ class _Bench:
         }
         environment = {**os.environ, **self._servers.at(KIND).environment}
         environment["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
-        with tempfile.TemporaryDirectory() as folder, progress.step("making queues", expect_s=8):
+        with tempfile.TemporaryDirectory() as folder, progress.step("creating queues", expect_s=8):
             file = Path(folder) / "queues.yaml"
             file.write_text(documents(queue for queues in made.values() for queue in queues), encoding="utf-8")
             done = subprocess.run(
@@ -274,7 +274,7 @@ class _Bench:
                 timeout=APPLY_WITHIN_S,
             )
         if done.returncode != 0:
-            raise Bug("the queues could not be made", said=done.stderr.strip()[-500:])
+            raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])
         self._queues = made
 
 

@@ -33,7 +33,7 @@ TOUCHED_AFTER_S = 3.0
 ENDS_WITHIN_S = 40.0
 SETTLED = ("acked_total", "settle_failures_total")
 """Where the machine stands still for a second it is not known whether some are settled: they count as failed."""
-BEGINS = "worker begins"
+BEGINS = "worker started"
 
 
 class WorkerProcess:
@@ -67,7 +67,7 @@ class WorkerProcess:
             if self._process.poll() is not None:
                 raise Bug("the worker ended", log=self.last_lines())
             if asked_s > began_s + within_s:
-                raise Unavailable("the worker does not get on", is_at=value, of=least, log=self.last_lines())
+                raise Unavailable("the worker makes no progress", is_at=value, of=least, log=self.last_lines())
             left_s = (least / value - 1) * (asked_s - began_s) if value else 0.0
             time.sleep(min(max(left_s / 2, LOOK_S_MIN), LOOK_S_MAX))
 
@@ -89,9 +89,9 @@ class WorkerProcess:
             code = self._process.wait(ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Bug("the worker did not end", log=self.last_lines()) from None
+            raise Bug("the worker did not stop", log=self.last_lines()) from None
         if code != 0:
-            raise Bug("the worker ended badly", code=code, log=self.last_lines())
+            raise Bug("the worker failed", code=code, log=self.last_lines())
 
     def kill(self) -> None:
         """At once, if it is still there."""
@@ -107,7 +107,7 @@ class WorkerProcess:
         for line in self._log.read_text(errors="replace").splitlines():
             with suppress(ValueError):
                 said = json.loads(line)
-                if said.get("text") == BEGINS:
+                if said.get("message") == BEGINS:
                     return int(said["health_port"])
         return 0
 
@@ -148,17 +148,17 @@ class HandlingContender(Contender):
         of the worst."""
         worker, work = self._in_hand(), self._work
         if work is None:
-            raise Bug("nothing was run")
+            raise Bug("the run did nothing")
         handled = worker.metrics().get("handler_seconds_count", 0)
         if handled < work.messages:
-            raise Bug("not every message was handled", handled=handled, messages=work.messages)
+            raise Bug("some messages were not handled", handled=handled, messages=work.messages)
         worker.end()
         self._worker = None
         if work.handling is Handling.NOTHING:
             return Told(0.0, 0.0, work.messages)
         longest_us = list(json.loads(worker.notes.read_text(encoding="utf-8")).values())
         if len(longest_us) != work.lanes:
-            raise Bug("not every lane was served", served=len(longest_us), lanes=work.lanes)
+            raise Bug("some lanes were not served", served=len(longest_us), lanes=work.lanes)
         return Told(statistics.median(longest_us) / 1000, max(longest_us) / 1000, work.messages)
 
     def close(self) -> None:

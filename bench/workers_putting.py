@@ -39,7 +39,11 @@ class PuttingContender(Contender):
         self._putting = putting = _Putting(self._queue, work_of(job))
         wall_s = self._thread.run(putting.run())
         if putting.done < putting.work.messages:
-            raise Bug("not all was put", done=putting.done, first_error=putting.first_error or "time was up")
+            raise Bug(
+                "some messages were not put",
+                done=putting.done,
+                first_error=putting.first_error or "time limit reached",
+            )
         return Ran(wall_s, 0, putting.done, putting.failed)
 
     def tell(self) -> Told:

@@ -55,7 +55,7 @@ def read_faults(root: Path = ROOT) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Write, or check."""
     parser = argparse.ArgumentParser(prog="python -m dev.chart_files", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; list stale files")
     if parser.parse_args(arguments).check:
         faults = read_faults()
         for fault in faults:

@@ -83,7 +83,7 @@ def down() -> None:
     """End what `up` started, in the opposite order; what was there before stays."""
     begun = Begun.read()
     if begun is None:
-        say("nothing to end: no demo was started here")
+        say("nothing to stop: no demo was started on this machine")
         return
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
@@ -100,22 +100,20 @@ def down() -> None:
 def tell_plan(choice: Choice, *, spark: bool = False) -> None:
     """What will happen, before it does."""
     say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
-    say(f"{MESSAGES:,} messages in a queue, its workers from none to many and back, a counter, a dead letter.")
+    say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
-    takes = "Some five minutes" if spark else "Some three minutes"
-    say(f"{takes} once everything is cached; the first time Kubernetes and Helm are built from source, ten")
-    say(
-        "minutes and more on two cores. In a hurry: `make dev` shows the same without Kubernetes in half a minute; or"
-    )
-    say("take a cluster that you have: make demo CONTEXT=its-name REGISTRY=where-it-pulls-our-image-from.")
+    takes = "About five minutes" if spark else "About three minutes"
+    say(f"{takes} once everything is cached; the first run builds Kubernetes and Helm from source, ten")
+    say("minutes and more on two cores. `make dev` shows the same without Kubernetes in half a minute. Or")
+    say("use your own cluster: make demo CONTEXT=its-name REGISTRY=where-it-pulls-our-image-from.")
 
 
 def require_containers(choice: Choice) -> None:
     """A cluster without a node that runs containers shows nothing of this."""
     if choice.mode == "kwok":
         raise Surroundings(
-            "no container runs on a cluster that is made without root",
+            "a cluster that is made without root runs no containers",
             remedy="run it as root, or with Docker and kind, or name a cluster (CONTEXT=); `make dev` needs none",
         )
 
@@ -132,15 +130,15 @@ def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None
     """Where to look next."""
     told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
     say("")
-    say(f"Done after {duration(took_s)}, and all of it is still there. Look around:")
+    say(f"Done after {duration(took_s)}; everything is still running. Explore it:")
     say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
-    say('  eval "$(make -s environment)"      # where Cassandra is; then, in this checkout:')
-    say("  .venv/bin/python examples/python/hello.py       # a message of your own; docs/python.md goes on from here")
-    say("  .venv/bin/headgate top --once                   # what is behind; docs/start-on-call.md")
-    say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # what the operator decided, and why")
+    say('  eval "$(make -s environment)"      # the address of Cassandra; then, in this checkout:')
+    say("  .venv/bin/python examples/python/hello.py       # a message of your own; continue with docs/python.md")
+    say("  .venv/bin/headgate top --once                   # the backlog; docs/start-on-call.md")
+    say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # the operator's decisions and their reasons")
     say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
     say(f"  Cassandra: {told} (its user and password: make -s environment)")
-    say("  end it all: make down")
+    say("  stop everything: make down")
 
 
 def tell_environment() -> None:
@@ -148,7 +146,8 @@ def tell_environment() -> None:
     file = ground.cassandra_directory() / "server.json"
     if not file.exists():
         raise Surroundings(
-            "no Cassandra of the demo runs here", remedy="make demo; or use yours, as CONTACT_POINTS and the rest say"
+            "the demo's Cassandra does not run on this machine",
+            remedy="run make demo; or use your own, set by CONTACT_POINTS and the other variables",
         )
     for name, value in json.loads(file.read_text())["environment"].items():
         print(f"export {name}={value}")
@@ -161,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", default=os.environ.get("CONTEXT") or None)
     parser.add_argument("--registry", default=os.environ.get("REGISTRY") or None)
     parser.add_argument("--tag", default=os.environ.get("TAG") or None)
-    parser.add_argument("--spark", action="store_true", help="go on with a bulk job under the Spark operator")
+    parser.add_argument("--spark", action="store_true", help="continue with a bulk job under the Spark operator")
     asked = parser.parse_args(arguments)
     try:
         match asked.command:
@@ -175,7 +174,7 @@ def main(arguments: Sequence[str]) -> int:
         say(f"headgate demo: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        say("headgate demo: interrupted; `make down` ends what was started", to=sys.stderr)
+        say("headgate demo: interrupted; `make down` stops what was started", to=sys.stderr)
         return 130
     return 0
 

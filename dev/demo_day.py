@@ -50,16 +50,16 @@ class Day:
         payload = '{"to": "customer-{n}@example.org", "order": {n}}'
         with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}"):
             self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
-        with step(f"and one that can not be sent: headgate send --queue {QUEUE} '{POISON}'"):
+        with step(f"and one that cannot be sent: headgate send --queue {QUEUE} '{POISON}'"):
             self._shell.headgate("send", "--queue", QUEUE, POISON, "--quiet")
 
     def _drain(self) -> None:
         began = time.monotonic()
-        with step("workers come, as kubectl get queues -w shows it, and handle them all", expect_s=30):
-            self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a worker that is ready")
+        with step("workers start, as kubectl get queues -w shows, and handle them all", expect_s=30):
+            self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a ready worker")
             self._shell.wait(self._is_drained, DRAINED_WITHIN_S, "an empty queue")
         took = duration(time.monotonic() - began)
-        say(f"      {MESSAGES:,} handled {took} after the last put, the workers' start included")
+        say(f"      {MESSAGES:,} handled {took} after the last put, including the workers' start")
 
     def _count(self) -> None:
         program = ROOT / "examples" / "python" / "count.py"
@@ -68,23 +68,23 @@ class Day:
             tell(self._shell.headgate("counter", "top", COUNTER, "--limit", "3"))
 
     def _die(self) -> None:
-        with step(f"the one that fails comes to the dead letter queue: headgate peek --queue {DEAD}", expect_s=15):
+        with step(f"the failed message moves to the dead-letter queue: headgate peek --queue {DEAD}", expect_s=15):
             self._shell.wait(lambda: self._shell.held(DEAD) == 1, DEAD_WITHIN_S, "a dead letter")
             tell(self._shell.headgate("peek", "--queue", DEAD))
 
     def _sleep(self) -> None:
-        with step("with nothing to do the workers go", expect_s=35):
+        with step("without messages the workers stop", expect_s=35):
             self._shell.wait(lambda: self._workers() == 0, ASLEEP_WITHIN_S, "no worker")
         say(f"      workers: 0, up to {self._most_workers}, and 0 again")
 
     def _redrive(self) -> None:
-        with step("the handler is mended by a release: kubectl patch queue emails ... mailer:send_or_ask"):
+        with step("a release fixes the handler: kubectl patch queue emails ... mailer:send_or_ask"):
             self._kubectl.run("patch", "queue", "emails", "--type=json", "-p", RELEASED)
             self._shell.wait(self._is_released, READY_WITHIN_S, "the new release")
         with step("kubectl headgate redrive queue/emails-dead -n shop", expect_s=10):
             plugin = [str(VENV / "bin" / "kubectl-headgate"), "redrive", "queue/emails-dead"]
             tell(self._shell.run([*plugin, "-n", NAMESPACE, *self._shell.context]))
-        with step("a worker comes for it, and it is handled", expect_s=15):
+        with step("a worker starts for it and handles it", expect_s=15):
             self._shell.wait(self._is_over, DRAINED_WITHIN_S, "two empty queues")
 
     def _is_drained(self) -> bool:

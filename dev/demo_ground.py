@@ -62,8 +62,8 @@ class Asked:
         """What can not go well is told before anything is begun."""
         if self.context is not None and self.registry is None:
             raise SpecError(
-                "an image can not be put into a cluster that you named",
-                remedy="push one (docs/start-platform.md) and say where: make demo CONTEXT=... REGISTRY=...",
+                "an image cannot be imported into a cluster that you named",
+                remedy="push one (docs/start-platform.md) and name its registry: make demo CONTEXT=... REGISTRY=...",
                 context=self.context,
             )
 
@@ -108,7 +108,9 @@ def make_environment() -> None:
     if ready.exists() and ready.stat().st_mtime >= lock.stat().st_mtime:
         return
     if environment.main([]) != 0:
-        raise Surroundings("the virtual environment could not be made", remedy="see the line above", path=".venv")
+        raise Surroundings(
+            "the virtual environment could not be created", remedy="check the output above", path=".venv"
+        )
 
 
 def fetch_cassandra() -> None:
@@ -136,12 +138,12 @@ def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
         return read_connection(named).environment(), False
     if cluster.host_address is None:
         raise Surroundings(
-            "pods of this cluster would not reach a Cassandra on this machine",
+            "pods of this cluster cannot reach a Cassandra on this machine",
             remedy="name one that they reach: CONTACT_POINTS, and DATA_CENTER, USERNAME, PASSWORD, USE_SSL, SSL_CA",
             cluster=cluster.context or cluster.mode,
         )
     address = cluster.host_address
-    with step(f"start Cassandra at {address}, which this machine and pods both reach", expect_s=10):
+    with step(f"start Cassandra at {address}, which both this machine and pods reach", expect_s=10):
         return start_kept(cassandra_directory(), address=address).environment(), True
 
 
@@ -150,12 +152,12 @@ def bring_images(cluster: Cluster, asked: Asked) -> None:
     if cluster.mode == "context":
         return
     target, title = ("all", "images of this tree") if asked.spark else ("headgate", "image of this tree")
-    with step(f"bring the {title} into the cluster", expect_s=90 if asked.spark else 15):
+    with step(f"import the {title} into the cluster", expect_s=90 if asked.spark else 15):
         command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name, "--target", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            told = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-            raise Surroundings("the image could not be made", remedy="see what it says", said=told[-1])
+            told = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+            raise Surroundings("the image could not be created", remedy="check its output", said=told[-1])
 
 
 def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> None:
@@ -209,7 +211,7 @@ def helm_home() -> Path:
 
 def take_out(kubectl: Kubectl, begun: Begun) -> None:
     """What the demo brought into a cluster that stays: the examples, the release, its namespace and kinds."""
-    with step("take the examples and the chart out of the cluster", expect_s=30):
+    with step("remove the examples and the chart from the cluster", expect_s=30):
         kubectl.run("delete", "--ignore-not-found", "-f", str(BULK), "-f", str(SHOP), timeout_s=180)
         helm = helm_for(kubectl)
         if RELEASE in helm.run("list", "--namespace", SYSTEM, "--short", "--all").split():

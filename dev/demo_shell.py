@@ -42,9 +42,9 @@ class Shell:
             command, env=dict(self._environment), capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
         )
         if done.returncode != 0:
-            told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it said nothing"]
+            told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
             name = f"{Path(command[0]).name} {command[1]}"
-            raise Surroundings("a command of the demo failed", remedy="see what it says", command=name, said=told[-1])
+            raise Surroundings("a command of the demo failed", remedy="check its output", command=name, said=told[-1])
         return done.stdout
 
     def held(self, queue: str) -> int:
@@ -63,8 +63,8 @@ class Shell:
         if not wait_until(holds, timeout_s=within_s, every_s=0.5):
             told = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
             raise Surroundings(
-                "the demo waited in vain",
-                remedy="kubectl headgate why queue/emails -n shop; make down ends it",
+                "the demo's condition was not met in time",
+                remedy="run kubectl headgate why queue/emails -n shop; make down stops it",
                 waited_for=what,
                 seconds=round(within_s),
                 seen="; ".join(told[-6:]),

@@ -41,8 +41,8 @@ def require_spark_operator(kubectl: Kubectl) -> None:
     """Nothing is installed into a cluster that is not ours but Headgate itself."""
     if not spark_operator.is_there(kubectl):
         raise Surroundings(
-            "this cluster has no Spark operator, which carries out bulk jobs",
-            remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or leave SPARK=1 away",
+            "this cluster has no Spark operator, which runs bulk jobs",
+            remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or do not set SPARK=1",
             missing=spark_operator.CRDS[0],
         )
 
@@ -76,19 +76,23 @@ class Drain:
             self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
 
     def _launch(self) -> None:
-        with step("so much waits that the operator makes a SparkApplication of its bulk job", expect_s=10):
+        with step(
+            "the backlog is large enough for the operator to create a SparkApplication for its bulk job", expect_s=10
+        ):
             self._shell.wait(lambda: bool(self._told().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication")
 
     def _work(self) -> None:
-        with step("the Spark operator starts a driver, the driver its executors, and they drain it", expect_s=75):
+        with step(
+            "the Spark operator starts a driver, the driver its executors, and they drain the backlog", expect_s=75
+        ):
             self._shell.wait(self._has_ended, DRAINED_WITHIN_S, "the end of the bulk job")
         application = self._kubectl.get("sparkapplication", str(self._told()["application"]))
         state = application["status"]["applicationState"]["state"]
         roles = {"driver" if name.endswith("-driver") else "executor" for name in self._pods}
         if state != "COMPLETED" or roles != {"driver", "executor"}:
             raise Surroundings(
-                "the bulk job did not come to its end",
-                remedy="kubectl describe sparkapplication -n shop; what the driver said is in its last line here",
+                "the bulk job did not finish",
+                remedy="run kubectl describe sparkapplication -n shop; see the driver's last line above",
                 state=state,
                 pods=", ".join(sorted(self._pods)),
                 said=self._last_line(),
@@ -96,12 +100,12 @@ class Drain:
         say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
     def _look(self) -> None:
-        with step(f"what it did: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; headgate stats"):
+        with step(f"its result: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; headgate stats"):
             self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
             tell(json.dumps(self._told()))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("not all was drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
+                raise Surroundings("the backlog was not drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
             tell(self._shell.headgate("stats", "--queue", QUEUE))
 
     # ---- what is seen

@@ -45,7 +45,7 @@ def install_debian_venv() -> None:
     package = f"python3.{sys.version_info.minor}-venv"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Surroundings(
-            "this Python can not make virtual environments", remedy=f"apt-get install {package}", missing=package
+            "this Python cannot create virtual environments", remedy=f"apt-get install {package}", missing=package
         )
     with step(f"install {package} from Debian", expect_s=15):
         for words in (["update", "-q"], ["install", "-q", "-y", package]):
@@ -69,7 +69,7 @@ def install(venv: Path) -> None:
             telling = [line for line in done.stderr.splitlines() if line.strip()]
             raise Surroundings(
                 "pip could not install the dependencies",
-                remedy="is the package index reachable from here? (pip config list shows which one)",
+                remedy="check that the package index is reachable (pip config list shows which one)",
                 answer=telling[-1] if telling else "none",
             )
 

@@ -40,7 +40,7 @@ def main() -> None:
     spark = ("pyproject.toml", *extras_as_options(*SPARK_EXTRAS))
     compile_lock("requirements-spark.lock", *spark, "-c", "requirements.lock")
     compile_lock("requirements-build.lock", "--group", "pyproject.toml:build")
-    everything = (*shipped, *extras_as_options("spark", "test"), "--group", "dev")
+    everything = (*shipped, *extras_as_options("spark", "test"), "--group", "dev", "--group", "docs")
     compile_lock("requirements-dev.lock", *everything, "-c", "requirements.lock", "-c", "requirements-spark.lock")
 
 

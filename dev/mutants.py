@@ -121,13 +121,13 @@ def try_mutant(mutant: Mutant) -> Ending:
         target = tree / mutant.file
         text = mutated(target.read_text(), mutant) if target.exists() else None
         if text is None:
-            return Ending(mutant, "no longer applies", 0, f"its text is not exactly once in {mutant.file}")
+            return Ending(mutant, "no longer applies", 0, f"its text does not occur exactly once in {mutant.file}")
         target.write_text(text)
         code, closing = run_tests(tree, mutant.found_by, servers=mutant.by == "servers")
     took = time.monotonic() - started
     if code == TESTS_FAILED:
         return Ending(mutant, "found", took)
-    return Ending(mutant, "survived" if code == 0 else "shows nothing", took, closing)
+    return Ending(mutant, "survived" if code == 0 else "inconclusive", took, closing)
 
 
 def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
@@ -147,15 +147,15 @@ def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
 def main() -> int:
     """Try all, or those of one group."""
     parser = argparse.ArgumentParser(description="run the deliberate breakages")
-    parser.add_argument("group", nargs="*", help="files of tests/mutants, without .toml; all when none is named")
+    parser.add_argument("group", nargs="*", help="files of tests/mutants, without .toml. Default: all")
     chosen = parser.parse_args().group
     mutants = [mutant for mutant in read_mutants() if not chosen or mutant.name.split("/")[0] in chosen]
     if not mutants:
-        say(f"no mutants under tests/mutants{' of ' + ', '.join(chosen) if chosen else ''}", to=sys.stderr)
+        say(f"no mutants in tests/mutants{' of ' + ', '.join(chosen) if chosen else ''}", to=sys.stderr)
         return 2
     sound, closing = unbroken(mutants)
     if not sound:
-        say(f"the tests fail without any breakage:\n{closing}", to=sys.stderr)
+        say(f"the tests fail without any mutant:\n{closing}", to=sys.stderr)
         return 1
     with ThreadPoolExecutor(2) as pool:
         endings = []

@@ -65,13 +65,13 @@ def try_seed(seed: int, *, of: str = "queues", statements: bool = False, keep_hi
 def main() -> int:
     """One with its history, or many side by side."""
     parser = argparse.ArgumentParser(prog="python -m dev.simulate")
-    parser.add_argument("--of", choices=sorted(LIVES), default="queues", help="whose lives")
-    parser.add_argument("--seed", type=int, help="this one alone, with its history")
+    parser.add_argument("--of", choices=sorted(LIVES), default="queues", help="which simulation")
+    parser.add_argument("--seed", type=int, help="only this seed, with its history")
     parser.add_argument("--statements", action="store_true", help="with every statement in the history")
-    parser.add_argument("--seeds", type=int, help="how many")
-    parser.add_argument("--minutes", type=float, help="as many as so much CPU time allows")
-    parser.add_argument("--first", type=int, default=0, help="from which on")
-    parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="end after so many have failed")
+    parser.add_argument("--seeds", type=int, help="number of seeds")
+    parser.add_argument("--minutes", type=float, help="as many seeds as fit into this CPU time")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="stop after this number of failures")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.seed is not None:
@@ -85,7 +85,7 @@ def tell_one(tried: Tried) -> int:
     """Its history, and what did not hold."""
     say(tried.history)
     say(f"\nseed {tried.seed}: {tried.about}")
-    say(tried.problem or f"seed {tried.seed}: all held")
+    say(tried.problem or f"seed {tried.seed}: passed")
     return 1 if tried.problem else 0
 
 
@@ -156,8 +156,8 @@ class Run:
         return f"{duration(time.monotonic() - self._began_s)}, {duration(self._cpu_s)} of CPU time"
 
     def _close(self) -> int:
-        say(f"{self._done - len(self._failed)} of {self._done} seeds held, in {self._spent()}")
-        say(f"goes on with: {self._again} FIRST={self._next}")
+        say(f"{self._done - len(self._failed)} of {self._done} seeds passed, in {self._spent()}")
+        say(f"to continue: {self._again} FIRST={self._next}")
         if self._failed:
             say(f"failed: {', '.join(map(str, sorted(self._failed)))}")
         return 1 if self._failed else 0

@@ -126,7 +126,7 @@ class ColdBuilds:
         else:
             self.failed.append(name)
             last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-3:]
-            say(f"  ✗ {name} could not be built after {took}:\n    " + "\n    ".join(last))
+            say(f"  ✗ {name} failed to build after {took}:\n    " + "\n    ".join(last))
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -164,7 +164,7 @@ def servers(report: Report) -> None:
 
 def run_quietly(name: str, which: str) -> Part:
     """Run one group of tests that share servers, and print what it said when it is done."""
-    say(f"\n== tests on {name}: begun")
+    say(f"\n== tests on {name}: started")
     started = time.monotonic()
     command = pytest("-m", f"{which} and not slow", *existing(SERVERS))
     done = subprocess.run(

@@ -50,7 +50,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What stands until the end is looked at by no later collection: each took 0.2 s, two or three times that
+    """Objects that live until the end are skipped by later collections: each took 0.2 s, two or three times that
     on a busy machine, and clients that run in this process stood still meanwhile."""
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
 """What holds of every counter, whatever fails: one ledger of updates and reads, checked as they happen and at the
 end.
 
-Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read tells of
-each update how often it was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
-below it, so simulation, conformance and real servers are judged by the same sentences:
+Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read shows
+how often each update was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
+below it, so simulation, conformance and real servers are judged by the same rules:
 
 - an update that was acknowledged before a read began is in it, exactly once;
 - one that is unknown, or is still under way, is in it once or not at all;
@@ -83,20 +83,20 @@ class CounterLedger:
         return tale
 
     def attempt(self, tale: UpdateTale) -> None:
-        """It is sent now, for the first time or again. Whoever sends it may die: then nobody ever tells how it ended,
+        """It is sent now, for the first time or again. Its sender may die: then nobody ever learns how it ended,
         and it may have been counted."""
         tale.attempts += 1
         tale.under_way += 1
 
     def acknowledged(self, tale: UpdateTale, by: str = "") -> None:
-        """It was said to be durable."""
+        """Its answer was: durable."""
         tale.under_way -= 1
         tale.told.append(f"ok at {self.now_us()} by {by}")
         if tale.acknowledged_us is None:
             tale.acknowledged_us = self.now_us()
 
     def failed(self, tale: UpdateTale, error: BaseException, by: str = "") -> None:
-        """It was said to be unknown, or not to have been sent."""
+        """Its answer was: unknown, or not sent."""
         tale.under_way -= 1
         tale.told.append(f"{type(error).__name__} at {self.now_us()} by {by}")
         if isinstance(error, Unknown) or not isinstance(error, HeadgateError):
@@ -105,7 +105,7 @@ class CounterLedger:
     # ---- reads
 
     def check(self, key: str, value: int, *, began_us: int, by: str = "") -> None:
-        """Judge what a read told that began then."""
+        """Judge the result of a read that began then."""
         self.reads += 1
         for tale in self.tales.get(key, []):
             counted = value >> BITS * tale.number & DIGIT

@@ -1,10 +1,10 @@
 """What holds of every queue, whatever fails: one ledger of what processes did and were answered, checked at the end.
 
-A `Ledger` is told of puts, deliveries, settles, cancels and purges as they happen; `violations` judges all of it, and
+A `Ledger` records puts, deliveries, settles, cancels and purges as they happen; `violations` judges all of it, and
 `check` raises with each violation and the whole story of its message. It knows the contract of engines and nothing
 below it, so simulation, conformance and real servers are judged by the same sentences.
 
-Moments are the ledger's own clock's (in a simulation the truth), told in us; only "nothing early" is judged by the
+Times are the ledger's own clock's (in a simulation the truth), in us; only "nothing early" is judged by the
 clock of the process that received. What nobody can know is taken in favour of the queue: a put or a settle without an
 answer may have happened, or not.
 """
@@ -33,7 +33,7 @@ AGAIN_WITHIN_US = 30 * SECOND_US
 """Redelivery comes at most this long after the visibility is over (lease, taking over, one backlog of suspects)."""
 MILLISECOND_US = 1_000
 ROUNDING_US = 2
-"""Of two moments told by clocks that each round to a microsecond."""
+"""Of two times by clocks that each round to a microsecond."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class Tale:
     cancelled_us: int | None = None
     dead: int = 0
     lent: list[LentWord] = field(default_factory=list)
-    """What jobs that borrowed it said of it."""
+    """The reports of jobs that borrowed it."""
 
     def finished_us(self) -> int | None:
-        """When a consumer, or a job, first said, to a queue that did not refuse, that it was done."""
+        """When a consumer, or a job, first reported it done, to a queue that did not refuse."""
         said = [it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE]
         return min([*said, *(it.asked_us for it in self.lent if it.how is not STALE)], default=None)
 
@@ -148,7 +148,7 @@ class Ledger:
         self._by_receipt: dict[str, Tale] = {}
         self._turn = self._forgotten = 0
 
-    # ---- told by producers
+    # ---- recorded by producers
 
     def trying(self, messages: Sequence[Message], producer: str) -> list[Put]:
         """These are about to be put by one call."""
@@ -188,10 +188,10 @@ class Ledger:
         """The window of all once keys so far is over: they may make another message each."""
         self._forgotten = self._turn
 
-    # ---- told by consumers
+    # ---- recorded by consumers
 
     def delivered(self, who: str, found: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
-        """These came out of a receive with this visibility; `clock_us` is the moment on the receiver's own clock."""
+        """These came out of a receive with this visibility; `clock_us` is the time on the receiver's own clock."""
         now_us = self.now_us()
         for each in found:
             ago_us = max(0, clock_us - (each.visible_until_us - visibility_us))
@@ -224,7 +224,7 @@ class Ledger:
         self.settled(words, answers)
         return answers
 
-    # ---- told by others
+    # ---- recorded by others
 
     async def settle_lent(self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], who: str) -> Settled:
         """A job settles messages of a range that it borrowed, by this function."""
@@ -248,7 +248,7 @@ class Ledger:
         self.tale(new_id).other = message_id
 
     def cancel_answered(self, message_id: str, how: Cancelled) -> None:
-        """And was told this. A cancel that came too late may have taken effect all the same."""
+        """With this answer. A cancel that came too late may have taken effect all the same."""
         if how is Cancelled.CANCELLED:
             self.tale(message_id).cancelled_us = self.now_us()
 
@@ -258,7 +258,7 @@ class Ledger:
         return self.purges[-1]
 
     def purged(self, purge: Purge, before_us: int) -> None:
-        """And was told up to which moment of put."""
+        """With the time of put up to which it held."""
         purge.before_us, purge.answered_us = before_us, self.now_us()
 
     def dead(self, message_ids: Iterable[str]) -> None:
@@ -281,7 +281,7 @@ class Ledger:
         return {each.message_id for each in self.puts if each.message_id is not None}
 
     def open_ids(self, there: Collection[str] = ()) -> set[str]:
-        """Messages of which nothing tells that they are settled: they have to come yet, or be `there`."""
+        """Messages without evidence that they are settled: they have to come yet, or be `there`."""
         return {
             tale.message_id
             for tale in self.tales.values()
@@ -309,8 +309,8 @@ class Ledger:
         self, *, there: Collection[str] = (), calm_us: int | None = None, late: Collection[str] = ()
     ) -> Iterator[Violation]:
         """All that does not hold. `there` are the messages still seen in the queue; from `calm_us` on the store, and
-        somebody who receives, were at work all the time, so that redelivery can be asked for (None: never), but of
-        what is `late`: that comes when repair looks for it."""
+        a receiver, were at work all the time, so that redelivery can be asked for (None: never), but of
+        what is `late`: that comes when repair checks for it."""
         keys = self._keys_by_payload()
         known = {each.message.payload for each in self.puts}
         for tale in self.tales.values():
@@ -343,7 +343,7 @@ class Ledger:
             )
 
     def _may_be_counted(self, tale: Tale) -> bool:
-        """What was purged is counted until its moment where others were put to its part after the purge."""
+        """A purged message counts until its time where others were put to its part after the purge."""
         ahead = tale.put is not None and (tale.put.message.due_us or 0) > self.now_us()
         return ahead and self._way(tale) == "purged"
 
@@ -387,7 +387,7 @@ class Ledger:
                     )
 
     def _asked_us(self, put: Put) -> int | None:
-        """For when it was put; None where that is at once. Of a once key one put claims the moment, and any of them
+        """For when it was put; None where that is at once. Of a once key one put claims the time, and any of them
         may be the one: so it is the earliest of theirs."""
         if put.message.once is None:
             return put.message.due_us
@@ -479,7 +479,7 @@ class Ledger:
                     yield self._violation(rule, later, "settled, and an earlier one came after that", earlier)
 
     def _made_once(self, keys: dict[bytes, tuple[str | None, str]]) -> Iterator[Violation]:
-        """Within a run that is shorter than onceWindow, or since `forget_keys` was told that one was over."""
+        """Within a run that is shorter than onceWindow, or since `forget_keys` recorded that one was over."""
         made: dict[tuple[str | None, str], set[str]] = {}
         for put in self.puts:
             if put.message.once is not None and put.message_id is not None and put.turn > self._forgotten:
@@ -504,7 +504,7 @@ class Ledger:
     # ---- what became of a message
 
     def _may_be_gone(self, tale: Tale, *, by_us: int | None = None) -> bool:
-        """Whether something tells that it need not come (any more), by a moment or at all."""
+        """Whether there is evidence that it need not come (any more), by a given time or at all."""
         return tale.cancel_asked_us is not None or self._has_ended(tale, by_us=by_us)
 
     def _has_ended(self, tale: Tale, *, by_us: int | None = None) -> bool:
@@ -526,7 +526,7 @@ class Ledger:
 
     def _may_be_purged(self, tale: Tale) -> bool:
         """A purge without an answer may cover whatever there is; one with an answer, what began before it. Of a put
-        without an answer its deliveries tell the moment that a purge goes by."""
+        without an answer its deliveries show the time that a purge uses."""
         if tale.put is None:
             puts_us = [hand.delivery.put_us for hand in tale.hands]
             return any(
@@ -537,14 +537,14 @@ class Ledger:
 
     def _may_have_made(self, put: Put) -> list[Put]:
         """The puts of which one made this message. Of a once key that is any that was not answered with another id:
-        who claimed it may have had no answer, and who was answered first may have found the key taken."""
+        its claimer may have had no answer, and the first answered may have found the key taken."""
         if put.message.once is None:
             return [put]
         key, ids = (put.message.once_scope, put.message.once), (None, put.message_id)
         return [it for it in self.puts if (it.message.once_scope, it.message.once) == key and it.message_id in ids]
 
     def _is_expired(self, tale: Tale) -> bool:
-        """Of a put without an answer its deliveries tell from when its retention counts."""
+        """Of a put without an answer its deliveries show the start of its retention."""
         over_us = self._over_us(tale)
         if tale.put is None and tale.hands and self.retention_us is not None:
             over_us = min(max(it.delivery.put_us, it.delivery.due_us) for it in tale.hands) + self.retention_us
@@ -557,7 +557,7 @@ class Ledger:
         return max(tale.put.began_us, tale.put.message.due_us or 0) + self.retention_us
 
     def in_time(self, tale: Tale) -> list[Hand]:
-        """The deliveries within its retention. What repair has put anew outlives the rest of its family, and what was
+        """The deliveries within its retention. A restamped row outlives the rest of its family, and what was
         known of that: it may come once more where its lane was behind for the whole retention."""
         over_us = self._over_us(tale)
         return [hand for hand in tale.hands if over_us is None or hand.given_us <= over_us]
@@ -573,7 +573,7 @@ class Ledger:
             return "purged"
         return "in doubt" if self._may_be_gone(tale) else "live"
 
-    # ---- telling it
+    # ---- describing it
 
     def _violation(self, rule: str, tale: Tale, what: str, other: Tale | None = None) -> Violation:
         stories = [self.story(each.message_id) for each in (other, tale) if each is not None]

@@ -35,19 +35,21 @@ def parser() -> argparse.ArgumentParser:
         "--context", default=os.environ.get("CONTEXT") or None, help="use this context of your kubeconfig"
     )
     up.add_argument("--mode", choices=MODES[1:], help="insist on one kind of cluster")
-    down = command("down", "end exactly what was started")
-    down.add_argument("--purge", action="store_true", help="throw its images and certificates away too")
-    status = command("status", "what is up")
+    down = command("down", "stop exactly what was started")
+    down.add_argument("--purge", action="store_true", help="also delete its images and certificates")
+    status = command("status", "show what is up")
     status.add_argument("--all", action="store_true", help="every cluster")
-    build = command("build", "build all that `up` and `image` need, and start nothing")
+    build = command("build", "build everything that `up` and `image` need, and start nothing")
     build.add_argument("--mode", choices=MODES[1:], help="for one kind of cluster")
     build.add_argument(
-        "--with", dest="extras", default="", help=f"also build, with commas between: {', '.join(EXTRAS)}"
+        "--with", dest="extras", default="", help=f"also build these, separated by commas: {', '.join(EXTRAS)}"
     )
     make = command("image", "build an image of the working tree and import it into the cluster")
-    make.add_argument("--target", choices=(*image.TARGETS, "all"), default="headgate", help="of the Dockerfile")
-    make.add_argument("--only-build", action="store_true", help="build it into the cache, whatever cluster is up")
-    make.add_argument("--archive", type=Path, help="write the archive here (OCI, also read by `docker load`)")
+    make.add_argument(
+        "--target", choices=(*image.TARGETS, "all"), default="headgate", help="target of the Dockerfile"
+    )
+    make.add_argument("--only-build", action="store_true", help="build it into the cache, whichever cluster is up")
+    make.add_argument("--archive", type=Path, help="write the archive to this file (OCI, also read by `docker load`)")
     make.add_argument("--import", dest="imported", type=Path, help="import this archive instead of building one")
     kubectl = command("kubectl", "kubectl on it: python3 -m dev.cluster kubectl get pods")
     kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -63,7 +65,10 @@ def main(arguments: Sequence[str]) -> int:
         say(f"dev.cluster: {error}", to=sys.stderr)
         return 1
     except OSError as error:
-        say(f"dev.cluster: this machine refused: {error.strerror} ({error.filename or error.args})", to=sys.stderr)
+        say(
+            f"dev.cluster: the system rejected a request: {error.strerror} ({error.filename or error.args})",
+            to=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         return 130
@@ -95,7 +100,7 @@ def run_build(asked: argparse.Namespace) -> None:
     wanted = [name for name in asked.extras.split(",") if name]
     unknown = [name for name in wanted if name not in EXTRAS]
     if unknown:
-        raise SpecError("nothing is built by that name", remedy=f"there are: {', '.join(EXTRAS)}", name=unknown[0])
+        raise SpecError("unknown build", remedy=f"available: {', '.join(EXTRAS)}", name=unknown[0])
     choice = lifecycle.build(asked.mode)
     if choice.mode == "node":
         base_image()
@@ -109,14 +114,16 @@ def run_image(asked: argparse.Namespace) -> None:
     if asked.imported is not None:
         if not asked.imported.is_file():
             raise SpecError(
-                "there is no such archive", remedy="name an OCI archive or one of `docker save`", path=asked.imported
+                "the archive does not exist",
+                remedy="name an OCI archive or one of `docker save`",
+                path=asked.imported,
             )
         lifecycle.load_archive(_required(cluster, asked.name), asked.imported)
         say(f"  {asked.imported}: imported")
         return
     targets = image.TARGETS if asked.target == "all" else (asked.target,)
     if asked.archive is not None and len(targets) > 1:
-        raise SpecError("an archive holds one image", remedy="name one: --target headgate", path=asked.archive)
+        raise SpecError("an archive must hold one image", remedy="name one: --target headgate", path=asked.archive)
     if asked.only_build:
         _only_build(targets)
         return
@@ -137,7 +144,7 @@ def _only_build(targets: Sequence[str]) -> None:
     """Into the cache; a machine that can build none can run none either, which is no fault of this command."""
     because = docker_build.obstacle()
     if because is not None:
-        say(f"  no image is built here: {because}")
+        say(f"  no image is built on this machine: {because}")
         return
     for built in image.build_images(targets):
         say(f"  {built.tag}: {built.id}, {sum(layer.size for layer in built.layers) >> 20} MB")

@@ -57,7 +57,7 @@ class Api:
         told: dict[str, Any] = json.loads(body)
         if status >= 400:
             raise Surroundings(
-                "the API server refused a request", remedy="see its answer", path=path, answer=told.get("message")
+                "the API server rejected a request", remedy="check its answer", path=path, answer=told.get("message")
             )
         return told
 

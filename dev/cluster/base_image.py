@@ -94,8 +94,8 @@ def _make(directory: Path) -> None:
     if done.returncode != 0:
         lines = [line for line in log.read_text().splitlines() if line.startswith("E:")] or ["(see apt's sources)"]
         raise Surroundings(
-            "debootstrap could not make a base image",
-            remedy="check the network, apt's sources and the room on the disk",
+            "debootstrap could not create a base image",
+            remedy="check the network, apt's sources and the free disk space",
             answer=lines[-1],
         )
     pythons = sorted(path.name for path in (root / "usr" / "bin").glob("python3.*") if path.name[8:].isdigit())
@@ -103,4 +103,4 @@ def _make(directory: Path) -> None:
     (directory / "digest").write_text(layer.digest)
     (directory / "python").write_text(pythons[0].removeprefix("python"))
     shutil.rmtree(root)
-    assert read_layer(layer.path) == layer, "the layer on the disk is the one that was written"
+    assert read_layer(layer.path) == layer, "the layer on disk is the one that was written"

@@ -60,6 +60,6 @@ def require_made(program: Path, directory: Path, *, node_name: str, addresses: S
     }
     done = subprocess.run([program], input=json.dumps(request), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Bug("certificates could not be made", answer=done.stderr.strip())
+        raise Bug("certificates could not be created", answer=done.stderr.strip())
     until = time.time() + VALID_DAYS * 86400
     made_for.write_text(json.dumps({"certificates": certificates, "until": until}))

@@ -120,8 +120,8 @@ def end(name: str, root: Path = ROOT) -> None:
 
     if not wait_until(empty, timeout_s=20):
         raise Surroundings(
-            "processes do not end, not even when killed",
-            remedy="they hang in the kernel: see `cat /proc/PID/stack`, then try again",
+            "processes survive SIGKILL",
+            remedy="they hang in the kernel: check `cat /proc/PID/stack`, then try again",
             pids=sorted(members(name, root)),
         )
     for tree in trees(root):

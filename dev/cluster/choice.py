@@ -19,7 +19,7 @@ Mode = Literal["context", "kind", "k3d", "node", "kwok"]
 MODES: tuple[Mode, ...] = ("context", "kind", "k3d", "node", "kwok")
 
 
-NOTHING_RUNS = "a real API server whose nodes only say that pods run: NO CONTAINER RUNS"
+NOTHING_RUNS = "a real API server whose nodes only report that pods run: NO CONTAINER RUNS"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def decide_source(machine: Machine) -> Choice:
     _require_linux(machine)
     if obstacle_to_node(machine) is None:
         _require_go(machine, machine.built_node)
-        return Choice("node", f"{_no_docker(machine)}, and we are root: built from source, with a real node")
+        return Choice("node", f"{_no_docker(machine)}, and this user is root: built from source, with a real node")
     _require_go(machine, machine.built_kwok)
     return Choice(
         "kwok",
@@ -75,11 +75,11 @@ def decide_source(machine: Machine) -> Choice:
 def obstacle_to_node(machine: Machine) -> str | None:
     """Why this machine can not have a node of its own, if so."""
     if not machine.is_root:
-        return "we are not root"
+        return "this user is not root"
     if not machine.has_cgroups:
         return "this machine has no cgroups mounted"
     if machine.missing:
-        return f"{', '.join(machine.missing)} can not be found"
+        return f"missing programs: {', '.join(machine.missing)}"
     return None
 
 
@@ -87,27 +87,30 @@ def _decide_context(machine: Machine) -> Choice:
     if machine.context not in machine.contexts:
         known = ", ".join(machine.contexts) or "none"
         raise Surroundings(
-            "the context that was named is not in your kubeconfig",
-            remedy=f"those there are: {known} (KUBECONFIG names the file)",
+            "the context is not in your kubeconfig",
+            remedy=f"available contexts: {known} (KUBECONFIG names the file)",
             context=machine.context,
         )
     return Choice("context", "you named it", context=machine.context)
 
 
 def _decide_wanted(machine: Machine, wanted: Mode) -> Choice:
-    reason = "you asked for it"
+    reason = "you requested it"
     if wanted == "context":
         raise Surroundings("no context was named", remedy="name it: --context NAME")
     if wanted in ("kind", "k3d"):
         installed = machine.has_kind if wanted == "kind" else machine.has_k3d
         if not (machine.docker_runs and installed):
-            raise Surroundings(f"{wanted} needs a Docker engine that runs, and {wanted} installed", remedy="start it")
+            raise Surroundings(
+                f"{wanted} needs a running Docker engine, and {wanted} installed",
+                remedy="start Docker, and install it",
+            )
         return Choice(wanted, reason)
     _require_linux(machine)
     obstacle = obstacle_to_node(machine)
     if wanted == "node" and obstacle is not None:
         raise Surroundings(
-            "a node of its own can not run here",
+            "a node cannot run on this machine",
             remedy="become root (sudo), or take `--mode kwok`, which runs no containers",
             because=obstacle,
         )

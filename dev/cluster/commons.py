@@ -46,7 +46,7 @@ def held() -> Iterator[None]:
             return True
 
         if not wait_until(free, timeout_s=60):
-            raise Surroundings("another command makes or ends a cluster and does not finish", remedy="try again")
+            raise Surroundings("another command that starts or stops a cluster does not finish", remedy="try again")
         yield
 
 

@@ -121,7 +121,7 @@ def _install(bundle: Bundle, failure: Surroundings) -> None:
     """The last resort: the machine's own installation, said aloud."""
     if os.geteuid() != 0:
         raise failure
-    say(f"    private copies can not be had ({failure.facts.get('said')}); installing {' '.join(bundle.packages)}")
+    say(f"    private copies cannot be fetched ({failure.facts.get('said')}); installing {' '.join(bundle.packages)}")
     command = ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -136,7 +136,7 @@ def _use_installed(bundle: Bundle, directory: Path) -> None:
     for name, _, _ in bundle.programs:
         found = shutil.which(name, path=path)
         if found is None:
-            raise Surroundings("a program is missing, and this is no Debian", remedy=_NOT_DEBIAN, program=name)
+            raise Surroundings("a program is missing, and this is not Debian", remedy=_NOT_DEBIAN, program=name)
         (directory / WRAPPERS / name).symlink_to(found)
 
 

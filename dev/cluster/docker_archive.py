@@ -66,8 +66,8 @@ def _kept(saved: tarfile.TarFile, name: str, diff_id: str) -> Layer:
         found = read_layer(path).digest
         if found != diff_id:
             raise Surroundings(
-                "an image's layer is not what its configuration says",
-                remedy="is the disk full? then build it again",
+                "an image's layer differs from its configuration",
+                remedy="check the free disk space, then build it again",
                 expected=diff_id,
                 found=found,
             )
@@ -93,5 +93,5 @@ def _blob(saved: tarfile.TarFile, name: str) -> bytes:
 
 def _opened(saved: tarfile.TarFile, name: str) -> IO[bytes]:
     file = saved.extractfile(name)
-    assert file is not None, f"{name} is a file in what docker save writes"
+    assert file is not None, f"{name} is a file in the output of docker save"
     return file

@@ -123,7 +123,7 @@ class Builder:
         if done.returncode != 0:
             raise Surroundings(
                 "the Dockerfile could not be built",
-                remedy=f"see {log}; are the package registries reachable?",
+                remedy=f"see {log}; check that the package registries are reachable",
                 target=target,
                 said=last_words(log.read_text(errors="replace")),
             )
@@ -132,7 +132,7 @@ class Builder:
 def last_words(output: str) -> str:
     """The last lines that tell of an error, else the last, as one."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    lines = [line.strip() for line in plain.splitlines() if line.strip()] or ["(it said nothing)"]
+    lines = [line.strip() for line in plain.splitlines() if line.strip()] or ["(no output)"]
     telling = [line for line in lines if re.match(r"(ERROR|E|error|Error)\b", line)]
     return " / ".join((telling or lines)[-2:])[:400]
 
@@ -142,9 +142,9 @@ def obstacle() -> str | None:
     if docker_runs():
         return None
     if os.geteuid() != 0:
-        return "no Docker engine runs here, and we are not root to start one"
+        return "no Docker engine runs on this machine, and only root can start one"
     if shutil.which("apt-get") is None:
-        return "no Docker engine runs here, and this is no Debian whose engine could be unpacked"
+        return "no Docker engine runs on this machine, and only Debian's engine could be unpacked"
     return None
 
 
@@ -153,7 +153,7 @@ def require_builder() -> None:
     because = obstacle()
     if because is not None:
         raise Surroundings(
-            "no image can be built here", remedy="start Docker, or become root on a Debian", because=because
+            "this machine cannot build an image", remedy="start Docker, or run it as root on Debian", because=because
         )
 
 
@@ -176,7 +176,7 @@ def builder() -> Iterator[Builder]:
 def base_tag() -> str:
     """What the Dockerfile begins with."""
     found = _BASE_ARGUMENT.search(DOCKERFILE.read_text())
-    assert found is not None, "the Dockerfile says `ARG BASE=...`"
+    assert found is not None, "the Dockerfile must contain `ARG BASE=...`"
     return found[1]
 
 
@@ -198,7 +198,7 @@ def _started(data: Path) -> DockerEngine:
     except HeadgateError as failure:
         if not any(data.iterdir()):
             raise
-        say(f"    the Docker engine does not start on what it had kept ({failure.facts}); it begins anew")
+        say(f"    the Docker engine does not start on its old data ({failure.facts}); starting with none")
         subprocess.run(["rm", "-rf", "--one-file-system", str(data)], check=True)
         data.mkdir(parents=True)
         return DockerEngine.start_to_build(data)

@@ -25,10 +25,10 @@ def run(argv: Sequence[str]) -> str:
     """What a command writes; its failure in one line."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["(it said nothing)"]
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["(no output)"]
         raise Surroundings(
-            "a program that another cluster is made by failed",
-            remedy="see its answer",
+            "a program that creates other clusters failed",
+            remedy="check its output",
             command=" ".join(argv[:3]),
             answer=lines[-1],
         )
@@ -107,8 +107,8 @@ def load_archive(cluster: Cluster, archive: Path, runner: Runner = run) -> None:
         runner(["k3d", "image", "import", str(archive), "--cluster", name])
     else:
         raise Surroundings(
-            "an image can not be put into a cluster that you named",
-            remedy="push the archive to a registry that it reads",
+            "an image cannot be imported into a cluster that you named",
+            remedy="push the archive to a registry that the cluster reads",
             archive=archive,
         )
 
@@ -125,8 +125,8 @@ def _use_context(cluster: Cluster, runner: Runner) -> Cluster:
     ready = cluster.with_(ready=True)
     if not is_up(ready, runner):
         raise Surroundings(
-            "the cluster of the context you named does not answer",
-            remedy="check it with kubectl, or leave the context out",
+            "the cluster of this context does not answer",
+            remedy="check it with kubectl, or pass no context",
             context=cluster.context,
         )
     where = f"--context={cluster.context}"

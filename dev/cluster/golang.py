@@ -136,8 +136,8 @@ def _fetch(program: Published, environment: Mapping[str, str]) -> Path:
     told = json.loads(answer)
     if told["Sum"] != program.module_sum:
         raise Surroundings(
-            "a Go module is not the one that was pinned",
-            remedy="do not use it; look at what your module proxy serves",
+            "a Go module differs from the pinned one",
+            remedy="do not use it; check what your module proxy serves",
             module=wanted,
             expected=program.module_sum,
             found=told["Sum"],
@@ -175,7 +175,7 @@ def _go(arguments: list[str], *, cwd: Path, environment: Mapping[str, str], what
 def remedy_for(output: str) -> str:
     """What a person should do about a failed build, told by what the Go tool wrote."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
-    last = lines[-1] if lines else "(it said nothing)"
+    last = lines[-1] if lines else "(no output)"
     if "no space left on device" in output:
         return "the disk is full: free 8 GB, or set HEADGATE_CACHE (and TMPDIR) to a directory on another disk"
     if re.search(r"checksum mismatch|SECURITY ERROR", output):
@@ -186,7 +186,7 @@ def remedy_for(output: str) -> str:
         return f"the Go module proxy did not answer; check the network and GOPROXY: {last}"
     if "signal: killed" in output:
         return "the machine ran out of memory; a build of Kubernetes takes 2.5 GB"
-    return f"the Go tool says: {last}"
+    return f"the Go tool reports: {last}"
 
 
 def go_version(answer: str) -> tuple[int, int] | None:

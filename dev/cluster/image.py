@@ -46,7 +46,7 @@ def build_images(targets: Sequence[str]) -> list[Image]:
     for target in targets:
         if target not in TARGETS:
             raise SpecError(
-                "the Dockerfile has no such image", remedy=f"there are: {', '.join(TARGETS)}", name=target
+                "the Dockerfile has no such image", remedy=f"available: {', '.join(TARGETS)}", name=target
             )
     require_builder()
     identity = base_identity()
@@ -121,7 +121,7 @@ def _build(docker: Builder, target: str, version: str) -> Image:
     # An entry whose layers were thrown away is of no use.
     shutil.rmtree(cache_root() / _KEPT / version, ignore_errors=True)
     expect_s = (_FIRST_EXPECT_S if first else _EXPECT_S)[target]
-    with step(f"building the image {target} by its Dockerfile", expect_s=expect_s):
+    with step(f"building the image {target} from its Dockerfile", expect_s=expect_s):
         cached(_KEPT, version, make, needs_mb=NEEDS_MB[target])
     return built[0]
 

@@ -38,10 +38,10 @@ class ImageStore:
             timeout=timeout_s,
         )
         if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["(it said nothing)"]
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["(no output)"]
             raise Surroundings(
-                "the node's image store refused",
-                remedy="see its answer; `make cluster-down` and `make cluster` start it afresh",
+                "the node's image store rejected a request",
+                remedy="check its answer; `make cluster-down` and `make cluster` start it afresh",
                 command=" ".join(arguments[:2]),
                 answer=lines[-1],
             )

@@ -106,7 +106,7 @@ class Kubectl:
 
         if not wait_until(now, timeout_s=timeout_s, every_s=0.1):
             raise Unavailable(
-                "waited in vain",
+                "the condition was not met in time",
                 waited_for=f"{kind}/{name} {what}",
                 seconds=timeout_s,
                 status=json.dumps(seen.get("status")),

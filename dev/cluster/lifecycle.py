@@ -37,7 +37,7 @@ def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | Non
         if there is not None and _is_up(there):
             return _keep(there, context, mode)
         if there is not None:
-            say(f"cluster {name}: what is left of an earlier one is ended first")
+            say(f"cluster {name}: stopping what is left of an earlier one")
             _take_down(there)
         choice = decide_source(look_around(context, mode))
         say(f"cluster {name}: {told_choice(choice)}")
@@ -54,7 +54,7 @@ def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
         if there is not None:
             started = time.monotonic()
             _take_down(there)
-            say(f"cluster {name}: ended ({duration(time.monotonic() - started)})")
+            say(f"cluster {name}: stopped ({duration(time.monotonic() - started)})")
         if purge:
             shutil.rmtree(directory_of(name), ignore_errors=True)
         return there is not None
@@ -97,7 +97,7 @@ def load_archive(cluster: Cluster, archive: Path) -> None:
     elif cluster.mode == "kwok":
         raise Surroundings(
             "this cluster runs no containers, and so takes no images",
-            remedy="start one with root, or with Docker and kind",
+            remedy="start one as root, or with Docker and kind",
             name=cluster.name,
         )
     else:
@@ -122,12 +122,12 @@ def use(cluster: Cluster) -> str:
 def _keep(there: Cluster, context: str | None, mode: Mode | None) -> Cluster:
     if (context is not None and there.context != context) or (mode is not None and there.mode != mode):
         raise Conflict(
-            "the cluster is up already, and it is another one",
-            remedy=f"end it first: python3 -m dev.cluster down --name {there.name}",
+            "another cluster of this name is already up",
+            remedy=f"stop it first: python3 -m dev.cluster down --name {there.name}",
             name=there.name,
             is_a=there.context or there.mode,
         )
-    say(f"cluster {there.name}: up already ({there.context or there.mode}); {use(there)}")
+    say(f"cluster {there.name}: already up ({there.context or there.mode}); {use(there)}")
     return there
 
 
@@ -192,7 +192,7 @@ def _take_down(cluster: Cluster) -> None:
     if cluster.mode == "node":
         if os.geteuid() != 0:
             raise Surroundings(
-                "root is needed to end what root has started", remedy="run it with sudo", name=cluster.name
+                "only root can stop what root has started", remedy="run it with sudo", name=cluster.name
             )
         _take_node_down(cluster)
     elif cluster.mode == "kwok":
@@ -215,7 +215,7 @@ def _take_node_down(cluster: Cluster) -> None:
 
 def describe(cluster: Cluster) -> str:
     """One line for `status`."""
-    state = "up" if _is_up(cluster) else "not up, but not ended either"
-    address = f", this machine is {cluster.host_address} to pods" if cluster.host_address else ""
+    state = "up" if _is_up(cluster) else "not up, but not stopped either"
+    address = f", pods reach this machine at {cluster.host_address}" if cluster.host_address else ""
     kind = f"{cluster.context or cluster.mode}: {cluster.reason}"
     return f"cluster {cluster.name}: {state} ({kind}){address}; {use(cluster)}"

@@ -59,9 +59,9 @@ def bring_up(cluster: Cluster, programs: dict[str, Path]) -> Cluster:
     ]
     api.apply({"apiVersion": "v1", "kind": "Node", "metadata": pretended_node()["metadata"]})
     api.patch_status(f"/api/v1/nodes/{NODE_NAME}", pretended_node()["status"])
-    await_ready("the pretended node is Ready", servers, lambda: node_ready(api, NODE_NAME))
+    await_ready("the simulated node is Ready", servers, lambda: node_ready(api, NODE_NAME))
     default = "/api/v1/namespaces/default/serviceaccounts/default"
-    await_ready("pods can be made", servers, lambda: api.get(default) is not None)
+    await_ready("pods can be created", servers, lambda: api.get(default) is not None)
     return cluster.with_(ready=True)
 
 

@@ -81,7 +81,7 @@ def mirror(codename: str) -> str:
     found = mirror_of(answer, codename)
     if found is None:
         raise Surroundings(
-            "apt does not say where this release's packages come from",
+            "apt does not list the sources of this release's packages",
             remedy="check /etc/apt/sources.list",
             release=codename,
         )
@@ -110,7 +110,7 @@ def _answer_of(argv: list[str]) -> str:
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         raise Surroundings(
-            "images are made from Debian's packages, and there is no apt here",
+            "images are built from Debian's packages, and this machine has no apt",
             remedy="start Docker, which builds the Dockerfile as it is",
             program=argv[0],
         ) from None

@@ -29,7 +29,7 @@ def choose_index(taken: set[int]) -> int:
         return index
     raise Surroundings(
         "no address range is left for a cluster",
-        remedy="end a cluster: `python3 -m dev.cluster status --all` shows them",
+        remedy="stop a cluster: `python3 -m dev.cluster status --all` shows them",
         tried=f"10.123.0.0/24 to 10.123.{INDEXES[-1]}.0/24 and the same of 10.124 and 10.125",
     )
 

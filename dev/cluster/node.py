@@ -76,7 +76,7 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
     require_short_path(plan.directory)
     cluster = _prepare(node, cluster)
     port = cluster.api_port
-    assert port is not None, "the port is chosen before anything listens"
+    assert port is not None, "the port is chosen before the server listens"
     servers = [_start_holder(node)]
     servers += [
         _started(node, "etcd", settings.etcd(node.control)),
@@ -103,7 +103,9 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
         api.apply(wanted)
     await_ready("the node is Ready", servers, lambda: node_ready(api, plan.node_name))
     await_ready(
-        "pods can be made", servers, lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+        "pods can be created",
+        servers,
+        lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
     )
     return cluster.with_(ready=True)
 
@@ -218,13 +220,13 @@ def _start_holder(node: Node) -> Server:
     holder.argv = cgroups.enter(plan.cgroup, ["nsenter", f"--net={namespaces.NAMES / plan.namespace}", *holder.argv])
     holder.namespace = None
     holder.start()
-    await_ready("the namespaces are made", [holder], lambda: mounts.is_made(holder))
+    await_ready("the namespaces are created", [holder], lambda: mounts.is_made(holder))
     # In the network namespace, so that the machine's own setting stays as it is.
-    _inside(node, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], remedy="see what sets /proc/sys read-only")
+    _inside(node, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"], remedy="check what sets /proc/sys read-only")
     _inside(
         node,
         [str(node.packages / WRAPPERS / "iptables"), "--table", "nat", "--list-rules"],
-        remedy="take a kernel with nf_tables (4.17 or later, CONFIG_NF_TABLES, CONFIG_NFT_COMPAT), or `--mode kwok`",
+        remedy="use a kernel with nf_tables (4.17 or later, CONFIG_NF_TABLES, CONFIG_NFT_COMPAT), or `--mode kwok`",
     )
     return holder
 
@@ -234,8 +236,10 @@ def _inside(node: Node, argv: list[str], *, remedy: str) -> None:
     command = namespaces.enter(node.plan.namespace, argv)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        answer = (done.stderr.strip().splitlines() or ["(it said nothing)"])[-1]
-        raise Surroundings("this kernel lacks what a node needs", remedy=remedy, command=argv[0], answer=answer)
+        answer = (done.stderr.strip().splitlines() or ["(no output)"])[-1]
+        raise Surroundings(
+            "this kernel lacks a feature that a node needs", remedy=remedy, command=argv[0], answer=answer
+        )
 
 
 def _forward(plan: Plan, port: int) -> list[str]:
@@ -260,14 +264,14 @@ def await_ready(what: str, servers: list[Server], holds: Callable[[], bool]) -> 
     dead = ended()
     if dead is not None:
         raise Surroundings(
-            "a process of the cluster ended while it was started",
+            "a process of the cluster ended during its start",
             remedy=f"its last lines:\n{dead.last_error_lines()}",
             process=dead.name,
             log=dead.log,
         )
     if not holds():
         raise Surroundings(
-            "the cluster did not come up",
+            "the cluster did not start",
             remedy=f"the last lines of {servers[-1].name}:\n{servers[-1].last_error_lines()}",
             waited_for=what,
             seconds=READY_WITHIN_S,

@@ -134,8 +134,8 @@ def require_valid_name(name: str) -> str:
     """A name that can stand in host names and file names."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", name):
         raise SpecError(
-            "not a name for a cluster",
-            remedy="take small letters, digits and dashes, 32 at most",
+            "invalid cluster name",
+            remedy="use at most 32 small letters, digits and dashes",
             name=name,
         )
     return name

@@ -133,7 +133,7 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
             say(
                 "  Kubernetes is built from source, once for this machine: minutes, all cores, 6 GB of disk while it"
                 " lasts and 150 MB after.\n"
-                "  In a hurry: stop this, and name a cluster you have (`make demo CONTEXT=name`), or start Docker"
+                "  To skip this, stop it and name a cluster you have (`make demo CONTEXT=name`), or start Docker"
                 " and install kind."
             )
         with ThreadPoolExecutor(max_workers=2) as pool:

@@ -54,7 +54,7 @@ class Cluster:
     def plan(self) -> Plan:
         """Names and addresses, where the cluster is one we made on this machine."""
         if self.index is None:
-            raise Surroundings("this cluster is not one of this machine", remedy="ask `status`", name=self.name)
+            raise Surroundings("this cluster does not belong to this machine", remedy="ask `status`", name=self.name)
         return Plan(self.name, self.index, self.directory)
 
     def runs_containers(self) -> bool:

@@ -10,7 +10,7 @@ async def main() -> None:
     async with headgate.connect() as p:
         views = await p.counter("shop/page-views")
         await asyncio.gather(*(views.add(f"page-{n % 10}") for n in range(1000)))
-        print("page-1 was seen", await views.value("page-1"), "times")
+        print("page-1 was viewed", await views.value("page-1"), "times")
 
 
 asyncio.run(main())

@@ -15,10 +15,10 @@ async def main() -> None:
             for message in await q.receive(10, wait=1):
                 async with message:  # acknowledged where this block ends, given back where it raises
                     print("received", message.id, message.json())
-            fate = (await q.where(put)).fate.value
-            if fate == "settled":  # also where a worker of the queue was first
+            state = (await q.where(put)).state.value
+            if state == "settled":  # also where a worker of the queue was first
                 break
-        print(fate, put)
+        print(state, put)
 
 
 asyncio.run(main())

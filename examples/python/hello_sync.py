@@ -10,7 +10,7 @@ with headgate.connect_sync() as p:
         for message in q.receive(10, wait=1):
             with message:
                 print("received", message.id, message.json())
-        fate = q.where(put).fate.value
-        if fate == "settled":  # also where a worker of the queue was first
+        state = q.where(put).state.value
+        if state == "settled":  # also where a worker of the queue was first
             break
-    print(fate, put)
+    print(state, put)

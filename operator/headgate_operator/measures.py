@@ -1,6 +1,5 @@
-"""What the operator exports at a scrape beside its work queue: backlog and wakefulness of every queue, for HPA and
-KEDA, conditions of resources that are not well, for alerts, and how the operator itself stands. Figures and
-conditions are told by the leader alone.
+"""Metrics of the operator, in addition to those of its work queue: figures of every queue for HPA and KEDA,
+conditions of resources for alerts, and the operator's own state. Only the leader exports figures and conditions.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from headgate.expiry import SECOND_US
 from headgate.telemetry.clock_metrics import measure_clocks
 from headgate.telemetry.metrics import Registry
+from headgate_operator.conditions_told import BAD_WHEN_TRUE
 from headgate_operator.decide_scaling import is_busy, is_soon
 from headgate_operator.figures import Followed
 from headgate_operator.operating import Operator
@@ -20,7 +20,7 @@ LABELS = ("namespace", "queue")
 
 
 def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], bool]) -> None:
-    """Have all of it read when somebody asks."""
+    """Register all of it; values are read at a scrape."""
 
     def of_queues(name: str, says: str, read: Read) -> None:
         def values() -> Iterator[tuple[tuple[str, ...], float]]:
@@ -32,25 +32,32 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
         registry.reading(f"headgate_queue_{name}", says, LABELS, values)
 
     of_queues("backlog", "Messages that are due and not yet received.", _behind)
-    of_queues("awake", "1 while it needs a worker: something is behind, in hand, or was not looked at.", _is_needed)
+    of_queues("needs_workers", "1 while messages wait, are in flight, or have not been counted yet.", _is_needed)
     of_queues("in_flight", "Messages received and not yet settled.", lambda found: float(found.in_flight))
-    of_queues("rate", "Messages settled a second.", lambda found: found.rate)
-    of_queues("oldest_seconds", "How long the oldest message has waited that is due and not received.", _oldest_s)
+    of_queues("rate", "Messages settled per second, over the last seconds.", lambda found: found.rate)
+    of_queues("oldest_seconds", "Age of the oldest message that is due and not yet received.", _oldest_s)
     _measure_resources(registry, operator, is_leading)
     measure_clocks(registry, lambda: [each.ground.clock.figures() for each in operator.sessions.all()])
 
-    def of_operator(name: str, says: str, read: Callable[[], float]) -> None:
-        registry.reading(f"headgate_operator_{name}", says, (), lambda: [((), read())])
+    def of_operator(name: str, says: str, read: Callable[[], float], *, kind: str = "gauge") -> None:
+        registry.reading(f"headgate_operator_{name}", says, (), lambda: [((), read())], kind=kind)
 
     of_operator("leading", "1 while this process leads.", lambda: float(is_leading()))
-    of_operator("objects", "Objects of the cluster that are known.", lambda: float(len(operator.seen)))
-    of_operator("writes", "Changes that were asked of the API server.", lambda: float(operator.performer.writes))
-    of_operator("left_behind", "Resources whose data stayed.", lambda: float(operator.reconciler.left_behind))
-    of_operator("rounds", "Decisions that were made.", lambda: float(operator.reconciler.rounds))
+    of_operator("objects", "Objects of the cluster that the operator watches.", lambda: float(len(operator.seen)))
+    for name, says, read_count in (
+        ("api_writes", "Writes sent to the API server.", lambda: operator.performer.writes),
+        ("decisions", "Decisions made about resources.", lambda: operator.reconciler.rounds),
+        (
+            "orphaned_resources",
+            "Resources whose data stayed in Cassandra when their namespace was deleted.",
+            lambda: operator.reconciler.left_behind,
+        ),
+    ):
+        of_operator(name, says, read_count, kind="counter")
 
 
 def _is_needed(figures: Figures) -> float:
-    """As mode auto goes by it; who owns lanes and has nothing to do is no reason to stay."""
+    """The rule of mode auto; workers that own lanes and are idle are no reason to keep them."""
     is_kept = figures.owners > 0 and is_soon(figures, figures.at_us)
     return float(is_busy(figures) or is_kept)
 
@@ -60,18 +67,22 @@ def _measure_resources(registry: Registry, operator: Operator, is_leading: Calla
 
     def troubles() -> Iterator[tuple[tuple[str, ...], float]]:
         for key, condition, reason in told.troubles() if is_leading() else ():
-            yield (key.kind, key.namespace, key.name, condition, reason), 1.0
+            status = "True" if condition in BAD_WHEN_TRUE else "False"
+            yield (key.kind, key.namespace, key.name, condition, status, reason), 1.0
 
     def counted() -> Iterator[tuple[tuple[str, ...], float]]:
         for of, number in (told.counted() if is_leading() else {}).items():
             yield of, float(number)
 
-    labels = ("kind", "namespace", "name", "condition", "reason")
+    labels = ("kind", "namespace", "name", "condition", "status", "reason")
     registry.reading(
-        "headgate_resource_troubled", "1 for each condition of a resource that is not well.", labels, troubles
+        "headgate_resource_condition",
+        "1 for each condition that is not as it should be, by status and reason.",
+        labels,
+        troubles,
     )
     registry.reading(
-        "headgate_resources", "Resources, by kind and whether they are Ready.", ("kind", "ready"), counted
+        "headgate_resources", "Resources by kind and by the status of Ready.", ("kind", "ready"), counted
     )
 
 

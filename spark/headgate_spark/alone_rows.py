@@ -1,5 +1,5 @@
 """Rows of one message each from the wire to Arrow, many at a time: what is due later lies so, and a loop that makes
-something of each would cost more than all the rest (docs/formats.md, "The packed row").
+something of each would cost more than all the rest (docs/internals/formats.md, "The packed row").
 
 Of an answer of due, run, cancelled and moved it tells which rows are *alone*: one message and nothing else, as
 `pack_alone` makes it, neither cancelled nor moved, and whole by its checksum. Their columns are cut out by numpy. All

@@ -54,15 +54,15 @@ def command() -> None:
 
 def _shared(function: Command) -> Command:
     options = (
-        click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue."),
-        click.option("--name", default=None, help="The job's name: who runs it again under it goes on where it was."),
+        click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name."),
+        click.option("--name", default=None, help="Job name. A run with the same name resumes the job."),
         click.option(
-            "--master", default=None, help="Spark's master, such as local[2]. Unset: that of the submission."
+            "--master", default=None, help="Spark's master, such as local[2]. Default: that of the submission."
         ),
-        click.option("--where", default=None, help="An SQL predicate; only messages for which it is true are taken."),
-        click.option("--from", "from_", default=None, help="From this due moment on, or an age such as 24h."),
-        click.option("--to", default=None, help="Up to this due moment, not included, or an age."),
-        click.option("--rate", default=None, help="The most messages, such as 500/s."),
+        click.option("--where", default=None, help="SQL predicate; the job takes only messages that match."),
+        click.option("--from", "from_", default=None, help="Earliest due time, or an age such as 24h."),
+        click.option("--to", default=None, help="Latest due time (exclusive), or an age."),
+        click.option("--rate", default=None, help="Maximum rate, such as 500/s."),
     )
     for option in reversed(options):
         function = option(function)
@@ -71,13 +71,15 @@ def _shared(function: Command) -> Command:
 
 def _borrows(function: Command) -> Command:
     options = (
-        click.option("--loan", type=SPAN, default=f"{LOAN_S:.0f}s", help="How long a batch may take."),
-        click.option("--batch", type=click.IntRange(1, 5_000_000), default=BATCH_MESSAGES, help="Messages a batch."),
+        click.option("--loan", type=SPAN, default=f"{LOAN_S:.0f}s", help="Maximum duration of a batch."),
+        click.option(
+            "--batch", type=click.IntRange(1, 5_000_000), default=BATCH_MESSAGES, help="Messages per batch."
+        ),
         click.option(
             "--resume-at-once",
             is_flag=True,
-            help="Hand out again at once what an earlier run had handed to its handler when it was killed: that run"
-            " is over for sure.",
+            help="Deliver again at once the messages that a killed earlier run had in flight."
+            " Only safe when that run has ended.",
         ),
     )
     for option in reversed(options):
@@ -88,7 +90,9 @@ def _borrows(function: Command) -> Command:
 def _writes(function: Command) -> Command:
     options = (
         click.option("--sink", default=None, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/emails."),
-        click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Of Spark's writer."),
+        click.option(
+            "--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -96,7 +100,9 @@ def _writes(function: Command) -> Command:
 
 
 _target = click.option("--target", default=None, metavar="NAME", help="Another queue of the namespace.")
-_handler = click.option("--handler", default=None, metavar="MODULE:FUNCTION", help="DataFrame in, DataFrame out.")
+_handler = click.option(
+    "--handler", default=None, metavar="MODULE:FUNCTION", help="Handler: DataFrame in, DataFrame out."
+)
 
 
 @command.command("drain")
@@ -147,10 +153,10 @@ def export(**options: Any) -> None:
 
 
 @command.command("run")
-@click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue.")
-@click.option("--bulk", required=True, help="A job of its `spec.bulk`.")
-@click.option("--run", default="", help="The name of this run, for people.")
-@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name.")
+@click.option("--bulk", required=True, help="Name of a job in its `spec.bulk`.")
+@click.option("--run", default="", help="Name of this run, for display.")
+@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def run(bulk: str, **options: Any) -> None:
     """Run a bulk job as the queue's resource has it."""
@@ -162,14 +168,14 @@ def run(bulk: str, **options: Any) -> None:
 
 
 @command.command("rollup")
-@click.option("--counter", required=True, metavar="NAMESPACE/NAME", help="A counter with spec.windows.")
-@click.option("--window", required=True, type=SPAN, help="Which of its windows, such as 1h.")
+@click.option("--counter", required=True, metavar="NAMESPACE/NAME", help="Name of a counter with spec.windows.")
+@click.option("--window", required=True, type=SPAN, help="Window size, such as 1h.")
 @click.option("--sink", required=True, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/views.")
-@click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Of Spark's writer.")
-@click.option("--from", "from_", default=None, help="From this moment on, or an age such as 24h.")
-@click.option("--to", default=None, help="Up to this moment, not included, or an age.")
-@click.option("--name", default="rollup", help="The job's name: each run goes on where the last one under it ended.")
-@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer.")
+@click.option("--from", "from_", default=None, help="Start time, or an age such as 24h.")
+@click.option("--to", default=None, help="End time (exclusive), or an age.")
+@click.option("--name", default="rollup", help="Job name. Each run continues where the last run of this name ended.")
+@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
     """Write each key's value by windows of time; each run those that became final since the last."""
@@ -191,10 +197,10 @@ def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
 
 
 @command.command("gc")
-@click.option("--counter", metavar="NAMESPACE/NAME", help="This counter alone.")
+@click.option("--counter", metavar="NAMESPACE/NAME", help="Only this counter.")
 @click.option("--namespace", help="Every counter of this namespace ...")
-@click.option("--schedule", metavar="CRON", help="... that has this gc schedule. Unset: whatever schedule it has.")
-@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@click.option("--schedule", metavar="CRON", help="... with this gc schedule. Default: any schedule.")
+@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def gc(counter: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
     """One pass of the collector, a counter's buckets shared among tasks."""
@@ -214,10 +220,10 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, **optio
 
 
 @command.command("repair")
-@click.option("--queue", metavar="NAMESPACE/NAME", help="This queue alone.")
+@click.option("--queue", metavar="NAMESPACE/NAME", help="Only this queue.")
 @click.option("--namespace", help="Every queue of this namespace ...")
-@click.option("--schedule", metavar="CRON", help="... that has this repair schedule. Unset: whatever it has.")
-@click.option("--master", default=None, help="Spark's master. Unset: that of the submission.")
+@click.option("--schedule", metavar="CRON", help="... with this repair schedule. Default: any schedule.")
+@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
 @connection_options
 def repair(queue: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
     """One pass of repair over each queue, a task each."""
@@ -290,11 +296,11 @@ def _go(mode: str, options: dict[str, Any]) -> None:
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink is FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink is KEY=VALUE", given=wrong[0])
+        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
@@ -323,7 +329,7 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
 def _require_spark() -> None:
     """What is not installed is said before anything is begun."""
     if find_spec("pyspark") is None:
-        raise Surroundings("Spark is not installed here", remedy="pip install 'headgate[spark]'")
+        raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
 
 def _opened(title: str, master: str | None) -> Any:
@@ -332,7 +338,7 @@ def _opened(title: str, master: str | None) -> Any:
     from headgate_spark.session import LOCAL, open_session
 
     settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
-    remedy = "Java 17 has to be there (JAVA_HOME), and the master to be one that Spark knows"
+    remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)
 
@@ -376,9 +382,9 @@ def main() -> NoReturn:
 def _say_what_ended(cause: BaseException | None) -> NoReturn:
     """click takes the end of any input for an interruption, too: here it is that of a pipe to the JVM."""
     if isinstance(cause, EOFError):
-        click.echo("headgate: Spark's JVM ended while it was asked; run the job again", err=True)
+        click.echo("headgate: Spark's JVM ended during a request; run the job again", err=True)
         sys.exit(EXIT_FAILED)
-    click.echo("interrupted: run the job again, and it goes on where it was", err=True)
+    click.echo("interrupted: run the job again to resume it", err=True)
     sys.exit(EXIT_INTERRUPTED)
 
 

@@ -27,7 +27,9 @@ class CounterReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         if options.first is not None or options.last is not None:
-            raise OptionInvalid("a counter has no positions", remedy="give since and until, which go by its windows")
+            raise OptionInvalid(
+                "a counter has no positions", remedy="pass since and until, which refer to its windows"
+            )
         self._options = options
         self._columns = columns
 

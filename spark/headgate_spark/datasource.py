@@ -4,8 +4,8 @@
     register(spark)
     spark.read.format("headgate").load("shop/emails")
 
-Options, columns and what is promised: docs/spark.md and docs/protocols/spark.md. Nothing is opened in a constructor:
-readers and writers are pickled, and work in other processes.
+Options, columns and what is promised: docs/spark.md and docs/internals/protocols/spark.md. Nothing is opened in a
+constructor: readers and writers are pickled, and work in other processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Under which keys rows are written, so that a row that is written again is known: "Sink" in docs/protocols/spark.md.
+"""Under which keys rows are written, so that a row that is written again is known: "Sink" in
+docs/internals/protocols/spark.md.
 
 Pure. A row is what its columns hold; the order of rows in a partition is not relied on.
 """

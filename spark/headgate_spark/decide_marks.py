@@ -1,5 +1,5 @@
 """What the mark of a query's batch says to a task that is about to write it ("The mark of a batch" in
-docs/protocols/spark.md). Pure.
+docs/internals/protocols/spark.md). Pure.
 
 Invariant: a task writes only while every key that any task of the batch has claimed is still remembered.
 """
@@ -51,7 +51,7 @@ def next_step(seen: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int
         raise BatchPassed(batch=mine.batch, latest=seen.batch)
     if seen.key_column != mine.key_column:
         raise KeysDiffer(
-            at_first=seen.key_column or "(none)", now=mine.key_column or "(none)", remedy="go on with the first"
+            at_first=seen.key_column or "(none)", now=mine.key_column or "(none)", remedy="continue with the first"
         )
     require_remembered(seen, now_us=mine.begun_us, remembered_us=remembered_us, skew_us=skew_us)
     return Step.WRITE
@@ -64,5 +64,5 @@ def require_remembered(mark: Mark, *, now_us: int, remembered_us: int, skew_us: 
             batch=mark.batch,
             begun_s_ago=(now_us - mark.begun_us) // 1_000_000,
             window_s=remembered_us // 1_000_000,
-            remedy="begin anew with another checkpoint (or option query); compare with what the batch has written",
+            remedy="start with another checkpoint (or option query); compare with the output of the batch",
         )

@@ -55,7 +55,7 @@ def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[
         case ["executor", *_]:
             return _executor(environment)
         case []:
-            raise SpecError("nothing to run", remedy="say driver, executor, or a command such as spark-submit")
+            raise SpecError("no program to run", remedy="pass driver, executor, or a command such as spark-submit")
         case command:
             return command
 
@@ -112,8 +112,8 @@ def _told(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
         raise SpecError(
-            "a variable is missing that Spark tells its pods",
-            remedy="this is started by Spark on Kubernetes; by hand, run spark-submit instead",
+            "a variable that Spark sets in its pods is missing",
+            remedy="Spark on Kubernetes starts this program; run spark-submit to start a job by hand",
             name=name,
         )
     return value
@@ -161,7 +161,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_SPEC)
     except OSError as error:
-        sys.stderr.write(f"this container can not run it: {error.strerror} ({error.filename})\n")
+        sys.stderr.write(f"this container cannot run it: {error.strerror} ({error.filename})\n")
         sys.exit(1)
 
 

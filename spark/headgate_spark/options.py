@@ -100,7 +100,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = _Given(given, READ)
     state = options.one_of("state", STATES, LIVE)
     if ("from" in options and "fromposition" in options) or ("to" in options and "toposition" in options):
-        raise OptionInvalid("a range begins, and ends, once", remedy="give a moment or a position, not both")
+        raise OptionInvalid("a range has two starts, or two ends", remedy="pass a time or a position, not both")
     first = options.moment_us("from")
     last = options.moment_us("to")
     first_order = None if first is None else position_order(first_at(first))
@@ -122,7 +122,9 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     options = _Given(given, STREAM)
     subject = options.subject()
     if subject.queue is None:
-        raise OptionInvalid("a counter is no stream", remedy="read it as a batch", counter=subject.counter)
+        raise OptionInvalid(
+            "a counter cannot be read as a stream", remedy="read it as a batch", counter=subject.counter
+        )
     return StreamOptions(
         subject,
         options.number("maxMessagesPerTrigger", MESSAGES_PER_TRIGGER, least=1, most=MESSAGES_PER_TRIGGER_MAX),
@@ -152,8 +154,8 @@ class _Given:
         for name in self._values:
             if name not in lowered and name not in SPARKS_OWN:
                 near = difflib.get_close_matches(name, list(lowered), n=1)
-                remedy = f"did you mean {lowered[near[0]]}?" if near else f"known are {', '.join(known)}"
-                raise OptionInvalid("there is no such option here", option=name, remedy=remedy)
+                remedy = f"did you mean {lowered[near[0]]}?" if near else f"options: {', '.join(known)}"
+                raise OptionInvalid("unknown option", option=name, remedy=remedy)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
@@ -163,7 +165,7 @@ class _Given:
         named = {kind: self._values[kind] for kind in SUBJECT if self._values.get(kind)}
         if len(named) != 1:
             raise OptionInvalid(
-                "what is read or written is one queue or one counter",
+                "set either a queue or a counter",
                 remedy='give .option("queue", "shop/emails") or .option("counter", "shop/page-views")',
                 given=", ".join(named) or "none",
             )
@@ -178,7 +180,7 @@ class _Given:
         """One of some words."""
         value = self._values.get(name.lower(), unset).lower()
         if value not in allowed:
-            raise OptionInvalid(f"{name} is one of {', '.join(allowed)}", given=value)
+            raise OptionInvalid(f"{name} must be one of {', '.join(allowed)}", given=value)
         return value
 
     def number(self, name: str, unset: int, *, least: int, most: int = 2**31 - 1) -> int:
@@ -187,7 +189,7 @@ class _Given:
         if value is None:
             return unset
         if not value.strip().isdigit() or not least <= int(value) <= most:
-            raise OptionInvalid(f"{name} is a whole number from {least} to {most}", given=value)
+            raise OptionInvalid(f"{name} must be a whole number from {least} to {most}", given=value)
         return int(value)
 
     def seconds(self, name: str, unset: float, *, least: float) -> float:
@@ -203,7 +205,7 @@ class _Given:
         except ValueError:
             found = -1.0
         if not least <= found <= 86_400:
-            raise OptionInvalid(f"{name} is from {least:g}s to 24h, as 90s, 5m or 1h", given=value)
+            raise OptionInvalid(f"{name} must be from {least:g}s to 24h, such as 90s, 5m or 1h", given=value)
         return found
 
     def moment(self, name: str) -> datetime | None:
@@ -215,7 +217,7 @@ class _Given:
             found = datetime.fromisoformat(value.strip())
         except ValueError:
             raise OptionInvalid(
-                f"{name} is a moment as 2026-11-19T02:00:00+00:00, or with Z at its end", given=value
+                f"{name} must be a time such as 2026-11-19T02:00:00+00:00, or end with Z", given=value
             ) from None
         if found.tzinfo is None:
             raise OptionInvalid(f"{name} has no time zone", given=value, remedy="add +00:00, or Z")
@@ -236,5 +238,5 @@ class _Given:
             found = UUID(value.strip())
         # Of ours the low bytes are below 0x80, so Python takes them for another variant, which has no version.
         if found is None or found.int >> VERSION_BITS & 0xF != 1:
-            raise OptionInvalid(f"{name} is a time uuid, as the column position shows it", given=value)
+            raise OptionInvalid(f"{name} must be a time uuid, as in the column position", given=value)
         return position_order(found)

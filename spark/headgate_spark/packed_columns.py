@@ -1,4 +1,5 @@
-"""From the cells of packed rows to Arrow columns, without a loop over messages (docs/formats.md, "The packed row").
+"""From the cells of packed rows to Arrow columns, without a loop over messages (docs/internals/formats.md, "The
+packed row").
 
 A row of many messages becomes arrays over the very bytes that were decompressed. A row of one message adds a value to
 lists, which become an array when the batch is full: an array for each of them would cost more than it saves.
@@ -71,7 +72,7 @@ class OpenRow:
             value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
             return pa.array(np.full(self.count, value, np.int64))
         if kind != NUMBERS or length != 8 * self.count:
-            raise RowBroken("a stored row has a column of another length", kind=kind, messages=self.count)
+            raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, self._buffer(start, length)])
 
     def binaries(self, column: int) -> pa.Array:
@@ -82,7 +83,7 @@ class OpenRow:
         kind, start, length = found
         offsets = 4 * (self.count + 1)
         if kind != BYTES or length < offsets:
-            raise RowBroken("a stored row has a column of another kind", kind=kind)
+            raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
         end = int.from_bytes(self.body[start + offsets - 4 : start + offsets], "little")
         if end != length - offsets:
             raise RowBroken("a stored row has offsets beyond its data", messages=self.count)

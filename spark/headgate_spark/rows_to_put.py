@@ -60,7 +60,7 @@ class Keys:
             return self._row_keys.key_of(tuple(row.values()))
         key = row[self._key_column]
         if not key:
-            raise RowUnfit("the column of keys is empty in a row", column=self._key_column)
+            raise RowUnfit("the key column is empty in a row", column=self._key_column)
         return Key(key, None)
 
 
@@ -97,5 +97,5 @@ def _arguments(given: str | None) -> Sequence[Any]:
     with suppress(ValueError):
         found = [] if given is None else json.loads(given)
     if found is None:
-        raise RowUnfit("arguments are JSON: a list, or one value", column="arguments", given=str(given)[:60])
+        raise RowUnfit("arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
     return found if isinstance(found, list) else [found]

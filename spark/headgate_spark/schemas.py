@@ -81,11 +81,11 @@ def check_read(schema: StructType, columns: Mapping[str, DataType]) -> None:
         known = columns.get(field.name)
         if known is None:
             near = difflib.get_close_matches(field.name, list(columns), n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(columns)}"
-            raise SchemaUnfit("there is no such column to read", column=field.name, remedy=remedy)
+            remedy = f"did you mean {near[0]}?" if near else f"available: {', '.join(columns)}"
+            raise SchemaUnfit("unknown column to read", column=field.name, remedy=remedy)
         if not _is_alike(field.dataType, known):
             raise SchemaUnfit(
-                "a column is read as another type than it has",
+                "a column is read with another type than its own",
                 column=field.name,
                 asked=field.dataType.simpleString(),
                 has=known.simpleString(),
@@ -98,20 +98,18 @@ def check_write(
     """Refuse rows that can not be put; the column of keys may be any text that is not one of ours."""
     found = {field.name: field.dataType for field in schema.fields}
     if needed not in found:
-        raise SchemaUnfit(f"rows to be written need a column {needed}", columns=", ".join(found))
+        raise SchemaUnfit(f"the rows to write need a column {needed}", columns=", ".join(found))
     if key_column is not None and not isinstance(found.get(key_column), StringType):
-        seen = found[key_column].simpleString() if key_column in found else "not there"
-        raise SchemaUnfit("keyColumn names a column of texts", column=key_column, is_=seen)
+        seen = found[key_column].simpleString() if key_column in found else "missing"
+        raise SchemaUnfit("keyColumn must name a string column", column=key_column, is_=seen)
     for name, kind in found.items():
         allowed = columns.get(name)
         if allowed is None and name != key_column:
-            raise SchemaUnfit(
-                "there is no such column to write", column=name, remedy=f"select among {', '.join(columns)}"
-            )
+            raise SchemaUnfit("unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")
         if allowed is not None and not any(_is_alike(kind, one) for one in allowed):
             shown = " or ".join(one.simpleString() for one in allowed)
             raise SchemaUnfit(
-                "a column to be written has another type", column=name, is_=kind.simpleString(), wanted=shown
+                "a column to write has another type", column=name, is_=kind.simpleString(), wanted=shown
             )
 
 

@@ -1,5 +1,5 @@
 """Offsets of a streaming read as JSON: the ranges of lanes that a batch borrowed, and which messages of them it has
-("Source: a stream" in docs/protocols/spark.md). Pure.
+("Source: a stream" in docs/internals/protocols/spark.md). Pure.
 
 An offset tells all that is needed to read its batch again and to settle it, whatever became of the reader.
 """
@@ -43,7 +43,7 @@ class BatchOffset:
     def from_json(cls, told: dict[str, Any]) -> BatchOffset:
         """What a checkpoint says."""
         if told.get("version") != VERSION:
-            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or begin with another checkpoint")
+            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or start with another checkpoint")
         return cls(told["number"], tuple(map(_range, told["ranges"])))
 
 

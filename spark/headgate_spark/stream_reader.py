@@ -1,5 +1,5 @@
 """A streaming read of a queue: a consumer that borrows ranges of lanes, and settles what Spark is done with.
-Why nothing is lost, and what may come twice: "Source: a stream" in docs/protocols/spark.md.
+Why nothing is lost, and what may come twice: "Source: a stream" in docs/internals/protocols/spark.md.
 
 A reader in the driver lives as long as its query; the readers in tasks read what an offset names and do nothing else.
 Spark asks for the next batch only when it has recorded the one before as done: so that one is settled then.
@@ -170,7 +170,7 @@ class QueueStreamReader(DataSourceStreamReader):
             try:
                 await patiently(partial(self._settle_range, queue, lending, plan))
             except HeadgateError as error:
-                log.warning("what a batch did on a lane is not known to be settled, and may come again: %s", error)
+                log.warning("batch on a lane may not be settled; its messages may be delivered again: %s", error)
         self._settled = offset.number
 
     async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:

@@ -1,5 +1,6 @@
 """Writes rows into queues and counters, each once: a batch, or the batches of a streaming query ("Sink" in
-docs/protocols/spark.md). A task opens its process's connection, makes sure of the batch's mark, and puts pieces.
+docs/internals/protocols/spark.md). A task opens its process's connection, makes sure of the batch's mark, and puts
+pieces.
 
 What ends without an answer is put again under the same keys; a task that fails leaves what it wrote, and the next one
 that writes the same rows finds it.
@@ -178,7 +179,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = self._query or context.getLocalProperty(QUERY_ID)
         batch = context.getLocalProperty(BATCH_ID)
         if not query or batch is None:
-            raise Bug("Spark tells a task neither its query nor its batch", query=query, batch=batch)
+            raise Bug("Spark passes a task neither its query nor its batch", query=query, batch=batch)
         return self._rows.write(iterator, TaskName(query, int(batch), context.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -191,11 +192,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def refuse_overwrite(overwrite: bool) -> None:
     """A queue is added to; so is a counter."""
     if overwrite:
-        raise OptionInvalid("a queue or a counter is added to, never overwritten", remedy='write with mode("append")')
+        raise OptionInvalid(
+            "a queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
+        )
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Bug("rows are written by a task of Spark, and this is none")
+        raise Bug("rows can only be written in a Spark task")
     return context

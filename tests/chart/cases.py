@@ -1,6 +1,6 @@
 """Every option of the chart, set to something: what is rendered here and offered to a real API server elsewhere.
 
-Mistakes, and the one line that each is told in. `leaves` is how a test knows that no option was forgotten.
+Mistakes, each with its one line of report. `leaves` is how a test knows that no option was forgotten.
 """
 
 from __future__ import annotations
@@ -124,28 +124,29 @@ CASES: Mapping[str, Values] = {
 
 @dataclass(frozen=True)
 class Mistake:
-    """Values that are wrong, and what is said of them."""
+    """Invalid values, and the report of each."""
 
     values: Values
     says: str
 
 
-NO_WAY = "no way to Cassandra: set connection.existingSecret, or connection.contactPoints, or cassandra.enabled=true"
+NO_WAY = "No connection to Cassandra: set connection.existingSecret, connection.contactPoints, or"
 SECRET = {"contactPoints": [], "existingSecret": "ours"}
 MISTAKES: Mapping[str, Mistake] = {
     "nothing": Mistake({"connection": {"contactPoints": []}}, NO_WAY),
     "two ways": Mistake(
-        {"cassandra": {"enabled": True}}, "two ways to Cassandra: connection.contactPoints and cassandra.enabled"
+        {"cassandra": {"enabled": True}}, "set one of connection.contactPoints and cassandra.enabled"
     ),
     "a password beside a Secret": Mistake(
-        {"connection": {**SECRET, "password": "x"}}, "connection.password is set beside connection.existingSecret"
+        {"connection": {**SECRET, "password": "x"}}, "connection.password and connection.existingSecret are both set"
     ),
     "certificates beside a Secret": Mistake(
-        {"connection": {**SECRET, "tls": {"enabled": True}}}, "connection.tls is set beside connection.existingSecret"
+        {"connection": {**SECRET, "tls": {"enabled": True}}},
+        "connection.tls and connection.existingSecret are both set",
     ),
     "Graphite beside a Secret": Mistake(
         {"connection": {**SECRET, "graphite": {"address": "a:1"}}},
-        "connection.graphite is set beside connection.existingSecret",
+        "connection.graphite and connection.existingSecret are both set",
     ),
     "a name without a password": Mistake(
         {"connection": {"username": "a"}}, "connection.username is set and connection.password is not"

@@ -14,7 +14,7 @@ HELM_SAYS = "values don't meet the specifications of the schema(s) in the follow
 
 
 def told_of(helm: Helm, values: dict[str, Any]) -> list[str]:
-    """The lines that tell of mistakes, without what Helm says before each of them."""
+    """The lines that report mistakes, without Helm's own words before each of them."""
     with pytest.raises(HelmRefused) as refused:
         helm.run("template", "headgate", str(CHART), *KUBERNETES, values=with_base(values))
     answer = str(refused.value.facts["answer"])

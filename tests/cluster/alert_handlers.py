@@ -1,4 +1,4 @@
-"""Handlers for `headgate worker` that go wrong each in its own way, so that an alert has something to tell."""
+"""Handlers for `headgate worker` that fail each in its own way, so that an alert has a reason to fire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def rejects(payload: bytes) -> None:
 
 async def fails(payload: bytes) -> None:
     """What it calls is away."""
-    raise ConnectionError("nobody answers")
+    raise ConnectionError("no server answers")
 
 
 async def lingers(payload: bytes) -> None:
@@ -25,7 +25,7 @@ async def lingers(payload: bytes) -> None:
 
 
 async def takes_a_while(payload: bytes) -> None:
-    """Something is in hand whenever one looks."""
+    """A message is in flight at any time."""
     await asyncio.sleep(2)
 
 

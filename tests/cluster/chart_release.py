@@ -33,7 +33,7 @@ def image_values(image: str) -> Values:
 
 
 def connection_values(environment: Mapping[str, str], keyspace: str) -> Values:
-    """The same connection that a process outside is told by its environment."""
+    """The same connection that a process outside reads from its environment."""
     told: Values = {
         "contactPoints": environment["CONTACT_POINTS"].split(","),
         "dataCenter": environment.get("DATA_CENTER", ""),
@@ -108,7 +108,7 @@ class Release:
         return self.kubectl.run("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:9091/proxy{path}")
 
     def leaders(self) -> list[str]:
-        """Who says that he leads."""
+        """The pod that reports to be the leader."""
         names = [str(pod["metadata"]["name"]) for pod in self.pods()]
         return [name for name in names if "headgate_operator_leading 1.0" in self._metrics(name)]
 

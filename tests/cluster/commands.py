@@ -60,7 +60,7 @@ class Commands:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """As a user runs it, while it goes on."""
+        """As a user runs it, while it runs."""
         command = [sys.executable, "-m", "headgate.cli.main", *arguments]
         return subprocess.Popen(
             command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -14,8 +14,8 @@ from headgate.testing.cassandra.tls import certificates
 
 @pytest.fixture(scope="session")
 def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
-    """Where pods and this machine both reach it; it asks both for a certificate. Who needs one has a keyspace of his
-    own in it.
+    """Pods and this machine both reach it; it asks both for a certificate. A test that needs it has its own
+    keyspace.
     """
     if not kubernetes.runs_containers():
         pytest.skip("needs root: without it no container runs")
@@ -27,7 +27,7 @@ def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
 
 @pytest.fixture
 def measured(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Shows what a test measured to whoever runs it, also where it passes."""
+    """Prints a test's measurements to the person who runs it, also where it passes."""
 
     def show(line: str) -> None:
         with capsys.disabled():

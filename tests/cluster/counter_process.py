@@ -2,8 +2,8 @@
 
     python -m tests.cluster.counter_process PORT
 
-All processes listen on one port, between which the kernel shares out whoever connects. Where Cassandra is, the
-environment tells. Its mutators live for three seconds and keep few states in memory, so that births, deaths, culls
+All processes listen on one port, among which the kernel shares out the connections. The environment names the
+Cassandra. Its mutators live for three seconds and keep few states in memory, so that births, deaths, culls
 and collections all happen while a test runs; the rules that hold for a day are the same.
 
     POST /sum/KEY?argument=5          204 when it is counted, 503 when that is not known
@@ -97,7 +97,7 @@ class Door:
 
 
 async def run(port: int) -> None:
-    """Until the process is told to end."""
+    """Until the process is asked to end."""
     async with headgate.connect(os.environ) as connection:
         hints = connection.ground.hints
         assert hints is not None
@@ -125,7 +125,7 @@ async def run(port: int) -> None:
 
 
 async def _first(*works: Callable[[], Awaitable[Any]]) -> None:
-    """Until one of them ends; a collector that broke ends the process, and says why."""
+    """Until one of them ends; a collector that broke ends the process, and prints the reason."""
     tasks = [asyncio.ensure_future(work()) for work in works]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for each in done:

@@ -2,8 +2,8 @@
 
     HEADGATE_TEST_DEATHS=FILE python -m tests.cluster.dying_operator --kubeconfig FILE --namespace NAME ...
 
-One life of it does one effect, or as many as go on at once; so a row of such lives is killed between any two.
-Between the same two it dies twice and no more, as the file of deaths tells: an effect that nobody can see afterwards
+One life of it does one effect, or as many as run at once; so a row of such lives is killed between any two.
+Between the same two it dies twice and no more, by the file of deaths: an effect that nobody can see afterwards
 (lanes are made IF NOT EXISTS, and known by the entry that is activated next) is done again in the next life, which
 would die there for ever.
 """

@@ -28,7 +28,7 @@ class Gate:
         self._loop.call_soon_threadsafe(self._open.clear)
 
     def hang(self) -> None:
-        """Those who are connected now hear and say nothing more, and are not told; new callers are let through."""
+        """The present connections carry no byte more, and get no notice; new callers are let through."""
         self._loop.call_soon_threadsafe(self._hang)
 
     def _hang(self) -> None:
@@ -37,7 +37,7 @@ class Gate:
         self._let.set()
 
     def heal(self) -> None:
-        """New callers are let through; those of before are told that their connection is gone."""
+        """New callers are let through; the present ones learn that their connection is gone."""
         self._loop.call_soon_threadsafe(self._heal)
 
     def _heal(self) -> None:

@@ -1,5 +1,5 @@
 """An image that was built by its Dockerfile, and its containers as strict clusters run them: as any number, on a root
-that can not be written, without capabilities and without a network."""
+that cannot be written, without capabilities and without a network."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Built:
 
     @property
     def config(self) -> dict[str, Any]:
-        """How it is run when nobody says otherwise."""
+        """How it is run by default."""
         told: dict[str, Any] = json.loads(self.image.config)["config"]
         return told
 

@@ -25,7 +25,7 @@ CLOSED_WITHIN_S = 60.0
 
 @dataclass
 class Books:
-    """What is known to be done, by who does it."""
+    """The actions that are known to be done, by their actor."""
 
     listener: Listener
     put: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Books:
         return set(self.put) - {word.text for word in self.listener.words}
 
     def handled_twice(self) -> int:
-        """Deliveries beyond the first: allowed, and told."""
+        """Deliveries beyond the first: allowed, and reported."""
         words = [word.text for word in self.listener.words]
         return len(words) - len(set(words))
 
@@ -87,7 +87,7 @@ def _count(p: SyncHeadgate, counter: str, books: Books, every_s: float) -> None:
 def kept_books(
     environment: Mapping[str, str], listener: Listener, queue: str, counter: str | None = None, *, a_second: float
 ) -> Iterator[Books]:
-    """Two applications that go on until the end, whatever happens."""
+    """Two applications that run until the end, whatever happens."""
     books = Books(listener)
     with headgate.connect_sync(dict(environment)) as p:
         books.works.append(threading.Thread(target=_put, args=(p, queue, books, 1 / a_second), daemon=True))
@@ -102,6 +102,6 @@ def kept_books(
 
 
 def counted_in_the_end(environment: Mapping[str, str], counter: str) -> int:
-    """The value as somebody reads it who has seen nothing of it."""
+    """The value for a reader that knows nothing of it."""
     with headgate.connect_sync(dict(environment)) as p:
         return int(p.counter(counter).value("home"))

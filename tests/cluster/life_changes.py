@@ -133,7 +133,7 @@ NOT_CHANGED: Mapping[str, str] = {
 
 
 def leaves(value: Any, path: str = "") -> Iterator[str]:
-    """The fields that a spec says something of, as paths."""
+    """The fields that a spec sets, as paths."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         for one in value:
             yield from leaves(one, f"{path}[]")

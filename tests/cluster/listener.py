@@ -1,4 +1,4 @@
-"""Where handlers in pods tell what they do: a port of this machine that pods reach, and the moment of each word."""
+"""The place where handlers in pods report: a port of this machine that pods reach, and the time of each report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def handle(text: str) -> None:
 
 @dataclass(frozen=True)
 class Word:
-    """What a handler said, when, and in which pod."""
+    """A handler's report, with its time and its pod."""
 
     at_s: float
     pod: str
@@ -43,7 +43,7 @@ class Listener:
 
     @property
     def handler(self) -> str:
-        """A module whose `handle` tells us of each message."""
+        """A module whose `handle` reports each message to us."""
         return HANDLER.format(host=self.host, port=self.port)
 
     def first(self, text: str, *, timeout_s: float = 60) -> float:

@@ -1,6 +1,6 @@
 """The operator as a process out of the cluster, as an account that may what its roles say and nothing more.
 
-What its account asked of the API server stands in the server's own audit log: `asked` reads it.
+The requests of its account are in the server's own audit log: `asked` reads it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Home:
 
 
 def port_in(name: str, log: str) -> int:
-    """Where it listens, as the line of its log says that has this field."""
+    """Its listening address, by the line of its log that has this field."""
     line = next(line for line in log.splitlines() if f'"{name}":' in line)
     return int(json.loads(line)[name])
 
@@ -165,7 +165,7 @@ def secret_of(connection: Mapping[str, str], namespace: str, keyspace: str) -> d
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, as the API server's audit tells of it."""
+    """One request, from the API server's audit."""
 
     verb: str
     group: str

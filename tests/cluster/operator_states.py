@@ -37,7 +37,7 @@ def state(here: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, Any]:
 
 
 def child_as_told(child: dict[str, Any]) -> dict[str, Any]:
-    """What the operator says of it."""
+    """The operator's report of it."""
     owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
     told = {name: value for name, value in child.items() if name not in ("metadata", "status")}
     return {**told, "labels": child["metadata"]["labels"], "owners": owners}

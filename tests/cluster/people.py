@@ -1,4 +1,4 @@
-"""People who may do so much and no more, with a kubeconfig of their own; and `kubectl headgate` as they call it."""
+"""People with limited rights, with a kubeconfig of their own; and `kubectl headgate` as they call it."""
 
 from __future__ import annotations
 

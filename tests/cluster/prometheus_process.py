@@ -1,4 +1,4 @@
-"""A real Prometheus on this machine, with the chart's rules, that scrapes whatever it is told to each second.
+"""A real Prometheus on this machine, with the chart's rules, that scrapes the given targets each second.
 
 Rules are taken as the chart renders them, but for `for`: how long something has to hold before a person is called is
 Prometheus's own business, and would only be waited for here.

@@ -38,7 +38,7 @@ class QuickRun:
 
     @property
     def checked(self) -> str:
-        """What it says of its receipts."""
+        """Its report of its receipts."""
         return " ".join(self.result["checked"])
 
 

@@ -7,7 +7,7 @@ import os
 from contextlib import ExitStack
 
 from headgate.testing.cassandra.connection import read_connection
-from tests.cluster.test_put_statements import session_at
+from tests.cluster.test_add_to_batch import session_at
 
 _open = ExitStack()
 atexit.register(_open.close)

@@ -1,7 +1,7 @@
 """How much longer everything takes on this machine now than it would if nobody else worked on it.
 
 What is promised in seconds is promised of a machine that a person has to himself. Tests share it with other tests, so
-they ask first: as many busy programs as there are cores are run for a moment, and the time they took is compared with
+they ask first: as many busy programs as there are cores are run for a short time, and their time is compared with
 the time they worked. It is asked while what is measured is still idle, so that its own weight never counts for it.
 """
 

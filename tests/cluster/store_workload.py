@@ -1,9 +1,9 @@
 """Writers and contenders for locks on a store, as a process of its own that can stand on any host of a test.
 
     python -m tests.cluster.store_workload run      works until its standard input ends, then prints what happened
-    python -m tests.cluster.store_workload check    reads what it is told was acknowledged, prints what is missing
+    python -m tests.cluster.store_workload check    reads the list of acknowledged writes, prints what is missing
 
-It says `acked N` after each hundred acknowledged writes, so that whoever started it waits for progress, not for time.
+It prints `acked N` after each hundred acknowledged writes, so that its caller waits for progress, not for time.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def write(store: CassandraStore, seen: Seen, writer: int, ended: asyncio.E
 
 
 async def contend(store: CassandraStore, seen: Seen, holders: dict[int, UUID], ended: asyncio.Event) -> None:
-    """Take a lock, hold it for a moment, release it; nobody else may hold it meanwhile."""
+    """Take a lock, hold it for a short time, release it; nobody else may hold it meanwhile."""
     turn = 0
     while not ended.is_set():
         turn += 1

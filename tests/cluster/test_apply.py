@@ -260,7 +260,7 @@ def dedicated_tables(creation: uuid.UUID) -> tuple[Table, ...]:
 
 
 def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: int = 10_000) -> list[Applied]:
-    """Apply queues of an engine that is carried, one after the other."""
+    """Apply queues of a supported engine, one after the other."""
 
     async def run() -> list[Applied]:
         settings = read_settings(with_keyspace(server, keyspace))

@@ -19,4 +19,4 @@ def test_a_quick_run_measures_every_part_beside_counter_columns_with_each_count_
     assert lost["baseline"]["median"] > 0, "what counter columns count wrong after time-outs stands beside it"
     assert ("a key of 20 live mutators", "p99 of a request") in run.promised
     assert any(case.startswith("collecting ") for case in run.measured)
-    assert "a fresh reader found every acknowledged increment, and no other" in run.checked
+    assert "a fresh reader read every acknowledged increment, and no other" in run.checked

@@ -22,6 +22,6 @@ def test_a_quick_run_measures_every_case_beside_the_bare_driver_with_receipts_ch
     assert {case.name for case in CASES} <= run.measured
     for part in PARTS[1:]:
         assert {f"{case.name}, {part.label(kind)}" for case in part.cases for kind in part.kinds} <= run.measured
-    assert {(BATCH_100.name, "client CPU a row")} == run.promised
+    assert {(BATCH_100.name, "client CPU per row")} == run.promised
     assert ("INVALID" in run.printed) == run.is_invalid
     assert not [mark for mark in run.result["marks"] if "requests failed" in mark["text"]]

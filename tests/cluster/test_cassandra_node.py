@@ -1,4 +1,4 @@
-"""A single real node: it answers to whom it should, survives what is done to it, and says why it does not start."""
+"""A single real node: it answers its clients, survives each fault, and reports why it does not start."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_was_acknowledged_survives_kill_9(node: Cassandra) -> None:
     before = node.contact_points()
     node.cql("INSERT INTO shop.t (k, v) VALUES (1, 10)")
     node.node.kill()
-    with pytest.raises(Unavailable, match="nobody answers"):
+    with pytest.raises(Unavailable, match="no server answers"):
         node.cql("SELECT * FROM shop.t")
     node.node.start()
     assert [{"k": 1, "v": 10}] == node.cql("SELECT * FROM shop.t WHERE k = 1")
@@ -164,7 +164,7 @@ def tls() -> Certificates:
 
 @pytest.fixture(scope="module")
 def guarded(tls: Certificates) -> Iterator[Cassandra]:
-    """A node that speaks TLS only, and only with who shows a certificate."""
+    """A node that speaks TLS only, and only with clients that show a certificate."""
     with Cassandra.start(tls=tls, require_client_auth=True) as started:
         yield started
 

@@ -93,7 +93,7 @@ def test_messages_that_nobody_handles(scene: Scene) -> None:
     scene.until_fires("HeadgateLanesUnhealthy", name="unhandled", reason="LanesUnprocessed")
 
 
-@fires("HeadgateDeadLetters", "HeadgateWorkersSlowed")
+@fires("HeadgateDeadLetters", "HeadgateWorkersThrottled")
 def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
@@ -105,15 +105,15 @@ def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene
     scene.put(f"{here.namespace}/refused", b"1", b"2")
     scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
     scene.until_fires("HeadgateDeadLetters", queue=f"{here.namespace}/refused")
-    scene.until_fires("HeadgateWorkersSlowed", queue=f"{here.namespace}/failing")
+    scene.until_fires("HeadgateWorkersThrottled", queue=f"{here.namespace}/failing")
 
 
 def test_every_metric_that_rules_and_dashboard_name_is_exported_by_a_running_process(scene: Scene) -> None:
     assert set() == named_metrics() - scene.prometheus.metrics()
 
 
-@fires("HeadgateNobodyLeads")
+@fires("HeadgateOperatorNoLeader")
 def test_an_operator_that_is_gone(scene: Scene) -> None:
-    assert "HeadgateNobodyLeads" not in scene.prometheus.firing()
+    assert "HeadgateOperatorNoLeader" not in scene.prometheus.firing()
     scene.operator.kill()
-    scene.until_fires("HeadgateNobodyLeads")
+    scene.until_fires("HeadgateOperatorNoLeader")

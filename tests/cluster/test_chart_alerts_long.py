@@ -34,7 +34,7 @@ FAILURE = {"state": "FAILED", "errorMessage": "the driver has no memory left"}
 FAILED = {"status": {"applicationState": FAILURE, "driverInfo": {}}}
 HOURS_MS = 3 * 3_600_000
 TRIED_AGAIN = 8
-"""So many queues whose children may not be made: each is tried again four times in the first fifteen seconds."""
+"""Queues whose children may not be made: each is tried again four times in the first fifteen seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def scene(
         yield made
 
 
-@fires("HeadgateMessagesKillProcesses")
+@fires("HeadgatePoisonMessages")
 def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
     here = scene.namespace()
     here.apply(queue("deadly", maxReceives=3, deadLetter="dead"), queue("dead"))
@@ -61,7 +61,7 @@ def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
     scene.put(name, b"kill")
     assert -signal.SIGKILL == first.wait(timeout=60)
     scene.worker(name, "kills")
-    scene.until_fires("HeadgateMessagesKillProcesses", queue=name, timeout_s=120)
+    scene.until_fires("HeadgatePoisonMessages", queue=name, timeout_s=120)
 
 
 @fires("HeadgateConsumersFailing")
@@ -134,7 +134,7 @@ def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
         here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     for number in (1, 2):
         here.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
-    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is looked at again within ten minutes
+    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is checked again within ten minutes
     scene.until_fires("HeadgateRepairUnhealthy", name="tended", reason="RepairFailing")
 
 
@@ -153,7 +153,7 @@ def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
 @fires(
     "HeadgateCassandraUnavailable",
     "HeadgateReceivesFail",
-    "HeadgateLeasesAge",
+    "HeadgateLeaseRenewalLate",
     "HeadgateSettlesFail",
     "HeadgateDataLeftBehind",
 )
@@ -169,7 +169,7 @@ def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
     assert wait_until(lambda: (scene.value(f'headgate_worker_acked_total{{queue="{name}"}}') or 0) > 4, timeout_s=60)
     scene.store.cut()
     try:
-        scene.until_fires("HeadgateLeasesAge", queue=name, timeout_s=60)
+        scene.until_fires("HeadgateLeaseRenewalLate", queue=name, timeout_s=60)
         scene.until_fires("HeadgateCassandraUnavailable", timeout_s=120)
         doomed.run("delete", "namespace", str(doomed.namespace), "--wait=false")
         scene.until_fires("HeadgateReceivesFail", queue=name, timeout_s=240)
@@ -182,7 +182,7 @@ def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
     )
 
 
-@fires("HeadgateChangesWait")
+@fires("HeadgateReconcileLatencyHigh")
 def test_an_operator_that_is_held_back(
     kubernetes: KubernetesUnderTest, cassandra: Serving, helm: Helm, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -190,4 +190,4 @@ def test_an_operator_that_is_held_back(
     with scene_of(kubernetes, cassandra, helm, folder, "--qps", SLOW_QPS) as scene:
         here = scene.namespace()
         here.apply(*(queue(f"q{number:03}") for number in range(MANY)))
-        scene.until_fires("HeadgateChangesWait", timeout_s=240)
+        scene.until_fires("HeadgateReconcileLatencyHigh", timeout_s=240)

@@ -1,6 +1,6 @@
-"""Workers as the operator starts them, really run: on a node, restricted, with a Cassandra that asks who they are.
+"""Workers as the operator starts them, really run: on a node, restricted, with a Cassandra that checks identities.
 
-What stands in the documents is tested elsewhere; here it is shown that pods of them start, are ready when they work,
+The content of the documents is tested elsewhere; this file shows that their pods start, are ready when they work,
 drain when they end, and that a handler in any language answers until they have.
 """
 
@@ -140,7 +140,7 @@ def put(told: dict[str, str], queue: str, text: str) -> None:
 
 
 def owners(told: dict[str, str], queue: str) -> list[str | None]:
-    """Who holds the lanes of a queue."""
+    """The owners of a queue's lanes."""
 
     async def work(connection: headgate.Headgate) -> list[str | None]:
         return [lane.owner for lane in (await (await connection.queue(f"shop/{queue}")).stats()).lanes]
@@ -157,7 +157,7 @@ def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutin
 
 
 def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, handler: str) -> dict[str, str]:
-    """Put a slow message, delete the pod's Deployment once it is begun; what each container said until its end."""
+    """Put a slow message, delete the pod's Deployment once it runs; the output of each container until its end."""
     containers = sorted({"worker", handler})
     followed = {
         name: subprocess.Popen(here.command("logs", "-f", pod, "-c", name), stdout=subprocess.PIPE, text=True)
@@ -192,7 +192,7 @@ def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_po
     assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
     said = ended_while_busy(here, told, "python", pod, "worker")["worker"]
     assert "done slow" in said
-    assert "worker has ended" in said
+    assert "worker stopped" in said
     assert [None, None] == owners(told, "python")
 
 
@@ -204,7 +204,7 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
     put(told, "http", "first")
     assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
     said = ended_while_busy(here, told, "http", pod, "handler")
-    assert "worker has ended" in said["worker"]
+    assert "worker stopped" in said["worker"]
     assert said["handler"].splitlines()[-2:] == ["done slow", "told to end"]
     assert [None, None] == owners(told, "http")
 

@@ -1,4 +1,4 @@
-"""The commands on a real Cassandra: what they do, what they print, how they end, and what a mistake looks like.
+"""The commands on a real Cassandra: what they do, what they print, how they end, and the report of a mistake.
 
 Each is run once as a process of its own, and otherwise by its `main` in this one, which is quicker.
 """
@@ -184,7 +184,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
         killed = 0
         while killed < 3:
             given = await queue.receive(3)
-            await queue.settle([headgate.settle.DeadLetter(each.receipt, "no such address") for each in given])
+            await queue.settle([headgate.settle.DeadLetter(each.receipt, "invalid address") for each in given])
             killed += len(given)
 
     run.connected(kill)
@@ -207,7 +207,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     run("send", "--queue", "depot/parcels", "x", "--count", "40")
 
     async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
-        """Only who owns lanes tells how they stand."""
+        """Only the owner of a lane reports its state."""
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
@@ -234,26 +234,26 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
 
 
 def repaired(line: str) -> tuple[str, int]:
-    """The queue, and how many parts were looked at."""
+    """The queue, and the number of checked parts."""
     found = re.fullmatch(r"(\S+): looked at (\d+) parts; .*", line)
     assert found, line
     return found[1], int(found[2])
 
 
 def passed(run: Commands, queue: str, count: int) -> None:
-    """Messages were put, received and settled, and the parts they were in can be looked at for the first time."""
+    """Messages were put, received and settled, and their parts can be checked for the first time."""
     run("send", "--queue", queue, "x", "--count", str(count), "--quiet")
     assert count == len(run("receive", "--queue", queue, "--limit", str(count), "--ack").out)
 
 
 def until_owed(run: Commands, queue: str) -> None:
-    """A look is due. The position of a lane passes a part only while somebody holds the lane."""
+    """A check is due. The position of a lane passes a part only while a process holds the lane."""
 
     async def hold(connection: headgate.Headgate) -> None:
         held = await connection.queue(queue)
         while True:
             assert [] == await held.receive(1, wait=0.5)
-            standing = (await held.stats()).repair
+            standing = (await held.read_stats()).repair
             assert standing is not None
             if standing.owed_since_us is not None:
                 return
@@ -370,7 +370,9 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
     rest = {"top": ["--once"], "apply": [str(tmp_path / "q.yaml")]}
     arguments = rest.get(command) or ["--queue", "shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
-    line = "headgate: nobody listens at the contact points (at=127.0.0.1:1); start Cassandra, or mend CONTACT_POINTS"
+    line = (
+        "headgate: no server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
+    )
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
 
@@ -389,18 +391,21 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["send", "--queue", "shop/emails", "x", "--lines"], "--lines reads the payloads from standard input"),
         (["send", "--queue", "shop/emails", "x", "--delay", "9000d"], "due"),
         (["send", "x"], "Missing option '--queue'"),
-        (["send", "--queue", "a/b/c", "x"], "a queue is named by its namespace and name"),
+        (["send", "--queue", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
         (["receive", "--queue", "shop/emails", "--wait", "5"], "'5' is not a duration"),
         (["receive", "--queue", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
         (["peek", "--queue", "shop/emails", "--since", "yesterday"], "'yesterday' is not a moment"),
-        (["where", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
-        (["cancel", "--queue", "shop/emails", "nonsense"], "not the id of a message (id=nonsense)"),
+        (["where", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
+        (["cancel", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
         (["cancel", "--queue", "shop/emails"], "Missing argument 'ID...'"),
-        (["purge", "--queue", "shop/emails", "--yes", "--before", "2990-01-01"], "was put in the past"),
+        (
+            ["purge", "--queue", "shop/emails", "--yes", "--before", "2990-01-01"],
+            "a purge needs an enqueue time in the past",
+        ),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
             ["redrive", "--queue", "shop/emails-dead", "--to", "shop/emails-dead"],
-            "dead letters are not redriven into",
+            "a dead-letter queue cannot be redriven into itself",
         ),
         (["repair"], "repair needs to know what; give either --queue, or --namespace"),
         (["repair", "--queue", "shop/emails", "--schedule", EVERY_FIVE], "--schedule picks queues of a namespace"),

@@ -144,7 +144,7 @@ def front(cassandra: Serving, tmp_path: Path) -> Iterator[Front]:
 
 @dataclass
 class Told:
-    """What the callers were told."""
+    """The callers' answers."""
 
     counted: Counter[str] = field(default_factory=Counter)
     unknown: dict[str, list[int]] = field(default_factory=dict)

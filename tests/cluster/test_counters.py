@@ -242,7 +242,7 @@ def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Comman
     assert ["milk"] == installed.apart("counter", "get", "depot/foreign", "menu").out
     elsewhere = shop.apart("counter", "get", "depot/foreign", "menu")
     assert (2, 1) == (elsewhere.code, len(elsewhere.err)), elsewhere
-    assert "install the distribution that announces it" in elsewhere.err[0]
+    assert "install the distribution that registers it" in elsewhere.err[0]
 
 
 # ---- commands
@@ -328,7 +328,7 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands)
         (["counter", "add", "--json", "shop/colour", "home", "red"], "this is no JSON"),
         (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
         (["counter", "get", "shop/pages", "mon", "--ask", "limit"], "--ask is NAME=JSON"),
-        (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "it answers to limit"),
+        (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "available: limit"),
         (["counter", "top", "shop/page-views", "home"], "only of type topk a key has items"),
         (["counter", "top", "shop/colour"], "values of this type have no order"),
         (["counter", "merge", "shop/page-views"], "there is nothing to merge"),

@@ -226,7 +226,7 @@ def ring(cassandra_ring: Ring) -> Iterator[Ring]:
 
 
 async def collected_by_all(collector: Collector) -> PassReport:
-    """A pass for which every node told its hint window: that one is back is noticed some time after it is."""
+    """A pass for which every node reported its hint window: a node that is back is noticed some time after it is."""
     for _ in range(120):
         report = await collector.run()
         if report.waits is None:

@@ -1,6 +1,6 @@
 """The CRDs on a real API server: every rule refuses what it should, in the words that its author is promised.
 
-Objects are offered as dry runs, so that nothing of them stays; what Python says of the same objects must be the same.
+Objects are sent as dry runs, so that nothing of them stays; Python's verdict on the same objects must be the same.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Server:
         )
 
     def faults_of(self, after: dict[str, Any], before: dict[str, Any] | None = None) -> list[str]:
-        """What the author of an object, or of a change, is told."""
+        """The answer to the author of an object, or of a change."""
         try:
             if before is None:
                 self.create(after, dry=True)
@@ -305,7 +305,7 @@ schedules = st.tuples(
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.one_of(schedules, st.sampled_from(["@hourly", "@DAILY", "@midnight", "@yearly", "@every", "0 0 * *"])))
 def test_a_schedule_that_is_accepted_makes_a_cron_job(server: Server, schedule: str) -> None:
-    """The CronJobs of repair and gc take a schedule as it stands; one that is refused there is told too late."""
+    """The CronJobs of repair and gc take a schedule unchanged; one that is refused there is reported too late."""
     made = document("Queue", {"repair": {"schedule": schedule}})
     assert cron.accepts(schedule) == (server.faults_of(made) == [])
     if cron.accepts(schedule):

@@ -1,4 +1,4 @@
-"""`headgate dev`: what a newcomer sees, what he is told to try, and that nothing is left."""
+"""`headgate dev`: what a newcomer sees, the commands it proposes, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Dev:
 
 @contextmanager
 def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -> Iterator[Dev]:
-    """Begun from the project's folder unless told, as `make dev` does; nothing of it is left afterwards."""
+    """Started from the project's folder by default, as `make dev` does; nothing of it is left afterwards."""
     mine = {
         name: value for name, value in os.environ.items() if name not in ("CONTACT_POINTS", "USERNAME", "PASSWORD")
     }
@@ -158,21 +158,21 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         redriven = another_terminal(sourced, next(line for line in others if " redrive " in line))
         assert (0, "redriven 1\n") == (redriven.returncode, redriven.stdout)
 
-        # A worker that dies is begun again.
+        # A worker that dies is restarted.
         (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]
         os.kill(mailer.pid, signal.SIGKILL)
-        begun.said(r"emails/mailer .* was killed by SIGKILL; begun again")
-        begun.said("worker begins", times=2)
+        begun.said(r"emails/mailer .* was killed by SIGKILL; restarting")
+        begun.said("worker started", times=2)
 
         # A file that is changed is obeyed.
         file.write_text("spec: [")
         begun.said(r"^files +\| .*emails\.yaml")
         file.write_text(EXAMPLE.read_text() + ANOTHER)
         begun.said("queue/shop/letters created")
-        begun.said(r"letters/scribe .*worker begins")
+        begun.said(r"letters/scribe .*worker started")
 
         assert 0 == begun.end(signal.SIGINT)
-        begun.said(r"worker has ended +queue=shop/letters")
+        begun.said(r"worker stopped +queue=shop/letters")
         begun.said("its data stay for the next time")
 
 
@@ -189,14 +189,14 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
     try:
         with dev(tmp_path / "queues.yaml", told=told, folder=tmp_path) as begun:
-            begun.said("worker begins")
+            begun.said("worker started")
             subprocess.run([*send, "first"], env=environment, check=True, stdout=subprocess.DEVNULL)
             begun.said("old first")
             (tmp_path / "mine" / "says.py").write_text("WORD = 'brand new'\n")
-            begun.said("worker begins", times=2)
+            begun.said("worker started", times=2)
             subprocess.run([*send, "second"], env=environment, check=True, stdout=subprocess.DEVNULL)
             begun.said("brand new second")
-            begun.said("worker has ended")
+            begun.said("worker stopped")
     finally:
         cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_changes")
 
@@ -215,11 +215,11 @@ def test_on_a_cassandra_of_ones_own_nothing_is_started_and_each_way_to_end_ends_
     told = {**cassandra.environment(), "KEYSPACE": "dev_of_ones_own"}
     try:
         with dev(file, told=told) as begun:
-            begun.said("worker begins")
+            begun.said("worker started")
             assert 0 == begun.end(signal.SIGHUP)
             assert not any("starting" in line or "stopping" in line for line in begun.lines), begun.lines
         with dev(file, told=told) as begun:
-            begun.said("worker begins")
+            begun.said("worker started")
             left = begun.descendants()
             begun.process.kill()
             begun.process.wait()
@@ -269,9 +269,9 @@ def is_java(identity: Identity) -> bool:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "there is no such file"),
+        (None, "does not exist"),
         ("kind: Queue\n", "apiVersion"),
-        ("", "no Queue and no Counter in there"),
+        ("", "no Queue and no Counter in these files"),
     ],
 )
 def test_a_file_that_is_wrong_is_said_before_anything_is_started(tmp_path: Path, text: str | None, says: str) -> None:

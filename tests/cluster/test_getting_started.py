@@ -1,4 +1,4 @@
-"""The pages for a platform team and for who is on call, run as they stand: on a cluster that is there, with a
+"""The pages for a platform team and for an engineer on call, run as printed: on a cluster that is there, with a
 Cassandra that wants a password and TLS, by the role that docs/security.md grants and no more.
 
 What stands for a name of the reader's own (servers, registry, password) is replaced, and nothing else.
@@ -84,7 +84,7 @@ def shell(
     helm: Helm,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Shell:
-    """In a folder that looks like the checkout."""
+    """In a folder like the checkout."""
     folder = tmp_path_factory.mktemp("newcomer")
     for name in ("examples", "charts", "crds"):
         (folder / name).symlink_to(ROOT / name)
@@ -162,7 +162,7 @@ def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_take
         there.say("make down")
     assert told.startswith("headgate demo, on a Kubernetes")
     assert "and 0 again" in told
-    assert "page-1 was seen" in told
+    assert "page-1 was viewed" in told
     assert "has no address" in told
     assert kubectl.find("namespace", "shop") is None
     assert kubectl.find("namespace", "headgate-system") is None

@@ -37,7 +37,7 @@ Change = dict[str, Any]
 
 @dataclass(frozen=True)
 class Life:
-    """A release, a team's namespace, and what goes on there."""
+    """A release, a team's namespace, and the events in it."""
 
     kubernetes: KubernetesUnderTest
     release: Release
@@ -48,7 +48,7 @@ class Life:
     # ---- what is seen
 
     def settled(self, kind: str, name: str, health: str = "Healthy") -> dict[str, Any]:
-        """The resource, once what was last said of it is carried out, as Argo CD would tell."""
+        """The resource, once its latest change is carried out, by the verdict of Argo CD."""
 
         def holds(seen: dict[str, Any]) -> bool:
             return argo_health(seen)[0] == health
@@ -88,7 +88,7 @@ class Life:
         self.settled(*KINDS[kind], "Suspended" if change.get("paused") else "Healthy")
 
     def refuse(self) -> None:
-        """Nothing immutable changes, and the API server says which field it is."""
+        """Nothing immutable changes, and the API server names the field."""
         for kind, changes in IMMUTABLE.items():
             before = self.here.get(*KINDS[kind])["metadata"]["generation"]
             for change in changes:
@@ -139,7 +139,7 @@ class Life:
         self.nothing_is_left()
 
     def nothing_is_left(self) -> None:
-        """Neither in the cluster nor, of what said Delete, in Cassandra."""
+        """Neither in the cluster nor, for resources with Delete, in Cassandra."""
         assert wait_until(lambda: self.leftovers() == [], timeout_s=GONE_WITHIN_S, every_s=1.0), self.leftovers()
         query = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{self.release.keyspace}'"  # noqa: S608
         tables = {str(row["table_name"]) for row in self.cassandra.cql(query)}
@@ -164,13 +164,13 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> Change:
 
 @pytest.fixture
 def listener(kubernetes: KubernetesUnderTest) -> Iterator[Listener]:
-    """Where handlers in pods tell of each message."""
+    """The place where handlers in pods report each message."""
     with listening(str(kubernetes.host_address)) as heard:
         yield heard
 
 
 def last_words(release: Release) -> str:
-    """What the operator and the chart's Jobs have written, for whoever reads why a life failed."""
+    """The output of the operator and of the chart's Jobs, for a reader who wants to know why a life failed."""
     told = [release.logs() if release.is_installed() else "not installed"]
     for job in release.kubectl.list("jobs"):
         name = str(job["metadata"]["name"])
@@ -315,7 +315,7 @@ def rolled(life: Life) -> None:
 
 
 def silent(life: Life, server: Server) -> None:
-    """A server that neither answers nor refuses for a minute: what is changed after it is carried out."""
+    """A server that neither answers nor refuses for a minute: later changes are carried out."""
     acknowledged = len(life.books.put)
     server.pause()
     try:

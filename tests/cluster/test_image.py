@@ -14,7 +14,7 @@ from tests.cluster.image_built import ANYBODY, CODE_AT_MOST, MIB, STRANGER, VERS
 pytestmark = pytest.mark.skipif(docker_build.obstacle() is not None, reason="needs root: a Docker engine of its own")
 
 OURS_AT_MOST = 300 * MIB
-"""What may stand on the base image, not compressed. docs/image.md says what it is now."""
+"""The largest size on top of the base image, not compressed. docs/chart.md states the present one."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys

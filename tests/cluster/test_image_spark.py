@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 OURS_AT_MOST = 1300 * MIB
-"""What may stand on the base image, not compressed. docs/image.md says what it is now."""
+"""The largest size on top of the base image, not compressed. docs/chart.md states the present one."""
 
 JOB = """
 import os

@@ -1,5 +1,5 @@
-"""`kubectl headgate lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by somebody
-who may make Jobs there and has no way to Cassandra of his own.
+"""`kubectl headgate lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by a user who
+may make Jobs there and has no way to Cassandra.
 """
 
 from __future__ import annotations

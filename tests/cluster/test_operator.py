@@ -107,7 +107,7 @@ def test_nothing_is_written_once_all_is_as_it_should_be(operator: OperatorProces
     here = k8s_namespace
     here.apply(queue())
     ready = becomes(here, "emails", "Reconciled")
-    # a first look of the figures and of passes may change a message once
+    # a first check of the figures and of passes may change a message once
     assert wait_until(lambda: writes(operator) == writes(operator, after_s=8), timeout_s=WITHIN_S)
     later = here.get("queue", "emails")
     assert "True" == next(each["status"] for each in later["status"]["conditions"] if each["type"] == "Ready")
@@ -119,7 +119,8 @@ def writes(operator: OperatorProcess, *, after_s: float = 0) -> float:
     if after_s:
         wait_until(lambda: False, timeout_s=after_s)
     _, text = operator.ask("/metrics")
-    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("headgate_operator_writes"))
+    name = "headgate_operator_api_writes_total"
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(name))
 
 
 def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(
@@ -163,7 +164,7 @@ def test_why_tells_what_was_decided_and_plan_what_would_be(operator: OperatorPro
     other["metadata"]["namespace"] = here.namespace
     status, text = operator.ask("/plan", other)
     assert 200 == status
-    assert "2 shards, tables of its own" in json.loads(text)["effects"][0]["says"]
+    assert "2 shards, tables of its own" in json.loads(text)["effects"][0]["message"]
     assert here.find("queue", "letters") is None
 
 

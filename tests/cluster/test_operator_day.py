@@ -1,5 +1,5 @@
 """A day of a queue as a person has it: applied, it works; its workers follow its load, by the real operator, node and
-Cassandra. Handlers in pods tell this process of each message, so what is measured is what a user would see.
+Cassandra. Handlers in pods report each message to this process, so what is measured is what a user would see.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Measured = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Day:
-    """What a person has: a cluster with the operator, a program that puts, and handlers that tell."""
+    """A person's tools: a cluster with the operator, a program that puts, and handlers that report."""
 
     connection: SyncHeadgate
     listener: Listener
@@ -111,7 +111,7 @@ def queue(name: str, shards: int, **consumer: Any) -> dict[str, Any]:
 
 
 def replicas(number: int) -> Callable[[dict[str, Any]], bool]:
-    """Whether a Deployment is asked for so many."""
+    """Whether a Deployment is asked for this number."""
     return lambda seen: seen["spec"].get("replicas") == number
 
 
@@ -147,7 +147,7 @@ def opened(day: Day, here: Kubectl, name: str) -> SyncQueue:
     def is_there() -> bool:
         try:
             found.append(day.connection.queue(f"{here.namespace}/{name}"))
-        except (SpecError, Unavailable):  # not applied yet, or its tables are being made
+        except (SpecError, Unavailable):  # not applied yet, or its tables are being created
             return False
         return True
 

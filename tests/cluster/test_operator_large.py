@@ -23,7 +23,7 @@ from tests.cluster.operator_process import ROOT, OperatorProcess, home, leading
 from tests.cluster.test_operator import becomes, queue
 
 VARIABLES = 20_000
-"""Before the bound one decision about so many took the operator's event loop a minute."""
+"""Before the bound one decision about this number took the operator's event loop a minute."""
 PROBED_WITHIN_S = 5.0
 """As the chart's liveness probe does."""
 LIVED_FOR_S = 40.0
@@ -45,7 +45,7 @@ def large_queue(name: str = "large") -> dict[str, Any]:
 
 @dataclass
 class Probes:
-    """A liveness probe and who holds the Lease, looked at all the time."""
+    """A liveness probe and the holder of the Lease, checked all the time."""
 
     operator: OperatorProcess
     kubectl: Kubectl

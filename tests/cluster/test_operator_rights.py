@@ -73,7 +73,7 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
     with headgate.connect_sync(environment) as connection:
         connection.queue(f"{here.namespace}/emails").put_many(["one", "two", "three"])
     assert wait_until(lambda: len(here.list("sparkapplications")) == 1, timeout_s=WITHIN_S)
-    here.run("scale", "queue/emails", "--replicas=3")  # an event tells of it
+    here.run("scale", "queue/emails", "--replicas=3")  # an event reports it
     for kind, name in ((QUEUE, "emails"), (COUNTER, "views")):
         asyncio.run(_crossed(str(its_home.kubectl.kubeconfig), Address(kind, here.namespace, name), log))
     here.apply(queue(deletionPolicy="Delete", consumers=[{**consumer, "scaling": {"min": 0, "max": 1}}], bulk=[BULK]))
@@ -90,7 +90,7 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
 
 
 async def _crossed(kubeconfig: str, at: Address, log: Log) -> None:
-    """Write to a resource until a write of the operator's came upon a version that it had not seen, and it looked."""
+    """Write to a resource until the operator's write met a version that it had not seen, and it read the resource."""
     person = await Cluster.connect(kubeconfig=kubeconfig)
     try:
         for number in range(3_000):

@@ -1,4 +1,4 @@
-"""What may befall the real operator, and that it comes to the same: killed at any moment, cut from the API server or
+"""Faults of the real operator, all with the same end: killed at any time, cut from the API server or
 from Cassandra for a minute, its children edited and deleted by hand. Each end is compared with that of a calm run.
 """
 
@@ -33,10 +33,10 @@ MENDED_S = 30.0
 SETTLED_S = 240.0
 CUT_S = 60.0
 HANGS_S = 240.0
-"""A watch that tells nothing is given up after 90 s; then the shards in force change after a minute and more."""
+"""A silent watch is given up after 90 s; then the shards in force change after a minute and more."""
 LIVES_MAX = 30
 LIFE_S_MAX = 4.0
-"""On a machine of its own; where all takes longer, whoever lives so long has hardly begun when he is killed."""
+"""On a machine of its own; where all takes longer, such an operator has hardly started when it is killed."""
 QUEUES = 30
 
 
@@ -189,10 +189,10 @@ def test_killed_at_any_moments_it_comes_to_the_same(ways: Ways, calm: dict[str, 
 
 
 def _lives(ways: Ways, moment: Callable[[], object]) -> None:
-    """One process, killed a moment after it leads."""
+    """One process, killed just after it leads."""
     running = ways.home.start()
     try:
-        assert wait_until(lambda: '"leading"' in running.log.read_text(), timeout_s=90, every_s=0.1)
+        assert wait_until(lambda: '"leadership gained"' in running.log.read_text(), timeout_s=90, every_s=0.1)
         moment()
     finally:
         running.kill()

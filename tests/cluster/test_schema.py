@@ -1,4 +1,4 @@
-"""Keyspaces and tables on a real server: made by many at once, compared, mended, and never dropped."""
+"""Keyspaces and tables on a real server: made by many at once, compared, fixed, and never dropped."""
 
 # ruff: noqa: S608 - names are made here
 from __future__ import annotations
@@ -193,7 +193,7 @@ def test_a_table_that_was_dropped_is_not_made_again(cassandra: Serving, name: st
         await ensure(schema, keyspace(cassandra, name), [THINGS])
         cassandra.cql(f"DROP TABLE {name}.things")
         report = await ensure(schema, keyspace(cassandra, name), [THINGS], made_before={"things"})
-        assert ["things: the table is dropped, should be there (has to be mended by hand)"] == [
+        assert ["things: the table is dropped, should be there (needs manual repair)"] == [
             str(drift) for drift in report.unmended
         ]
         assert "things" not in await schema.read_tables(name)
@@ -234,7 +234,7 @@ def test_a_role_that_may_not_create_gets_all_the_cql_for_an_administrator(cassan
         cassandra.cql(statement)
 
     async def work(_: CassandraStore, schema: CassandraSchema) -> tuple[str, ...]:
-        with pytest.raises(SchemaRightsMissing, match="hand the CQL") as refused:
+        with pytest.raises(SchemaRightsMissing, match="pass the CQL") as refused:
             await ensure(schema, keyspace(cassandra, name), [THINGS, OTHERS])
         assert "no CREATE permission" in str(refused.value)
         return refused.value.cql

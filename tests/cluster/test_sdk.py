@@ -1,4 +1,4 @@
-"""The SDK on a real Cassandra, from `headgate apply` to a message settled: with async, without, and what it says."""
+"""The SDK on a real Cassandra, from `headgate apply` to a settled message: with async, without, and its errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import yaml
 from pydantic import BaseModel
 
 import headgate
-from headgate import HeadgateError, Put, Settled, settle
+from headgate import HeadgateError, Put, RescheduleOutcome, Settled, settle
 from headgate.client.directory import QueueDeleted, QueueUnknown
 from headgate.engines.contract import Fate, PassEnd
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import State
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.serving import Serving
-from tests.cluster.test_put_statements import session_at
+from tests.cluster.test_add_to_batch import session_at
 from tests.unit.page_examples import Example, examples_of
 
 KEYSPACE = f"sdk_{uuid.uuid4().hex[:12]}"
@@ -112,7 +112,7 @@ def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutin
 
 
 async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
-    """Receive so many and settle them."""
+    """Receive this number and settle them."""
     found: list[headgate.Message] = []
     while len(found) < count:
         given = await queue.receive(100)
@@ -190,11 +190,11 @@ def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not
         dropped = await queue.put("dropped", delay=timedelta(seconds=4))
         moved = await queue.put("moved", delay=60)
         assert await queue.cancel(dropped)
-        off, again = await queue.reschedule(moved, delay=3)
-        assert (True, True) == (off, again is not None)
+        again = await queue.reschedule(moved, delay=3)
+        assert (RescheduleOutcome.MOVED, True) == (again.outcome, again.moved)
         assert [] == await queue.receive(wait=1)
         found = await drain(queue, 2)
-        assert {kept: "kept", again: "moved"} == {each.id: each.text() for each in found}
+        assert {kept: "kept", again.id: "moved"} == {each.id: each.text() for each in found}
         assert datetime.now(UTC) >= at
         assert [] == await queue.receive(wait=2)
 
@@ -242,16 +242,14 @@ def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, s
         queue = await connection.queue("shop/later")
         soon = await queue.put("soon")
         later = await queue.put({"n": 1}, delay=3600)
-        assert [soon, later] == [each.message_id for each in await queue.peek()]
-        assert [later] == [
-            each.message_id for each in await queue.peek(since=datetime.now(UTC) + timedelta(minutes=1))
-        ]
+        assert [soon, later] == [each.id for each in await queue.peek()]
+        assert [later] == [each.id for each in await queue.peek(since=datetime.now(UTC) + timedelta(minutes=1))]
         (message,) = await queue.receive(1)
         stats = await queue.stats()
         assert (0, 1, 1, 2) == (stats.backlog, stats.in_flight, stats.delayed, len(stats.lanes))
         await message.ack()
-        assert [Fate.SETTLED, Fate.WAITING] == [(await queue.where(each)).fate for each in (soon, later)]
-        assert PassEnd.DONE is (await queue.repair(within=20)).end
+        assert [Fate.SETTLED, Fate.WAITING] == [(await queue.where(each)).state for each in (soon, later)]
+        assert PassEnd.DONE is (await queue.repair(within=20)).outcome
 
     connected(told, work)
 
@@ -340,7 +338,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
     assert "connected anew" == lines[1]
 
 
-# ---- what it says
+# ---- its errors
 
 
 @pytest.mark.parametrize(
@@ -349,7 +347,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
         ("shop/email", "There is no such queue (queue=shop/email); did you mean shop/emails?"),
         ("stop/emails", "There is no such queue (queue=stop/emails); did you mean shop/emails?"),
         ("emails", "There is no such queue (queue=default/emails); did you mean shop/emails?"),
-        ("a/b/c", "a queue is named by its namespace and name (given=a/b/c); write shop/emails"),
+        ("a/b/c", "a queue is named NAMESPACE/NAME (given=a/b/c); write shop/emails"),
         (
             "billing/invoices",
             "This release has no such engine (queue=billing/invoices, engine=bucket, carried=timeline)",
@@ -368,11 +366,14 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"CONTACT_POINTS": "127.0.0.1:1"}, "nobody listens at the contact points"),
-        ({"KEYSPACE": "nothing_here"}, "there is no such keyspace, or the role may not see it"),
-        ({"KEYSPACE": f"{KEYSPACE}_dead"}, "Cassandra does not have this table as it is needed (table=catalogue, "),
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "no server listens at the contact points"),
+        ({"KEYSPACE": "nothing_here"}, "the keyspace does not exist, or the role may not read it"),
+        (
+            {"KEYSPACE": f"{KEYSPACE}_dead"},
+            "the table in Cassandra differs from its expected schema (table=catalogue, ",
+        ),
         ({"CONTACT_POINTS": ""}, "HEADGATE_CONTACT_POINTS is not set"),
-        ({"DATA_CENTER": "mars"}, "no node is in the data centre of this connection"),
+        ({"DATA_CENTER": "mars"}, "no node is in the data center of this connection"),
     ],
 )
 def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:

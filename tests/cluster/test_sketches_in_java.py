@@ -1,4 +1,4 @@
-"""What counters of type distinct, audience, quantiles and topk store is read by Java's DataSketches, and told alike.
+"""What counters of type distinct, audience, quantiles and topk store is read by Java's DataSketches, with one result.
 
 Spark's functions for sketches are that same library.
 """

@@ -1,4 +1,4 @@
-"""The store on a real server: what it says of bad surroundings and of what is too large, how it begins and ends."""
+"""The store on a real server: its report of a bad environment and of too large values, how it starts and ends."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def why_not(told: dict[str, str]) -> str:
 
 def test_nobody_listens(told: dict[str, str]) -> None:
     point = f"127.0.0.1:{free_port()}"
-    wanted = f"nobody listens at the contact points (at={point}); start Cassandra, or mend CONTACT_POINTS"
+    wanted = f"no server listens at the contact points (at={point}); start Cassandra, or fix CONTACT_POINTS"
     assert wanted == why_not({**told, "CONTACT_POINTS": point})
 
 
@@ -99,13 +99,13 @@ def test_one_contact_point_that_answers_is_enough(told: dict[str, str]) -> None:
 
 
 def test_a_wrong_password_and_none(told: dict[str, str]) -> None:
-    assert why_not({**told, "PASSWORD": "wrong"}).startswith("Cassandra does not take this user and password")
-    assert why_not({**told, "USERNAME": "", "PASSWORD": ""}).startswith("Cassandra wants a password")
+    assert why_not({**told, "PASSWORD": "wrong"}).startswith("Cassandra rejects this user and password")
+    assert why_not({**told, "USERNAME": "", "PASSWORD": ""}).startswith("Cassandra requires a password")
 
 
 def test_a_wrong_data_centre_is_refused_and_told_those_that_exist(told: dict[str, str]) -> None:
     line = why_not({**told, "DATA_CENTER": "elsewhere"})
-    assert line.startswith("no node is in the data centre of this connection (data_center=elsewhere, ")
+    assert line.startswith("no node is in the data center of this connection (data_center=elsewhere, ")
     assert line.endswith(f"set DATA_CENTER to one of {told['DATA_CENTER']}")
 
 
@@ -121,11 +121,11 @@ def test_another_cluster_answers(told: dict[str, str]) -> None:
 
 
 def test_a_keyspace_is_not_there(told: dict[str, str]) -> None:
-    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("there is no such keyspace")
+    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("the keyspace does not exist")
 
 
 def test_tls_where_the_server_has_none(told: dict[str, str]) -> None:
-    assert why_not({**told, "USE_SSL": "true"}).startswith("the server does not speak TLS as asked")
+    assert why_not({**told, "USE_SSL": "true"}).startswith("the TLS handshake with the server failed")
 
 
 def test_no_traceback_of_the_driver_reaches_the_logs(told: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +156,7 @@ def test_tls_with_an_authority_that_did_not_sign(tls_told: dict[str, str]) -> No
 
 @contextmanager
 def forwarded(point: str, *, to: str) -> Iterator[None]:
-    """One address stands in for another, byte for byte."""
+    """One address replaces another, byte for byte."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -215,7 +215,7 @@ def test_a_batch_of_several_partitions_that_is_too_large_is_refused_at_once(told
     parts = [insert(f"too large {number}", bytes(30_000)) for number in range(4)]
     found = refusal(told, lambda store: store.write(Batch(parts)))
     assert TooLarge is type(found)
-    assert "one partition a batch" in str(found)
+    assert "one partition per batch" in str(found)
 
 
 def test_a_batch_of_one_partition_may_be_larger(told: dict[str, str]) -> None:
@@ -281,7 +281,7 @@ def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:
         finally:
             gc.enable()
 
-    assert 1 >= using(told, work)  # the last may be in the hands of the driver's thread still
+    assert 1 >= using(told, work)  # the driver's thread may still hold the last
 
 
 def test_closing_ends_every_thread(told: dict[str, str]) -> None:

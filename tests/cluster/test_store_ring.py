@@ -1,7 +1,7 @@
 """The store on a ring of three, one node of which is killed, stopped or cut off while clients write.
 
 Nothing acknowledged at LOCAL_QUORUM is lost, no write fails that could be sent again, no lock has two owners,
-and the longest time without an acknowledgement is told.
+and the longest time without an acknowledgement is printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.testing.cassandra import HostedRing
 
 HERE = Path(__file__).parent.parent.parent
 BEFORE, DURING, AFTER = 300, 1500, 600
-"""Acknowledged writes before the fault, while it lasts, and after it is mended."""
+"""Acknowledged writes before the fault, while it lasts, and after it."""
 
 GAP_S_MAX = 10.0
 """The time that a write is given: with a longer gap some write would have failed."""
@@ -39,13 +39,13 @@ class Workload:
         self.acked = 0
 
     def wait_for_acks(self, more: int) -> None:
-        """Return when so many further writes are acknowledged."""
+        """Return when this number of further writes is acknowledged."""
         wanted = self.acked + more
         while self.acked < wanted:
             self.acked = int(self.line("acked"))
 
     def line(self, word: str) -> str:
-        """What it says next after this word."""
+        """Its next line after this word."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             found = re.fullmatch(rf"{word} (.*)\n", line)

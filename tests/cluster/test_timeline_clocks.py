@@ -80,7 +80,7 @@ def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_on
         failed = member.wait_for("error", more=3, where=_is_off)
         for line in (event["line"] for event in (*failed, *member.wait_for("said", where=_is_off))):
             assert f"bound_ms={BOUND_MS}" in line
-            assert "let NTP or chrony keep this host and the nodes in time" in line
+            assert "synchronize this host and the nodes with NTP or chrony" in line
             assert BOUND_MS < abs(_told_by_ms(line)) < 2 * abs(off_ms)
             assert (_told_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
             assert "\n" not in line
@@ -95,7 +95,7 @@ def _why(event: Event) -> str:
 
 
 def _is_off(event: Event) -> bool:
-    return _why(event) == "this clock and a node's differ too much"
+    return _why(event) == "this host's clock and a node's differ too much"
 
 
 def _told_by_ms(line: str) -> int:

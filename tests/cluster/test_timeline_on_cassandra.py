@@ -92,7 +92,7 @@ def told(cassandra: Serving) -> dict[str, str]:
 
 
 async def drain(engine: TimelineQueue, expected: int, *, and_on_s: float = 4.0) -> list[str]:
-    """Receive and settle until so many came, and on for a while, so that what comes twice shows; ids in order."""
+    """Receive and settle until this number came, and some time longer, so that duplicates show; ids in order."""
     found: list[str] = []
     until_s = time.monotonic() + COMES_WITHIN_S
     while time.monotonic() < until_s:
@@ -130,7 +130,7 @@ def test_a_delayed_message_comes_at_its_moment_and_a_cancelled_one_never(told: d
     asyncio.run(work())
 
 
-@pytest.mark.slow  # it waits for moments; in the simulation and on a ring the same is shown each time
+@pytest.mark.slow  # it waits for real time; in the simulation and on a ring the same is shown each time
 def test_a_generation_that_is_over_is_left_and_what_was_scheduled_in_it_comes_from_the_next(
     told: dict[str, str],
 ) -> None:

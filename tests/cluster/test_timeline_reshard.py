@@ -55,7 +55,7 @@ def retired_us(fleet: Fleet) -> dict[tuple[int, int], int]:
 
 
 async def lanes_retired(order: Order, environment: Mapping[str, str]) -> dict[tuple[int, int], bool]:
-    """Every lane of a queue as it stands in the store, and whether it is left for good."""
+    """Every lane of a queue as the store has it, and whether it is left for good."""
     told = {**os.environ, **environment}
     async with opened(order, told) as queue:
         settings, host = queue.engine.settings, queue.engine.host
@@ -81,7 +81,7 @@ def check_the_end(fleet: Fleet, consumers: list[Member]) -> int:
 
 
 class Told:
-    """Generations in a file, told as the catalogue tells them, but with a notice of seconds (generations.md)."""
+    """Generations in a file, as the catalogue holds them, but with a notice of seconds (generations.md)."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

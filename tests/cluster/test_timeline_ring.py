@@ -19,7 +19,7 @@ from tests.cluster.timeline_fleet import Event, Fleet, Measured, Member
 from tests.cluster.timeline_process import SECOND, boot_us, prepare
 
 TAKES_OVER_WITHIN_S = 5.0
-"""Beyond the lease: others look for free lanes once a second, take one after the other, and the machine is busy."""
+"""Beyond the lease: others try free lanes once a second, take one after the other, and the machine is busy."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def fleet(cassandra_ring: Ring, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def takings(member: Member, *, after_us: int = 0) -> dict[tuple[int, int], Event]:
-    """The first taking of each lane by a process after a moment."""
+    """The first taking of each lane by a process after a given time."""
     found: dict[tuple[int, int], Event] = {}
     for event in member.those("taken", after_us=after_us):
         found.setdefault((event["lane"][0], event["lane"][1]), event)
@@ -39,7 +39,7 @@ def takings(member: Member, *, after_us: int = 0) -> dict[tuple[int, int], Event
 
 
 def wait_until_it_owns_all(member: Member, *, after_us: int = 0, within_s: float = 30.0) -> float:
-    """Return when a process has taken every lane after a moment; how long after it the last was taken, in s."""
+    """Return when a process has taken every lane after a given time; how long after it the last was taken, in s."""
     member.wait_for("taken", more=member.order.shards, after_us=after_us, within_s=within_s)
     taken = takings(member, after_us=after_us)
     assert member.order.shards == len(taken)
@@ -47,7 +47,7 @@ def wait_until_it_owns_all(member: Member, *, after_us: int = 0, within_s: float
 
 
 def causes_of_repetition(fleet: Fleet) -> Counter[str]:
-    """Why messages were delivered again: each time its process was killed with the message in its hands, had lost the
+    """Why messages were delivered again: each time its process was killed with the message in flight, had lost the
     lane, or had it for longer than it is hidden. Whatever has no such cause is needless.
     """
     killed_us = {member.name: member.ended_us for member in fleet.members}
@@ -96,7 +96,7 @@ def test_an_owner_stopped_past_its_lease_delivers_and_settles_nothing_when_it_go
     late = owner.those("given", after_us=goes_on_us)
     assert [] == [event for event in late if (*event["lane"], event["epoch"]) in tenures]
     assert "done" not in {event["answer"] for event in answers}
-    assert ("ClockNotTrusted", True) == (why["kind"], "why=this process stood still" in why["line"])
+    assert ("ClockNotTrusted", True) == (why["kind"], "why=this process was paused" in why["line"])
     assert tenures == {(*event["lane"], event["epoch"]) for event in let_go}
 
 
@@ -118,7 +118,7 @@ def test_owners_killed_at_any_moment_of_their_work_lose_nothing(
 def kill_owners_in_turn(
     fleet: Fleet, measured: Measured, *, rounds: int, work_s: float, with_full_hands: bool = True
 ) -> None:
-    """While producers go on; then what came again is held against who had it in his hands."""
+    """While producers run; then each repeated delivery is compared with the earlier receiver of the message."""
     owner = fleet.consumer("owner-0", work_s=work_s)
     producer = fleet.producer("producer", plain=2, groups=1)
     wait_until_it_owns_all(owner)

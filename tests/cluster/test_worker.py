@@ -52,7 +52,7 @@ QUEUES = "".join(
     ]
 )
 
-LET_GO = ("message was lost while in hand", "message was not settled, and may come again")
+LET_GO = ("message lost while in flight", "message not settled; it may be delivered again")
 
 
 @pytest.fixture(scope="module")
@@ -146,14 +146,14 @@ class Workers:
         found: list[dict[str, Any]] = []
 
         def has_said() -> bool:
-            found[:] = [line for line in self.log(name) if line["text"] == text]
+            found[:] = [line for line in self.log(name) if line["message"] == text]
             return bool(found)
 
         assert wait_until(has_said, timeout_s=60), self.log(name)
         return found[0]
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float = 120) -> None:
-        """Wait; what the workers logged is told if it does not come."""
+        """Wait; the workers' logs are printed if it does not come."""
         if not wait_until(holds, timeout_s=timeout_s):
             logs = {name.stem: name.read_text()[-3_000:] for name in self._folder.glob("*.log")}
             raise AssertionError(f"{len(self.notes.begun())} begun; {logs}")
@@ -197,7 +197,7 @@ def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: floa
 
 
 def metrics(port: int) -> dict[str, float]:
-    """What a worker tells Prometheus."""
+    """A worker's metrics for Prometheus."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split("{")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
@@ -208,7 +208,7 @@ def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: di
     with workers(told, tmp_path, "shop/wide", "at_once") as fleet:
         fleet.start("one")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
-        port = fleet.said("one", "worker begins")["health_port"]
+        port = fleet.said("one", "worker started")["health_port"]
         fleet.until(lambda: metrics(port)["headgate_worker_acked_total"] >= len(ids))
         seen = metrics(port)
         assert (12, 0) == (seen["headgate_worker_lanes"], seen["headgate_worker_in_flight"])
@@ -219,13 +219,13 @@ def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: di
                 assert b"ok\n" == answer.read()
         assert 0 == fleet.end("one")
         assert {1} == set(fleet.notes.begun().values())
-        assert "worker has ended" == fleet.log("one")[-1]["text"]
+        assert "worker stopped" == fleet.log("one")[-1]["message"]
 
 
 def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_path: Path) -> None:
     with workers(told, tmp_path, "shop/drained", "slow") as fleet:
         fleet.start("one")
-        fleet.said("one", "worker begins")
+        fleet.said("one", "worker started")
         ids = put(told, "shop/drained", [b"x"] * 800)
         fleet.until(lambda: len(fleet.notes.begun()) >= 200)
         fleet.start("two")
@@ -245,7 +245,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
     payloads[150] = b"kill"
     with workers(told, tmp_path, "shop/fragile", "fragile") as fleet:
         fleet.start("one", "--backoff", "200ms")
-        fleet.said("one", "worker begins")
+        fleet.said("one", "worker started")
         ids = put(told, "shop/fragile", payloads)
         assert -signal.SIGKILL == fleet.running.pop("one").wait(60)
         fleet.start("two", "--backoff", "200ms")
@@ -256,7 +256,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
             return others <= {each.message_id for each in fleet.notes.all() if each.what == "ended"}
 
         fleet.until(all_ended, timeout_s=180)
-        fleet.until(lambda: any(line["text"] == "message is given up" for line in fleet.log("two")))
+        fleet.until(lambda: any(line["message"] == "message moved to dead-letter queue" for line in fleet.log("two")))
         assert fleet.running["two"].poll() is None, "the second worker died too"
         assert 0 == fleet.end("two")
 
@@ -285,7 +285,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         for name in names:
             fleet.start(name)
         for name in names:
-            fleet.said(name, "worker begins")
+            fleet.said(name, "worker started")
         putting = subprocess.Popen(
             [sys.executable, "-c", _PUTTER, json.dumps(told)],
             cwd=ROOT,
@@ -299,7 +299,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
             assert -signal.SIGKILL == fleet.end(name, signal.SIGKILL)
             killed.append(name)
             fleet.start(f"again-{turn}")
-            fleet.said(f"again-{turn}", "worker begins")
+            fleet.said(f"again-{turn}", "worker started")
         assert putting.stdout is not None
         ids = json.loads(putting.communicate(timeout=120)[0])
         fleet.until(
@@ -313,12 +313,12 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         last_of_killed = {
             note.message_id for name in killed for note in [each for each in begun if each.worker == name][-100:]
         }
-        # Where the machine stood still, a lease ran out in living hands: they have said so.
+        # Where the machine stood still, a lease ran out in living hands: they have logged it.
         let_go = {
             line["message_id"]
             for name in [*names, "again-0", "again-1", "again-2"]
             for line in fleet.log(name)
-            if line["text"] in LET_GO
+            if line["message"] in LET_GO
         }
         unexplained = twice - last_of_killed - let_go
         told_of = [each for each in notes if each.message_id in unexplained]
@@ -339,7 +339,7 @@ def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease
 ) -> None:
     with workers(told, tmp_path, "shop/blocked", "blocking") as fleet:
         fleet.start("one")
-        fleet.said("one", "worker begins")
+        fleet.said("one", "worker started")
         (blocks,) = put(told, "shop/blocked", [b"block"])
         fleet.until(lambda: fleet.notes.begun()[blocks] == 1)
         began_s = time.monotonic()
@@ -348,7 +348,7 @@ def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease
         wanted = {blocks, *ids}
         fleet.until(lambda: wanted <= {each.message_id for each in fleet.notes.all() if each.what == "ended"})
         assert time.monotonic() - began_s < 60
-        assert "time.sleep(600)" in fleet.said("one", "the event loop hangs: something blocks it")["stack"]
+        assert "time.sleep(600)" in fleet.said("one", "event loop is blocked")["stack"]
         assert {"two"} == {each.worker for each in fleet.notes.all() if each.what == "ended"}
         assert 2 == fleet.notes.begun()[blocks]
         assert -signal.SIGKILL == fleet.end("one", signal.SIGKILL)
@@ -362,7 +362,7 @@ def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_la
     with workers(told, tmp_path, "shop/stuck", "at_once") as fleet:
         for name in ("one", "two"):
             fleet.start(name)
-            fleet.said(name, "worker begins")
+            fleet.said(name, "worker started")
         fleet.until(lambda: has_a_lane_each(told, "shop/stuck"), timeout_s=60)
         fleet.running["one"].send_signal(signal.SIGUSR1)
         began_s = time.monotonic()
@@ -378,15 +378,15 @@ def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_la
         assert before[lane].epoch == stopped["epoch"] < after[lane].epoch
         assert {"two"} == {each.worker for each in fleet.notes.all()}
         assert fleet.running["one"].poll() is None
-        assert (503, b"a lane had to be taken from it: its loop hung") == livez(
-            fleet.said("one", "worker begins")["health_port"]
+        assert (503, b"a lane was taken from it: its loop hung") == livez(
+            fleet.said("one", "worker started")["health_port"]
         )
-        assert (200, b"ok\n") == livez(fleet.said("two", "worker begins")["health_port"])
+        assert (200, b"ok\n") == livez(fleet.said("two", "worker started")["health_port"])
         assert [0, 0] == [fleet.end("one"), fleet.end("two")]
 
 
 def livez(port: int) -> tuple[int, bytes]:
-    """The probe's answer, and the beginning of what it says."""
+    """The probe's answer, and the beginning of its text."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
             return answer.status, answer.read()

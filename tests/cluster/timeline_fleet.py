@@ -1,6 +1,6 @@
 """Processes of timeline_process.py as a test commands them: started, paused, killed, believed by what they wrote.
 
-A fleet ends all its processes with the test. What they wrote is one story, since all of them write the moment by the
+A fleet ends all its processes with the test. Their records are one story, since all of them take the time from the
 boot time of one machine; `ledger_of` tells that story to the invariants which judge the simulation too.
 """
 
@@ -53,7 +53,7 @@ class Member:
         self.order = order
         self.events: list[Event] = []
         self.ended_us: int | None = None
-        """When it was killed, told to end, or is known to have been at work no more."""
+        """When it was killed, asked to end, or is known to have been at work no more."""
         log = fleet.directory / f"{order.name}.jsonl"
         self._read_up_to = 0
         self._server = Server(
@@ -87,7 +87,7 @@ class Member:
         return Event(told.pop("at"), self.name, told.pop("what"), told)
 
     def those(self, *whats: str, after_us: int = 0) -> list[Event]:
-        """What it wrote of these kinds, after a moment."""
+        """Its records of these kinds, after a given time."""
         return [each for each in self.read() if each.what in whats and each.at_us > after_us]
 
     def wait_for(
@@ -99,7 +99,7 @@ class Member:
         within_s: float = WITHIN_S,
         where: Callable[[Event], bool] = lambda event: True,
     ) -> list[Event]:
-        """Return when it wrote at least so many of a kind after a moment; fail with its last words if it does not."""
+        """Return when it wrote this number of a kind after a given time; fail with its last words if it does not."""
         found: list[Event] = []
 
         def enough() -> bool:
@@ -116,29 +116,29 @@ class Member:
     # ---- what is done to it
 
     def pause(self) -> int:
-        """SIGSTOP; the moment."""
+        """SIGSTOP; its time."""
         self._server.pause()
         return boot_us()
 
     def resume(self) -> int:
-        """SIGCONT; a moment just before."""
+        """SIGCONT; a time just before."""
         moment = boot_us()
         self._server.resume()
         return moment
 
     def kill(self) -> int:
-        """kill -9; a moment after which it did nothing."""
+        """kill -9; a time after which it did nothing."""
         self._server.kill()
         self.ended_us = boot_us()
         return self.ended_us
 
     def hold(self) -> None:
-        """Return when it has something in its hands that it will not settle."""
+        """Return when a message is in flight that it will not settle."""
         os.kill(self._server.pid, signal.SIGUSR1)
         self.wait_for("holding")
 
     def end(self, *, within_s: float = 30.0) -> None:
-        """Let it end in its own way; what it says to the contrary is an error."""
+        """Let it end in its own way; a report to the contrary is an error."""
         if self._server.alive():
             self._server.stop(grace_s=within_s)
         self.ended_us = boot_us()
@@ -181,7 +181,7 @@ class Fleet:
         return self.start("produce", name, **wishes)
 
     def those(self, *whats: str, after_us: int = 0) -> list[Event]:
-        """What all of them wrote of these kinds, after a moment, in order of time."""
+        """The records of all of them of these kinds, after a given time, in order of time."""
         return [each for each in self.story() if each.what in whats and each.at_us > after_us]
 
     def wait_until(self, holds: Callable[[], bool], what: str, *, within_s: float = WITHIN_S) -> None:
@@ -221,12 +221,12 @@ class Fleet:
             each.kill()
 
 
-# ---- the story, told to the invariants
+# ---- the story, for the invariants
 
 
 @dataclass
 class _Narrator:
-    """Tells a ledger what was written, and holds what waits for its answer."""
+    """Records the story in a ledger, and holds what waits for its answer."""
 
     ledger: Ledger
     puts: dict[str, Sequence[Put]] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class _Narrator:
 
 
 def wall_us_at(at_us: int) -> int:
-    """What the machine's wall clock showed at a moment of its boot time."""
+    """The machine's wall clock at a given boot time."""
     return at_us + time.time_ns() // 1000 - boot_us()
 
 

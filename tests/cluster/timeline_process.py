@@ -2,12 +2,12 @@
 
     python -m tests.cluster.timeline_process produce|consume|repair ORDER
 
-ORDER is an `Order` as JSON; where Cassandra is, the environment tells. Each thing done or seen is one line of JSON,
-written to standard output by one system call at the moment it happens: what a process did before it was killed is
+ORDER is an `Order` as JSON; the environment names the Cassandra. Each thing done or seen is one line of JSON,
+written to standard output by one system call as soon as it happens: what a process did before it was killed is
 there, whatever killed it. `timeline_fleet.py` starts such processes and reads what they wrote.
 
-On SIGTERM a process ends in an orderly way: it lets its last calls return, gives its lanes back and says `ended`.
-On SIGUSR1 a consumer keeps what it is given next in its hands, as a handler that does not come back.
+On SIGTERM a process ends in an orderly way: it lets its last calls return, releases its lanes and prints `ended`.
+On SIGUSR1 a consumer keeps its next message in flight, as a handler that does not return.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Order:
     """The uuid of a queue that the catalogue does not know; or `namespace/name` of one that it does."""
     shards: int = 3
     generations_file: str = ""
-    """Where the generations are told, as a catalogue would; none: there is one, of so many shards."""
+    """The file of generations, in place of a catalogue; none: there is one, of this number of shards."""
     notice_s: int = NOTICE_US // SECOND
-    """For how long what was read of the generations is good, and by how much a change is told before."""
+    """How long a reading of the generations is valid, and how long before a change it is announced."""
     lease_ttl_s: int = 5
     lease_touch_s: int = 1
     visibility_s: int = 5
@@ -81,9 +81,9 @@ class Order:
     """Do not wait at the start until the clock can be relied on."""
 
     plain: int = 0
-    """produce: so many callers put messages without a group, one after the other."""
+    """produce: this number of callers put messages without a group, one after the other."""
     groups: int = 0
-    """produce: and so many put messages of a group of their own."""
+    """produce: and this number put messages of a group of their own."""
     scheduled: bool = False
     """produce: and one puts messages for later, and cancels every other of them."""
     scheduled_in_s: float = 4.0
@@ -91,11 +91,11 @@ class Order:
     """produce: the pause of each caller between two messages."""
 
     lanes_max: int = 1000
-    """consume: hold up to so many lanes."""
+    """consume: hold up to this number of lanes."""
     limit: int = 10
-    """consume: receive up to so many at once."""
+    """consume: receive up to this number at once."""
     work_s: float = 0.005
-    """consume: work so long on each message."""
+    """consume: work this long on each message."""
     nack_every: int = 0
     """consume: let every so manieth message fail the first time."""
 
@@ -104,7 +104,7 @@ class Order:
 
     @property
     def is_catalogued(self) -> bool:
-        """Whether the queue is told of by the catalogue; then all but the work is."""
+        """Whether the queue is in the catalogue; then all but the work is."""
         return "/" in self.queue
 
     def text(self) -> str:
@@ -158,14 +158,14 @@ def tell(what: str, **facts: object) -> None:
 
 
 def tell_all(told: Sequence[tuple[str, Mapping[str, object]]]) -> None:
-    """Write several things of one moment down: all or, where the process is killed now, none."""
+    """Write several things of one time down: all or, where the process is killed now, none."""
     at = boot_us()
     lines = [json.dumps({"at": at, "what": what, **facts}, default=str) + "\n" for what, facts in told]
     os.write(STDOUT, "".join(lines).encode())
 
 
 class Sayings(logging.Handler):
-    """What the program says to people belongs to what is written down."""
+    """The program's output for people is a record as well."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
@@ -173,7 +173,7 @@ class Sayings(logging.Handler):
 
 
 def tell_error(error: HeadgateError, **facts: object) -> None:
-    """Write down that a call failed, and the line that says why."""
+    """Write down that a call failed, and the line with the reason."""
     tell("error", kind=type(error).__name__, line=str(error), **facts)
 
 
@@ -228,7 +228,7 @@ async def opened_by_name(order: Order, environment: Mapping[str, str]) -> AsyncI
 
 @asynccontextmanager
 async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
-    """Without a catalogue, so that clock and generations are what the order says."""
+    """Without a catalogue, so that clock and generations are those of the order."""
     store = await CassandraStore.connect(read_settings(environment))
     try:
         async with Clock(CassandraTimes(store), source=ShiftedTime(order.clock_off_ms * 1000)) as clock:
@@ -253,7 +253,7 @@ def read_generations(order: Order, clock: Clock) -> tuple[TimelineSettings, int]
 
 
 async def keep_fresh(engine: TimelineQueue, order: Order, clock: Clock) -> None:
-    """Stand in for the reads of a catalogue."""
+    """Replaces the reads of a catalogue."""
     while True:
         await asyncio.sleep(order.notice_s / READS_IN_A_NOTICE)
         settings, read_us = read_generations(order, clock)
@@ -272,7 +272,7 @@ class Producing:
         self._ended = ended
 
     async def run(self) -> None:
-        """Until it is told to end."""
+        """Until it is asked to end."""
         order = self._order
         callers: list[Coroutine[Any, Any, None]] = []
         callers += [self._put_plain(f"{order.name}/plain-{number}") for number in range(order.plain)]
@@ -325,7 +325,7 @@ class Producing:
 
 
 async def pause(ended: asyncio.Event, seconds: float) -> None:
-    """So long, or until the end."""
+    """This long, or until the end."""
     try:
         await asyncio.wait_for(ended.wait(), seconds)
     except TimeoutError:
@@ -356,7 +356,7 @@ class Consuming:
         engine.lanes.on_change = changed
 
     async def run(self) -> None:
-        """Until it is told to end."""
+        """Until it is asked to end."""
         visibility_us = self._order.visibility_s * SECOND
         while not self._ended.is_set():
             try:
@@ -426,7 +426,7 @@ async def repair(opened: Opened, order: Order, ended: asyncio.Event) -> None:
 
 
 async def main(role: str, order: Order) -> int:
-    """Work until SIGTERM comes; 1 with one line where the work can not even begin."""
+    """Work until SIGTERM comes; 1 with one line where the work cannot even begin."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:

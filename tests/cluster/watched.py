@@ -1,4 +1,4 @@
-"""Objects of a kind as a watch tells of them, with the moment of each change: what is measured needs no polling."""
+"""Objects of a kind as a watch reports them, with the time of each change: what is measured needs no polling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Watched:
-    """All that was told, in order; `at_s` is monotonic."""
+    """All reports, in order; `at_s` is monotonic."""
 
     told: list[tuple[float, Object]] = field(default_factory=list)
     more: threading.Condition = field(default_factory=threading.Condition)
@@ -32,7 +32,7 @@ class Watched:
     def first(
         self, name: str, holds: Callable[[Object], bool], *, what: str, since_s: float = 0.0, timeout_s: float = 60
     ) -> float:
-        """When something was first so of an object, told of after that moment."""
+        """When a condition first held for an object, in a report after that time."""
         found: list[float] = []
 
         def seen() -> bool:
@@ -48,7 +48,7 @@ class Watched:
         return found[0]
 
     def of(self, name: str) -> list[Object]:
-        """All that was told of an object so far."""
+        """All reports of an object so far."""
         with self.more:
             return [one for _, one in self.told if one["metadata"]["name"] == name]
 

@@ -1,6 +1,6 @@
 """Handlers for `headgate worker` in tests: each call is a line in the file that NOTES names.
 
-On SIGUSR1 a worker reads no lane any more, as if no answer came, while all else in it goes on.
+On SIGUSR1 a worker reads no lane any more, as if no answer came, while all else in it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOTES = os.open(os.environ["NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o
 
 
 def note(what: str, context: Context) -> None:
-    """One line, whole whoever else writes: it is short, and appended by one call."""
+    """One line, whole whatever else is written: it is short, and appended by one call."""
     line = f"{what} {os.environ['WORKER']} {context.message_id} {context.attempt} {context.fencing_token}\n"
     os.write(_NOTES, line.encode())
 

@@ -40,7 +40,7 @@ def fragile_in_thread(payload: str, context: Context) -> None:
 
 
 def slow(payload: str) -> None:
-    """Takes so many seconds, in a thread."""
+    """Takes this number of seconds, in a thread."""
     time.sleep(float(payload))
 
 

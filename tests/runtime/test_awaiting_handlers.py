@@ -206,7 +206,7 @@ def test_an_awaited_part_that_takes_too_long_is_cancelled_and_its_slot_is_free_a
         )
         bench.queue.put_now(b"")
         await worked(bench)
-        assert [("the handler took longer than 0.3 s", True)] == nacks_of(bench)
+        assert [("the handler exceeded its timeout of 0.3 s", True)] == nacks_of(bench)
         assert (True, True, 1) == (work.begun.is_set(), work.cancelled.is_set(), bench.metrics.acked.value)
         assert 0 == bench.worker.stuck
 
@@ -228,7 +228,7 @@ def test_an_awaited_part_does_not_begin_when_the_time_was_over_in_the_thread() -
         )
         bench.queue.put_now(b"")
         await worked(bench)
-        assert [("the handler took longer than 0.3 s", True)] == nacks_of(bench)
+        assert [("the handler exceeded its timeout of 0.3 s", True)] == nacks_of(bench)
         assert (False, 1) == (work.begun.is_set(), bench.metrics.acked.value)
         assert 0 == bench.worker.stuck
 
@@ -264,6 +264,6 @@ def test_an_awaited_part_that_outlives_the_grace_is_cancelled_and_its_message_co
             bench.worker.end()
             await running
         assert work.cancelled.is_set()
-        assert [("the worker ended before the handler did", True)] == nacks_of(bench)
+        assert [("the worker stopped before the handler finished", True)] == nacks_of(bench)
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Handlers over HTTP: what they are told, what their answers mean, and the examples in Node and Go."""
+"""Handlers over HTTP: the request that they get, the meaning of their answers, and the examples in Node and Go."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_handler_that_does_not_answer_in_time_or_hangs_up_has_failed() -> None
         made.queue.put_now(b"gone")
         await until_settled(made)
         reasons = {each.reason.partition(":")[0] for each in made.queue.settles if isinstance(each, Nack)}
-        assert {"the handler took longer than 1 s", "no answer from the handler"} == reasons
+        assert {"the handler exceeded its timeout of 1 s", "no answer from the handler"} == reasons
 
     with_server(answer, scenario)
 
@@ -211,7 +211,7 @@ def test_a_handler_that_is_not_there_yet_costs_no_message_a_receive() -> None:
             made.queue.put_now(b"")
         running = asyncio.get_running_loop().create_task(made.worker.run())
         async with asyncio.timeout(30):
-            while len(made.queue.settles) < 30:  # extensions: it goes on being hidden
+            while len(made.queue.settles) < 30:  # extensions: it stays hidden
                 await made.queue.next_event()
         runner, _ = await served(answer, port)
         async with asyncio.timeout(30):

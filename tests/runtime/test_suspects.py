@@ -155,7 +155,7 @@ def test_a_suspect_that_hangs_is_ended_with_its_process_when_the_worker_ends() -
         (pid,) = performer.pids
         made.worker.end()
         await running
-        assert ["the worker ended before the handler did"] == [
+        assert ["the worker stopped before the handler finished"] == [
             each.reason for each in made.queue.settles if isinstance(each, Nack)
         ]
         with pytest.raises(ProcessLookupError):

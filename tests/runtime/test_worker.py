@@ -289,7 +289,7 @@ def test_a_handler_that_takes_too_long_is_stopped_and_its_message_comes_again() 
         bench = bench_of(work, terms=WorkerTerms(timeout_s=10))
         bench.queue.put_now(b"")
         await worked(bench)
-        assert ["the handler took longer than 10 s"] == [
+        assert ["the handler exceeded its timeout of 10 s"] == [
             each.reason for each in bench.queue.settles if isinstance(each, Nack)
         ]
         assert 1 == bench.metrics.acked.value
@@ -449,7 +449,7 @@ def test_what_does_not_end_within_the_grace_is_cancelled_and_comes_again() -> No
         took_s = await drained(bench, after_s=3)
         assert 5 <= took_s <= 7
         nacks = [each for each in bench.queue.settles if isinstance(each, Nack)]
-        assert [("the worker ended before the handler did", 0, True)] * 2 == [
+        assert [("the worker stopped before the handler finished", 0, True)] * 2 == [
             (each.reason, each.delay_us, each.charged) for each in nacks
         ]
 

@@ -1,4 +1,4 @@
-"""A worker as a process: what signals do to it, and how mistakes look. On a queue in memory."""
+"""A worker as a process: the effect of signals, and the report of mistakes. On a queue in memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Told:
         self.lines: list[dict[str, Any]] = []
 
     def until(self, what: str) -> dict[str, Any]:
-        """Read on until it tells something."""
+        """Read on until it prints something."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             told: dict[str, Any] = json.loads(line)
             self.lines.append(told)
-            if told.get("told", told.get("text")) == what:
+            if told.get("told", told.get("message")) == what:
                 return told
         raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
 
@@ -48,7 +48,7 @@ class Told:
         return self.lines
 
     def count(self, what: str) -> int:
-        """How often it told that."""
+        """How often it printed that."""
         return sum(line.get("told") == what for line in self.lines)
 
 
@@ -91,7 +91,7 @@ def test_a_second_sigterm_ends_at_once() -> None:
     with worker("slow", 2, "60", 60) as told:
         told.until("open")
         told.process.send_signal(signal.SIGTERM)
-        told.until("worker is told to end")
+        told.until("shutdown requested")
         began_s = time.monotonic()
         told.process.send_signal(signal.SIGTERM)
         told.rest()
@@ -102,7 +102,7 @@ def test_a_second_sigterm_ends_at_once() -> None:
 
 def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_says_where_it_does() -> None:
     with worker("hang_the_loop", 1, "60", 60) as told:
-        line = told.until("the event loop hangs: something blocks it")
+        line = told.until("event loop is blocked")
         assert "time.sleep(float(payload))" in line["stack"]
         told.process.send_signal(signal.SIGTERM)
         # Python hears a signal between two steps; one that comes in the midst of the first's handling is heard after
@@ -171,7 +171,7 @@ def test_the_hook_ends_with_the_grace_and_says_that_the_worker_has_not(tmp_path:
 
 
 class Ticking:
-    """A clock that goes on while somebody waits."""
+    """A clock that advances while somebody waits."""
 
     at_s = 0.0
 
@@ -217,16 +217,16 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     [
         (["--queue", "shop/emails"], "a worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
         (["--queue", "shop/emails", "--handler", "x.y:z", "--http", "http://h"], "a worker needs a handler"),
-        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "there is no such module"),
-        (["--queue", "shop/emails", "--handler", "send"], "a handler is named by its module and function"),
+        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
+        (["--queue", "shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
         (
             ["--queue", "shop/emails", "--handler", "tests.runtime.broken_module:send"],
-            "the handler's module fails when it is imported",
+            "the handler's module fails on import",
         ),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
-        (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http is the URL of a handler"),
+        (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
         (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health is"),
+        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
         (
             ["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
             "a worker has one rate",

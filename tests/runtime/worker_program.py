@@ -19,7 +19,7 @@ from headgate.testing.memory_queue import MemoryQueue
 
 
 class Chatty(MemoryQueue):
-    """Tells what becomes of its messages."""
+    """Reports the end of its messages."""
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         results = await super().settle(settles)

@@ -60,7 +60,7 @@ async def until(bench: Bench, holds: object) -> None:
 
 
 async def worked(bench: Bench, *, until_live: int = 0) -> None:
-    """Run the worker until so many are not settled, then end it."""
+    """Run the worker until this number is not settled, then end it."""
     running = asyncio.get_running_loop().create_task(bench.worker.run())
     await until(bench, lambda: bench.queue.live == until_live or running.done())
     bench.worker.end()

@@ -1,6 +1,6 @@
 """Bulk jobs in the simulated world: the driver's own loop, with sinks and handlers in memory in the place of Spark's.
 
-A driver waits for each of its calls; each lets the world go on until it is answered. It can be made to die before
+A driver waits for each of its calls; each lets the world run until it is answered. It can be made to die before
 any of them: then it asks for nothing more, and its process is killed. What tasks would do its own process does.
 """
 
@@ -220,7 +220,7 @@ class WorldTime:
         return self._world.now_s()
 
     def sleep(self, seconds: float) -> None:
-        """The world goes on."""
+        """The world runs."""
         self._world.run(self._world.sleep(seconds))
 
 

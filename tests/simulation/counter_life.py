@@ -1,5 +1,5 @@
 """The processes of a counter's life: writers, readers and collectors, and what each does by the seed. Whatever they
-do and are answered is told to the ledger (`tests/counter_invariants.py`)."""
+do and are answered is recorded in the ledger (`tests/counter_invariants.py`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def settings_of(plan: Plan) -> CounterSettings:
 
 
 class SimulatedHints:
-    """The hint windows of a simulated ring, as its nodes are set; one that does not run does not tell."""
+    """The hint windows of a simulated ring, as its nodes are set; a node that does not run gives no answer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class SimulatedHints:
 
 @dataclass
 class Life:
-    """One counter, all who work on it, and what is known of it."""
+    """One counter, all processes that work on it, and what is known of it."""
 
     world: World
     cluster: Cluster
@@ -91,7 +91,7 @@ class Life:
         return self.world.chance(purpose)
 
     def members(self) -> list[Member]:
-        """All who were at work last."""
+        """The processes that were at work last."""
         return [*self.producers.values(), *self.consumers.values(), *self.helpers.values()]
 
 
@@ -171,7 +171,7 @@ class Writer(Member):
             self.life.to_repeat.append(tale)
 
     async def _send_again(self, handle: CounterHandle, tale: UpdateTale) -> None:
-        """What another process may have sent first, and whatever it was told."""
+        """The first request that another process may have sent, whatever its answer."""
         if tale.attempts >= REPEATS_MAX and tale in self.life.to_repeat:
             self.life.to_repeat.remove(tale)
         await self._send(handle, tale)
@@ -208,7 +208,7 @@ class ReaderMember(Member):
                 ledger.check(each, state, began_us=began_us, by=f"{self.who}, a scan")
         elif self.life.plan.has("cached") and own.random() < 0.5:
             cached = await handle.read_cached(key)
-            coarse_us = SECOND if self.life.plan.has("coarse clocks") else 1  # what a clock may not tell
+            coarse_us = SECOND if self.life.plan.has("coarse clocks") else 1  # beyond a clock's knowledge
             since_us = ledger.now_us() - round(cached.age_s * SECOND) - coarse_us
             ledger.check(key, cached.state, began_us=min(since_us, ledger.now_us()), by=f"{self.who}, cached")
         else:

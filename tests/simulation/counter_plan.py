@@ -17,7 +17,7 @@ FEATURES = {
     "long": 0.3,
     "cached": 0.3,
 }
-"""What a life may do. With coarse clocks mutators end, and write, at equal moments."""
+"""The actions of a life. With coarse clocks mutators end, and write, at equal times."""
 
 FAULTS = {
     "stopped replicas": 0.5,

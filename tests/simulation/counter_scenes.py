@@ -1,4 +1,4 @@
-"""A ring and a counter to do harm to, and short ways to say what every scenario of counters says.
+"""A ring and a counter to do harm to, and short forms of what every scenario of counters needs.
 
 The counter's mutators live a minute and a half here, shards are final a minute after their end, and a token's minute
 closes a minute after its own end; the hint window of the ring is shorter than that, as the rule wants it.
@@ -99,7 +99,7 @@ class Actor:
 
 
 class Scene:
-    """A world with a ring, a counter and whoever is named."""
+    """A world with a ring, a counter and the named processes."""
 
     def __init__(self, world: World, cluster: Cluster, settings: CounterSettings) -> None:
         self.world = world
@@ -115,11 +115,11 @@ class Scene:
         return self._actors[name]
 
     async def value(self, key: str = "home") -> int:
-        """What somebody reads who has seen nothing before."""
+        """The result for a reader that has read nothing before."""
         return await Actor(self, f"reader {len(self.world.processes)}").read(key)
 
     async def shards(self, *numbers: int, key: str = "home") -> None:
-        """One ended mutator each has counted these, at different moments; none is final yet."""
+        """One ended mutator each has counted these, at different times; none is final yet."""
         for number in numbers:
             assert await Actor(self, f"mutator {len(self.world.processes)}").add(number, key)
             await self.world.sleep(0.5)
@@ -159,7 +159,7 @@ def play(
 def at_every_step(
     scenario: Callable[[Scene, int], Coroutine[Any, Any, bool]], *, ring: Settings | None = None, **changes: Any
 ) -> int:
-    """Run a scenario once for each step at which it can strike, until it says that it did not strike any more. How
+    """Run a scenario once for each step at which it can strike, until it reports that it did not strike any more. How
     often it did."""
     for step in range(1, STEPS_MAX):
 

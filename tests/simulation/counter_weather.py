@@ -2,7 +2,7 @@
 collected.
 
 Everything comes from the seed (counter_plan.py). Every read is judged as it is made, and in the end every key is read
-by somebody who saw nothing before: through the collections, days later, and with what replicas had missed.
+by a reader without history: through the collections, days later, and with what replicas had missed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ended:
     reads: int
 
     def told(self) -> str:
-        """What a report of a failure says first."""
+        """The first lines of a report of a failure."""
         return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
 
 
@@ -110,7 +110,7 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
 
 
 async def _keep(life: Life, of: dict[str, Member], kind: type[Member], name: str) -> None:
-    """Whoever has ended is begun again after a while, until it is calm."""
+    """Ended processes are restarted after a while, until it is calm."""
     chance = life.chance(f"keeper of {name}")
     while not life.over:
         ended = asyncio.Event()
@@ -140,7 +140,7 @@ async def _purge_now_and_then(life: Life) -> None:
 
 
 async def _judge(life: Life, when: str) -> None:
-    """Every key, by somebody who has seen nothing before; the windows of all that time as well."""
+    """Every key, by a reader without history; the windows of all that time as well."""
     judge = ReaderMember(life, "judge")
 
     async def read_all() -> None:

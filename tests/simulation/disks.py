@@ -1,4 +1,4 @@
-"""What the replicas hold on their disks, seen from above: no process can know this, and looking costs no messages.
+"""The content of the replicas' disks, from above: no process can know this, and reading it costs no messages.
 
 By this a scenario knows when all is drained, and what is left, without asking the code that it tests.
 """
@@ -114,7 +114,7 @@ class Disks:
                 )
 
     def undrained(self, before_us: int) -> list[StoredRow]:
-        """The rows due before a moment that their lane has not passed."""
+        """The rows due before a given time that their lane has not passed."""
         lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
         return [row for row in self.rows() if moment_us_of(row.place.due) < before_us and not _is_passed(row, lanes)]
 

@@ -13,7 +13,7 @@ KINDS = ("request", "answer", "write", "write-ack", "rows", "prepare", "promise"
 
 
 async def torment(ring: Ring, until_s: float) -> None:
-    """One fault after the other, some at once, until a moment; then all is mended, but for what is on its way."""
+    """One fault after the other, some at once, until a given time; then all is healed, but for what is on its way."""
     chance = ring.world.chance("nemesis")
     acts: tuple[Callable[[], object], ...] = (
         *_losses(ring, chance),

@@ -1,6 +1,6 @@
-"""What has to hold of a cluster and its store once an operator has had its time; and at every moment before.
+"""Invariants of a cluster and its store once an operator has had its time; and at all times before.
 
-docs/protocols/operator.md, "The simulation". Each returns the sentences of what does not hold.
+docs/internals/protocols/operator.md, "The simulation". Each returns the sentences of what does not hold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHILDREN = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT, ROLE_B
 
 
 class Judge:
-    """Looks at a scene."""
+    """Checks a scene."""
 
     def __init__(self, scene: Scene, *, clocks_are_steady: bool = True) -> None:
         self.scene = scene
@@ -118,7 +118,7 @@ class Judge:
         return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
     def _unheard(self, leader: Running) -> Iterator[str]:
-        """What the leader's watches have not told yet: one of them may hang for two minutes before it is noticed."""
+        """Changes that the leader's watches have not delivered: one may hang for two minutes before it is noticed."""
         assert leader.operator is not None
         for kind in (QUEUE, COUNTER, DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT):
             for document in self.scene.all(kind):
@@ -153,7 +153,7 @@ class Judge:
     # ---- what holds
 
     def quiet(self, since_s: float) -> list[str]:
-        """No write but the Lease's, since a moment."""
+        """No write but the Lease's, since a given time."""
         return [
             f"{at_s:.1f} {source} {request.verb} {request.path}: {_told(request)}"
             for at_s, source, request in self.scene.api.requests
@@ -227,7 +227,7 @@ class Judge:
                 yield f"{request.path}: two statuses within {at_s - before[0]:.1f} s by {source}"
 
     def _pauses(self) -> Iterator[str]:
-        """Whatever is paused is left alone: told by the storm's own mending, which ends every pause."""
+        """A paused resource is left alone: known from the end of the storm, which ends every pause."""
         for name, document in self._resources():
             if document["spec"].get("paused"):
                 yield f"{name} is still paused"
@@ -332,7 +332,7 @@ def _status_of(request: Request) -> Any:
 
 
 def _is_moving(document: dict[str, Any]) -> bool:
-    """Whether something is still being carried out."""
+    """Whether something is still being executed."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Reconciling" and each["status"] == "True" for each in conditions) and not _waits(
         document

@@ -25,7 +25,7 @@ FEATURES = {
     "wrong specs": 0.25,
     "load": 0.5,
 }
-"""What people do, and how often it is in a life. Strangers: who edits and deletes children."""
+"""The actions of people, and how often each is in a life. Strangers edit and delete children."""
 
 FAULTS = {
     "killed operators": 0.7,

@@ -46,7 +46,7 @@ KEYSPACE = "headgate"
 
 @dataclass
 class VersionedSchema(Schema):
-    """A schema that tells how often it was changed, and what was made twice."""
+    """A schema that counts its changes, and what was made twice."""
 
     changes: int = 0
     made: list[str] = field(default_factory=list)
@@ -168,7 +168,7 @@ class Scene:
             self.marked.add(metadata["uid"])
 
     async def entry(self, key: Key) -> Entry | None:
-        """What stands in the catalogue."""
+        """The content of the catalogue."""
         process = self.world.process(f"reader-{self.world.now_s()}-{self.world.chance('reader').random()}")
         store = SimulatedStore(self.ring, process)
         catalogue = Catalogue(store, now_us=process.clock.wall_us)

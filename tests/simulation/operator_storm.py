@@ -38,7 +38,7 @@ class Storm:
         return 1.0 if self.over else self.chance.uniform(0.2, 5.0)
 
     async def rage(self, until_s: float) -> None:
-        """Everything that may happen, some at once, until a moment."""
+        """Everything that may happen, some at once, until a given time."""
         await asyncio.sleep(self.chance.uniform(0, 1))
         self._make_all()
         acts = [*self._people(), *self._strangers(), *self._faults()]

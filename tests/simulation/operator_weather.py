@@ -1,9 +1,9 @@
 """One seed, one life of an operator: people apply, change and delete resources while faults strike, then calm, then
 everything is as the resources say, and nothing is written any more.
 
-Everything comes from the seed: what happens (operator_plan.py), who does it (operator_storm.py). In the end
+Everything comes from the seed: the events (operator_plan.py) and their actors (operator_storm.py). In the end
 operator_invariants.py judges the cluster, the store and all writes that were asked for. A bug that an operator has
-met and outlived is a violation as well: it goes on after one, so nothing else might tell.
+met and outlived is a violation as well: it runs on after one, so nothing else might report it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ended:
     lasted_s: float
 
     def told(self) -> str:
-        """What a report of a failure says first."""
+        """The first lines of a report of a failure."""
         return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
 
 

@@ -1,4 +1,4 @@
-"""A ring to do harm to: tables, and short ways to say what every scenario says."""
+"""A ring to do harm to: tables, and short forms of what every scenario needs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Ring:
         return UpdateIf(table, {"p": p}, {"lock": lock}, is_("lock", None), attempt=self.uuid(), ttl_s=ttl_s)
 
     async def owner(self, *, p: str = "a", table: Table = LOCKS, store: SimulatedStore | None = None) -> UUID | None:
-        """Who holds a lock, by a serial read."""
+        """The holder of a lock, by a serial read."""
         rows = await (store or self.store).read(Select(table, {"p": p}, ["lock"], consistency=SERIAL))
         return rows[0].lock if rows else None
 

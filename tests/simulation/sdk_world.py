@@ -1,4 +1,4 @@
-"""People and programs in the simulated world: who applies queues and counters, who uses the SDK, each a process."""
+"""People and programs in the simulated world: some apply queues and counters, some use the SDK, each a process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ spec: {spec}
 
 @dataclass
 class Schema:
-    """What a server says of its schema, as far as `headgate apply` asks. Common to all processes."""
+    """A server's report of its schema, as far as `headgate apply` asks. Common to all processes."""
 
     keyspaces: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Schema:
         return 3
 
     async def change(self, cql: str) -> None:
-        """Told apart by their first words."""
+        """Distinguished by their first words."""
         words = cql.replace("(", " ").split()
         if words[0] == "DROP":
             keyspace, _, name = words[4].partition(".")

@@ -40,7 +40,7 @@ class Member(Consumer):
 
 
 async def holding(members: list[Member], wanted: list[int], *, within_s: float) -> float:
-    """Wait until they hold so many lanes, in any order; how long that took."""
+    """Wait until they hold this number of lanes, in any order; how long that took."""
     for second in range(round(within_s * 2)):
         if sorted(wanted) == sorted(each.lanes for each in members):
             return second / 2
@@ -49,7 +49,7 @@ async def holding(members: list[Member], wanted: list[int], *, within_s: float) 
 
 
 async def begin(queue: Queue, seen: Seen, count: int) -> list[Member]:
-    """So many, from now on."""
+    """This number, from now on."""
     await lanes_ready(queue)
     members = [Member(queue, f"member-{number}", seen) for number in range(count)]
     for each in members:

@@ -1,4 +1,4 @@
-"""Replays and exports whose driver dies before any of its calls: each message is written once, whoever goes on."""
+"""Replays and exports whose driver dies before any of its calls: each message is written once, by whichever run."""
 
 from __future__ import annotations
 

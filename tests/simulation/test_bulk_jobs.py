@@ -1,4 +1,4 @@
-"""The driver of a bulk job dies before any of its calls, and another run goes on: each message goes one way, once."""
+"""The driver of a bulk job dies before any of its calls, and another run resumes: each message goes one way, once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def _begin(program: Program, one: Scene) -> None:
 
 
 async def _consume(queue: Queue, one: Scene) -> None:
-    """Slowly, until it is told to end; then its lanes go back."""
+    """Slowly, until it is asked to end; then its lanes go back."""
     while not one.over:
         for message in await queue.receive(1, wait=2):
             await asyncio.sleep(1.5)
@@ -246,14 +246,14 @@ def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_s
         job, counts = job_of(here, files_work(MemoryFiles()), monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
-        stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
+        stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
         assert (0, 0) == (stats.backlog, sum(lane.settled_above for lane in stats.lanes))
         assert all(new > old for new, old in zip(positions(here), before, strict=True))
 
 
 def positions(here: Driver) -> list[int]:
     """Of the lanes."""
-    stats = here.run(here.run(here.headgate.queue("shop/emails")).stats())
+    stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
     return [lane.last_us for lane in stats.lanes]
 
 

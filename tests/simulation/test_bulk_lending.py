@@ -93,7 +93,7 @@ async def put(shop: Shop, count: int, *, first: int = 0) -> dict[str, bytes]:
 
 
 def everything_done(plans: list[tuple[TimelineLane, RangePlan]], ids: list[str]) -> Decided:
-    """What a handler says that calls all of these done."""
+    """The answer of a handler that calls all of these done."""
     plan = BatchPlan(tuple(one for _, one in plans))
     said = [Reported(row, "done", 1 << index) for row, index in map(_row_and_index, ids)]
     return decide_outcomes(plan, rows_by_id(plan), said)

@@ -15,8 +15,8 @@ ALL = Budget(messages_max=100_000, bytes_max=1 << 30, rows_max=100_000)
 
 
 def requests_of_a_first_batch(parts: int) -> int:
-    """How many requests it takes to find the first batch where so many parts were put and settled before, and one
-    message waits."""
+    """How many requests it takes to find the first batch where this number of parts was put and settled before, and
+    one message waits."""
 
     async def scenario(queue: Queue) -> int:
         looker = await one_waits_behind(queue, parts)

@@ -55,7 +55,7 @@ async def declare(one: Catalogue, **spec: Any) -> Declared:
 
 
 async def reshard(one: Catalogue, entry: Entry, shards: int) -> Entry:
-    """As who applies: bring the number of shards to this one, as far as it can be brought now."""
+    """As `apply` does: bring the number of shards to this one, as far as it can be brought now."""
     known = await one.turn(entry, skew_us=SKEW)
     if shards_in_force(known.generations) != shards:
         await one.announce(known, known.generations.current.number + 1, shards, skew_us=SKEW)

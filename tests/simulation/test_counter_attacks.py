@@ -1,4 +1,4 @@
-"""The attacks B1 to B7 of ATTACKS.md: schedules in which a counter would be wrong, each against its mend."""
+"""The attacks B1 to B7 of ATTACKS.md: schedules in which a counter would be wrong, each against its defence."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_attack_B1_a_key_is_decided_on_by_one_request_at_all() -> None:
 
 @pytest.mark.parametrize("how", ["a pass", "a scan", "the marks"])
 def test_attack_B1_a_batch_that_one_replica_has_is_not_torn_by_what_others_read_there(how: str) -> None:
-    """The batch landed on one replica alone. Whoever reads meets it there, and read repair brings what he asked for
+    """The batch landed on one replica alone. A reader meets it there, and read repair brings what it asked for
     to another: were that the deletions without the tally, the next reader of the other two would miss what was
     counted."""
 
@@ -312,7 +312,7 @@ def test_attack_B4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothin
 
 @pytest.mark.parametrize("lost", [0, 1, 3], ids=["sent at once", "one sent again", "all sent again"])
 def test_attack_B5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_acknowledged(lost: int) -> None:
-    """Its machine is paused with it, so that its time limits have not passed when it goes on."""
+    """Its machine is paused with it, so that its time limits have not passed when it resumes."""
 
     async def scenario(scene: Scene, step: int) -> bool:
         teller, folder = scene.actor("teller"), scene.actor("folder")
@@ -349,7 +349,7 @@ async def _added(teller: Actor, token: Token) -> None:
 def test_attack_B6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing_that_is_not_counted(
     lost: int,
 ) -> None:
-    """Its machine is paused with it, so that its time limits have not passed when it goes on."""
+    """Its machine is paused with it, so that its time limits have not passed when it resumes."""
 
     async def scenario(scene: Scene, step: int) -> bool:
         writer, collector = scene.actor("writer"), scene.actor("collector")

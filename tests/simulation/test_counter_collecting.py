@@ -154,7 +154,7 @@ def test_without_all_replicas_keys_are_skipped_and_counted_and_collected_later()
         for key in ("a", "b"):
             await scene.shards(1, 2, key=key)
         await scene.world.sleep(UNTIL_FINAL_S)
-        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each told its hint window before
+        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each reported its hint window before
         collector = scene.actor("collector")
         report = await collector.process.start(collector.collector.run())
         assert (report.skipped, report.collected, report.full) == (2, 0, False)
@@ -176,7 +176,7 @@ def test_a_pass_that_can_not_read_at_all_gives_up_and_goes_on_there_later() -> N
             for key in keys:
                 assert await writer.add(number, key)
         await scene.world.sleep(UNTIL_FINAL_S)
-        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each told its hint window before
+        scene.world.network.cut("n2", ["n1", "n3", "collector"])  # each reported its hint window before
         collector = scene.actor("collector")
         report = await collector.process.start(collector.collector.run())
         assert report.unreachable
@@ -218,7 +218,7 @@ def test_while_a_node_is_away_minutes_are_folded_and_what_would_be_collected_is_
 
 
 class SilentHints:
-    """A node that answers, and does not tell its hint window."""
+    """A node that answers, and does not report its hint window."""
 
     async def read(self) -> Mapping[str, int]:
         raise Unavailable("the role may not read system_views.settings")

@@ -155,7 +155,7 @@ def test_a_write_that_times_out_is_sent_again_until_it_is_known_and_then_goes_on
         scene.world.network.heal()
         await scene.world.sleep(30)
         assert writer.counter.mutator.unknown_writes == 0
-        assert await scene.value() == 1  # the second was not sent, as it was told
+        assert await scene.value() == 1  # the second was not sent, as its answer shows
         assert await writer.add(4)
         assert await scene.value() == 5
 

@@ -1,4 +1,4 @@
-"""A window that is read whole, key by key in pages, tells what reading its keys one by one does."""
+"""A window that is read whole, key by key in pages, gives the same result as reading its keys one by one."""
 
 from __future__ import annotations
 

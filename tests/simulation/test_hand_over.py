@@ -1,4 +1,4 @@
-"""A lane that is handed over to another member: it comes to an end, whatever the clock does and whoever leaves."""
+"""A lane that is handed over to another member: it ends, whatever the clock does and whichever member leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease of a lane against the simulated store: what an owner of before can and can not do."""
+"""The lease of a lane against the simulated store: the rights of an owner of before."""
 
 from __future__ import annotations
 

@@ -90,4 +90,4 @@ def test_a_changed_spec_is_carried_out_without_reading_what_was_just_written(mon
         return costs.reads - before
 
     with World(1) as world:
-        assert world.run(scenario(scene_of(world))) <= 1  # the one by which the test looks
+        assert world.run(scenario(scene_of(world))) <= 1  # the one by which the test reads

@@ -39,7 +39,7 @@ def are_ready(scene: Scene, names: list[str]) -> bool:
 
 
 async def owner(scene: Scene, began_s: float) -> None:
-    """An owner of both lanes behind which one message more waits each second: the backlog tells when it was said."""
+    """An owner of both lanes behind which one message more waits each second: the backlog dates its report."""
     process = scene.world.process("owner")
     store = SimulatedStore(scene.ring, process)
     entry = await scene.entry(Key("Queue", "shop", "emails"))
@@ -76,7 +76,7 @@ def test_a_status_is_written_every_five_seconds_at_most_and_what_it_tells_is_har
         ages = [until_s - began_s - each for until_s, each in zip(written_s[1:], told, strict=False)]
         assert len(told) > 15
         assert min(pauses) >= WRITE_EVERY_S - ON_THE_WAY_S
-        assert max(ages) <= SHOWN_S + ON_THE_WAY_S + 1.0  # which is how often an owner tells
+        assert max(ages) <= SHOWN_S + ON_THE_WAY_S + 1.0  # which is how often an owner reports
 
     play(scenario)
 
@@ -179,7 +179,7 @@ def test_figures_of_one_queue_that_can_not_be_judged_keep_no_other_from_being_kn
 
 
 async def followed(scene: Scene, count: int) -> Running:
-    """An operator that follows so many queues, of all slices."""
+    """An operator that follows this number of queues, of all slices."""
     running = scene.start_operator()
     names = [f"q{number}" for number in range(count)]
     for name in names:

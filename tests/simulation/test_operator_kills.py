@@ -1,4 +1,4 @@
-"""The operator is killed before each of its effects: who comes after it brings the world to the same end."""
+"""The operator is killed before each of its effects: its successor brings the world to the same end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kill_before(monkeypatch: pytest.MonkeyPatch, running: Running, number: int) 
 
 
 def shown(scene: Scene) -> dict[str, Any]:
-    """What a life ends with, but for uids and moments."""
+    """The end of a life, but for uids and times."""
     made: dict[str, Any] = {}
     for kind in (DEPLOYMENT, CRON_JOB, SERVICE_ACCOUNT, SECRET):
         made[kind.kind] = [(each["metadata"]["name"], _spec(each)) for each in scene.all(kind, "shop")]

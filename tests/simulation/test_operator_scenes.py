@@ -146,7 +146,7 @@ NIGHTLY = "{shards: 2, bulk: [{name: nightly, mode: move, schedule: '0 2 * * *',
 
 
 def run_of_nightly(scene: Scene, state: str) -> None:
-    """A SparkApplication of the job as somebody made it, and as the Spark operator says of it."""
+    """A SparkApplication of the job as somebody made it, and with the Spark operator's status."""
     name, owner = "emails-nightly-7ad4bfde-1", emails(scene)["metadata"]["uid"]
     metadata = {
         "name": name,
@@ -159,7 +159,7 @@ def run_of_nightly(scene: Scene, state: str) -> None:
 
 
 async def told_by_its_driver(scene: Scene, says: str, done: int) -> None:
-    """What the job writes down, after so many."""
+    """The row that the job writes, after this number."""
     driver = scene.world.process(f"driver-{done}")
     result = BulkResult(driver.clock.wall_us(), says, keys=done)
     id_ = job_id(emails(scene)["metadata"]["uid"], "nightly")
@@ -301,7 +301,7 @@ def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> 
 
 
 def secret_in_shop(scene: Scene) -> dict[str, str] | None:
-    """The labels of the Secret that workers there are told by."""
+    """The labels of the Secret that workers there read."""
     found = scene.find(SECRET, "shop", "headgate-connection")
     return None if found is None else found["metadata"].get("labels") or {}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.operator_weather import live
 
 SHARES = 2
-"""Seeds are shared out among so many tests, so that both cores of a machine have a share."""
+"""Seeds are shared out among this number of tests, so that both cores of a machine have a share."""
 CPU_S = 12 / SHARES
 SEEDS_MIN = 12 // SHARES
 

@@ -36,7 +36,7 @@ def queues() -> list[str]:
 
 
 def main_of(program: Example, monkeypatch: pytest.MonkeyPatch) -> Coroutine[Any, Any, None]:
-    """What the program hands to `asyncio.run`."""
+    """The coroutine that the program passes to `asyncio.run`."""
     handed: list[Coroutine[Any, Any, None]] = []
     with monkeypatch.context() as patched:
         patched.setattr(asyncio, "run", handed.append)

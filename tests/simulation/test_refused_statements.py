@@ -24,7 +24,7 @@ from tests.simulation.timeline_workers import Seen, check_seen, until_all_settle
 
 KINDS = [
     Refused("Cassandra's role may not do this"),
-    Surroundings("Cassandra does not have this table as it is needed"),
+    Surroundings("the table in Cassandra differs from its expected schema"),
     StatementFailed("the driver failed"),
 ]
 
@@ -158,7 +158,7 @@ def test_a_lane_whose_record_cannot_be_read_keeps_no_other_lane_from_being_taken
 
     with caplog.at_level(logging.ERROR, logger="headgate.lanes"):
         simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
-    logged = [record for record in caplog.records if record.getMessage() == "a lane cannot be taken"]
+    logged = [record for record in caplog.records if record.getMessage() == "a lane cannot be acquired"]
     assert 1 == len(logged)
 
 
@@ -183,7 +183,7 @@ def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
     with caplog.at_level(logging.ERROR, logger="headgate.lanes"):
         simulate(scenario, settings=SHARED)
     logged = [record for record in caplog.records if record.name == "headgate.lanes"]
-    assert ["background loop failed and starts again"] == [record.getMessage() for record in logged]
+    assert ["background loop failed; restarting"] == [record.getMessage() for record in logged]
     assert SHARED.name == logged[0].__dict__["queue"]
     assert "nobody thought of this" in str(logged[0].exc_info)
 

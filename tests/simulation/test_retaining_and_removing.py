@@ -1,4 +1,4 @@
-"""What becomes of an entry whose resource goes: kept and adopted, or removed with all it has; and of who is late."""
+"""An entry whose resource goes: kept and adopted, or removed with all it has; and processes that are late."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def apply_as(shop: Shop, owner: str, *texts: str, adopting: bool = False) 
 
 
 async def made(shop: Shop, text: str) -> Entry:
-    """Applied, and what the catalogue says of it."""
+    """Applied, and the state of the catalogue."""
     (done,) = await shop.apply(text)
     assert done.entry is not None
     return done.entry
@@ -258,7 +258,7 @@ def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
 
 
 def test_who_marked_it_waits_as_long_as_whoever_reads_that_it_is() -> None:
-    """The moment of the mark is the same in the answer of the step and in the catalogue."""
+    """The time of the mark is the same in the answer of the step and in the catalogue."""
 
     async def scenario(shop: Shop) -> None:
         entry = await made(shop, queue_text())

@@ -87,7 +87,7 @@ def test_where_the_clocks_can_not_be_compared_at_all_the_opening_tells_why() -> 
         await program.process.start(program.connection.open())
         error = await program.process.start(refused(program.connection.queue("shop/emails")))
         assert isinstance(error, ClockNotTrusted)
-        assert "too few nodes told their time soon enough" in str(error)
+        assert "too few nodes answered fast enough" in str(error)
 
     simulate(scenario)
 
@@ -223,14 +223,14 @@ def test_a_clock_that_is_off_by_more_than_one_queue_allows_is_refused_there_with
         assert await program.process.start(wide.put("x"))
         error = await program.process.start(refused(queue.put("x")))
         assert isinstance(error, ClockNotTrusted)
-        assert "this clock and a node's differ too much" in str(error)
+        assert "this host's clock and a node's differ too much" in str(error)
         assert "bound_ms=50" in str(error)
         assert await program.process.start(wide.put("y"))
 
     simulate(scenario)
 
 
-# ---- queues that change under one's hands
+# ---- queues that change in use
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -284,7 +284,7 @@ def test_repair_brings_a_change_of_shards_to_its_end_and_the_old_generation_leav
         await shop.world.sleep(12 * 86_400)
         later = shop.program("later")
         again = await opened(later)
-        assert PassEnd.DONE is (await later.process.start(again.repair())).end
+        assert PassEnd.DONE is (await later.process.start(again.repair())).outcome
         await later.process.start(later.connection.refresh())
         assert [(2, 2)] == [(each.number, each.shards) for each in again.entry.generations.windows()]
         (found,) = await later.process.start(again.receive(1))
@@ -373,7 +373,7 @@ def test_a_queue_that_was_made_again_at_once_is_another_to_whoever_had_it_open()
         await shop.world.sleep(16)
         error = await program.process.start(refused(queue.receive(1)))
         assert isinstance(error, QueueMadeAgain)
-        assert "open it anew" in str(error)
+        assert "open the queue again" in str(error)
 
     simulate(scenario)
 
@@ -399,7 +399,7 @@ def test_a_connection_that_is_closed_gives_every_lane_back_at_once_and_answers_w
 
 
 def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_there() -> None:
-    """Also to whoever looks while it is under way; and the next apply does the rest."""
+    """Also to a reader while it is under way; and the next apply does the rest."""
 
     def strike(step: int) -> int:
         async def scenario(shop: Shop) -> int:

@@ -1,5 +1,5 @@
 """Members that share the lanes of a queue: evenly, again when one comes, leaves, dies or hangs; and nothing is lost
-or settled twice on the way. The prose is docs/protocols/balance.md.
+or settled twice on the way. The prose is docs/internals/protocols/balance.md.
 """
 
 from __future__ import annotations

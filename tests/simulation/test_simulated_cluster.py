@@ -24,7 +24,7 @@ LABELS = {"headgate.io/queue": "emails"}
 
 
 class Scene:
-    """A cluster, and one who asks it."""
+    """A cluster, and a client of it."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)

@@ -1,4 +1,4 @@
-"""The mark of a query's batch on a simulated ring: one for all tasks of a batch, by whoever came first."""
+"""The mark of a query's batch on a simulated ring: one for all tasks of a batch, by the first of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def marks_of(queue: Queue, name: str) -> tuple[Any, Marks]:
 
 
 async def begin(queue: Queue, name: str, batch: int, *, age_us: int = 0) -> Mark:
-    """A task of a batch, that begins now, or so long ago."""
+    """A task of a batch, that begins now, or this long ago."""
     process, marks = marks_of(queue, name)
     mine = Mark(batch, process.clock.wall_us() - age_us)
     found: Mark = await process.start(marks.begin("q", mine, remembered_us=WINDOW_US, skew_us=SECOND))

@@ -44,7 +44,7 @@ async def scanned(
 
 
 async def work_some(consumer: Consumer) -> TimelineQueue:
-    """Settle some, fail some, of which some come again at another place, keep some in hand."""
+    """Settle some, fail some, of which some come again at another place, keep some in flight."""
     engine = await consumer.open()
     got = []
     while len(got) < 20:
@@ -122,7 +122,7 @@ def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
         client = queue.client("producer")
         client.store.answers_late_s = 0.0
         for at in range(25):
-            client.store.answers_late_s = 1.2 if at % 5 == seed else 0.0  # so that some are stamped anew
+            client.store.answers_late_s = 1.2 if at % 5 == seed else 0.0  # so that some are restamped
             await client.process.start(queue.put(client, Message(b"%d" % at), Message(b"x%d" % at)))
         client.store.answers_late_s = 0.0
         await client.process.start(client.once.put([Message(b"once", once="key")]))
@@ -196,7 +196,7 @@ def test_only_parts_within_the_range_are_read() -> None:
 
 
 def requests_of_a_live_plan(parts: int) -> int:
-    """How many requests planning sends where so many parts were put and settled before, and one waits."""
+    """The number of requests of planning where this number of parts was put and settled before, and one waits."""
 
     async def scenario(queue: Queue) -> int:
         looker = await one_waits_behind(queue, parts)

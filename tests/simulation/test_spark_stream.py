@@ -32,14 +32,14 @@ VISIBILITY_US = 60 * SECOND
 
 @dataclass
 class Query:
-    """Spark's part: the offset log and the commit log, and a driver that may be started anew."""
+    """Spark's part: the offset log and the commit log, and a driver that may be restarted."""
 
     queue: Queue
     bound: int = 20
     visibility_us: int = VISIBILITY_US
     offsets: list[dict[str, Any]] = field(default_factory=list)
     done: int = 0
-    """So many batches are noted as done."""
+    """This number of batches is noted as done."""
     batches: list[list[bytes]] = field(default_factory=list)
     starts: int = 0
 

@@ -1,6 +1,6 @@
 """The summary in the simulated world: what producers and owners tell, and what wakes a queue that sleeps (attack E7).
 
-The prose is docs/protocols/summary.md.
+The prose is docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def written(program: Program) -> list[Any]:
 
 async def figures(program: Program, name: str = "shop/emails") -> QueueFigures:
     """Of one queue, as a process sees it."""
-    found: list[QueueOverview] = await program.process.start(program.connection.overview())
+    found: list[QueueOverview] = await program.process.start(program.connection.read_overview())
     return next(each.figures for each in found if each.name == name)
 
 
@@ -179,7 +179,7 @@ def test_owners_tell_what_is_behind_in_hands_and_how_fast_it_goes() -> None:
             await producer.process.start(put_all(queue, 10))
         await shop.world.sleep(15)
         seen = await figures(producer)
-        exact = await producer.process.start(queue.stats())
+        exact = await producer.process.start(queue.read_stats())
         assert (2, 3) == (seen.workers, seen.lanes)
         assert seen.backlog is not None
         assert abs(seen.backlog + seen.in_flight - exact.backlog - exact.in_flight) < 45
@@ -251,7 +251,7 @@ def test_a_backlog_that_books_do_not_hold_is_counted_by_one_owner_and_seldom() -
             each.process.start(receive_for_ever(mine, work_s=2))
         await shop.world.sleep(60)
         seen = await figures(producer)
-        exact = await producer.process.start(queue.stats())
+        exact = await producer.process.start(queue.read_stats())
         assert exact.backlog > 500
         assert seen.backlog is not None
         assert abs(seen.backlog - exact.backlog) < 20
@@ -325,7 +325,7 @@ def test_a_look_at_all_queues_is_sixteen_reads_and_names_are_read_again_only_whe
 
         async def look() -> tuple[int, int, list[str]]:
             began = len(looker.store.sent)
-            found = await looker.process.start(looker.connection.overview("shop"))
+            found = await looker.process.start(looker.connection.read_overview("shop"))
             reads = [each for each in looker.store.sent[began:] if isinstance(each, Select)]
             of_summary = sum(each.shape.table is SUMMARY for each in reads)
             put = [each.name.removeprefix("shop/") for each in found if each.figures.put_us is not None]
@@ -338,6 +338,6 @@ def test_a_look_at_all_queues_is_sixteen_reads_and_names_are_read_again_only_whe
         assert (16, 0, names[:5]) == await look()
         await shop.world.sleep(16)
         assert 16 == (await look())[0]
-        assert [] == await looker.process.start(looker.connection.overview("elsewhere"))
+        assert [] == await looker.process.start(looker.connection.read_overview("elsewhere"))
 
     simulate(scenario)

@@ -1,5 +1,5 @@
-"""One lane of a generation that is over, and its owner who leaves it: what lies ahead moves on and comes in time,
-once, whoever dies at which step; what was cancelled stays cancelled; nothing is closed over a loan."""
+"""One lane of a generation that is over, and its owner that leaves it: what lies ahead moves on and comes in time,
+once, whichever process dies at which step; a cancelled message stays cancelled; nothing is closed over a loan."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _retires(statement: Any) -> bool:
 
 async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -> int:
     """The first owner dies at its n-th write from its first move on, before it is sent or before it is answered;
-    another goes on after a while. How many writes there were up to the lane's retirement."""
+    another resumes after a while. How many writes there were up to the lane's retirement."""
     seen = Seen()
     client = await fill(queue)
     Catalogue(queue).end_now(3)

@@ -1,5 +1,5 @@
 """Copies whose place was fixed in a generation that ended before they were written, and dead letters that were begun
-by an owner who died: both are finished by the next owner, and nothing of them is lost."""
+by an owner that died: both are finished by the next owner, and nothing of them is lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def die_before_the_copy(consumer: Consumer, settle: Callable[[Delivery], S
 
 
 async def retire_by_hand(queue: Queue, shard: int) -> None:
-    """As an owner of that lane who has nothing left in it."""
+    """As an owner of that lane that has nothing left in it."""
     client = queue.client(f"owner of {shard} at {queue.world.now_s()}")
     settings = queue.settings
     lane = Lane(client.host, settings.tables.lanes, lane_key(settings, 1, shard), settings.lease)
@@ -82,7 +82,7 @@ async def retire_by_hand(queue: Queue, shard: int) -> None:
 @pytest.mark.parametrize("is_retired", [False, True])
 def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_s: int, is_retired: bool) -> None:
     """The place of its copy lies in a lane of the old generation that has read beyond it, or not, or is retired: by
-    the seed in its own lane or in the other. What nobody reads any more is repair's to find, or put anew at once."""
+    the seed in its own lane or in the other. A row that no reader reaches is left to repair, or restamped at once."""
 
     async def scenario(queue: Queue) -> None:
         seen = Seen()

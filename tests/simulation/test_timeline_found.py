@@ -1,4 +1,4 @@
-"""What lives of the simulation found, each made as small as it goes: the schedule stands in its docstring."""
+"""Faults that lives of the simulation found, each made as small as it goes: the schedule is in its docstring."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def received(consumer: Consumer, engine: TimelineQueue, *, for_s: int = 10
 
 
 def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too() -> None:
-    """The owner has read the rows of one part and waits for those of the next; a purge is told to it by its touch;
+    """The owner has read the rows of one part and waits for those of the next; it learns of a purge by its touch;
     then both parts go into its books, the first as it was before the purge."""
 
     async def scenario(queue: Queue) -> list[bytes]:
@@ -86,7 +86,7 @@ def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too
 
 
 def test_a_lane_that_was_looked_at_before_a_purge_is_not_taken_as_it_was_then() -> None:
-    """A looks at a free lane; a purge finds no owner and returns; A takes the lane, and knows of no purge."""
+    """A reads a free lane; a purge finds no owner and returns; A takes the lane, and knows of no purge."""
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
@@ -103,7 +103,7 @@ def test_a_lane_that_was_looked_at_before_a_purge_is_not_taken_as_it_was_then() 
 
 
 def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> None:
-    """The LWT of the purge never arrives, and is not found afterwards; nobody owns the lane, so nobody tells."""
+    """The LWT of the purge never arrives, and is not found afterwards; nobody owns the lane, so nobody reports it."""
 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
@@ -130,7 +130,7 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
 
 
 def row_and_twin(client: Client, payload: bytes, *, apart_s: float) -> list[Insert]:
-    """A row that is due in a second, and the twin that was stamped so much later; their parts stand in the index."""
+    """A row that is due in a second, and the twin that was stamped much later; their parts are in the index."""
     now_us = client.process.clock.wall_us()
     run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
     first = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND))
@@ -192,14 +192,14 @@ def late_record(twin: Insert, first: Insert, *, epoch: int, now_us: int) -> Inse
 
 def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows() -> None:
     """Of a family the twin alone is there. An owner is about to hand it out, and dies; its record of that is on its
-    way. The first row lands. The next owner, who knows of no record, settles that, and dies. Now the record lands."""
+    way. The first row lands. The next owner knows of no record, settles that, and dies. Now the record lands."""
 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
         first = Consumer(queue, "first", Seen())
         assert [] == await received(first, await opened(first), for_s=4)
         first.process.kill()
-        await asyncio.sleep(12)  # its lease is over, and what comes now was never in its hands
+        await asyncio.sleep(12)  # its lease is over, and what comes now was never in flight with it
         client = queue.client("producer")
         await client.process.start(queue.put(client, Message(b"holds")))
         await asyncio.sleep(1)
@@ -243,7 +243,7 @@ def test_the_mark_of_a_cancel_outlives_the_message(from_s: float) -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
-    """A change wakes a receive, and in the same moment its caller goes away (or a tenure's loops are ended)."""
+    """A change wakes a receive, and at the same time its caller is cancelled (or a tenure's loops are ended)."""
 
     async def scenario(queue: Queue) -> bool:
         await lanes_ready(queue)
@@ -262,7 +262,7 @@ def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
 
 
 def test_the_last_suspect_runs_alone_also_where_two_receive_in_one_process() -> None:
-    """An owner dies; of what it may have had in its hands one is left, and is given to the first who receives in the
+    """An owner dies; of its messages in flight one is left, and is given to the first that receives in the
     next process; nothing waits as a suspect any more, when the second receives there."""
 
     async def scenario(queue: Queue) -> None:
@@ -293,9 +293,9 @@ def settled_writes(statement: Any) -> list[Insert]:
 
 
 def test_no_second_suspect_is_given_while_the_record_of_another_lane_is_waited_for() -> None:
-    """An owner of two lanes dies. In the next process the record of one lane can not be written: a suspect of it is
-    not given after all, nor is the next, after its visibility, to another who receives there. Both turn to the other
-    lane in the same moment."""
+    """An owner of two lanes dies. In the next process the record of one lane cannot be written: a suspect of it is
+    not given after all, nor is the next, after its visibility, to another receiver there. Both turn to the other
+    lane at the same time."""
 
     async def scenario(queue: Queue) -> int:
         await lanes_ready(queue)
@@ -337,8 +337,8 @@ def test_no_second_suspect_is_given_while_the_record_of_another_lane_is_waited_f
 
 
 def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> None:
-    """A message fails, and is to come again after a long while. The record that tells where is on its way, and never
-    arrives, when the owner looks a second time; he dies. The next knows of no copy, and has the message itself."""
+    """A message fails, and is to come again after a long while. The record of its new place is on its way, and never
+    arrives, when the owner checks a second time; it dies. The next knows of no copy, and has the message itself."""
 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
@@ -364,8 +364,8 @@ def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> 
 
 
 def test_what_was_not_handed_out_since_its_record_failed_is_neither_hidden_nor_counted() -> None:
-    """A message may be received once. Its visibility is longer than a lease, so the record has to tell of it first,
-    and can not be written for a while: nobody gets the message, and it must not be taken for one that failed."""
+    """A message may be received once. Its visibility is longer than a lease, so the record has to hold it first,
+    and cannot be written for a while: nobody gets the message, and it must not be taken for one that failed."""
 
     async def scenario(queue: Queue) -> tuple[list[int], float]:
         await lanes_ready(queue)

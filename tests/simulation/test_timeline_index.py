@@ -1,5 +1,5 @@
-"""The index as the lanes of a process share it: few reads where there is nothing, and none that is older than whoever
-asks."""
+"""The index as the lanes of a process share it: few reads where there is nothing, and no answer older than its
+request."""
 
 from __future__ import annotations
 

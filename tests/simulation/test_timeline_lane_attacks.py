@@ -48,7 +48,7 @@ def test_attack_A13_a_part_that_was_not_in_the_index_when_it_was_read_is_visited
         assert consumer.engine is not None
         await consumer.process.start(consumer.engine.settle([Ack(first.receipt)]))
         consumer.process.pause(for_s=2.5)
-        await asyncio.sleep(4)  # it has looked for the parts that it had missed: it knows the index of this day
+        await asyncio.sleep(4)  # it has read the parts that it had missed: it knows the index of this day
         consumer.process.pause(for_s=4.5)  # within its lease
         await put_many(queue, "meanwhile", 12, every_s=0.3)
         found: list[bytes] = []
@@ -85,7 +85,7 @@ def test_a_receipt_of_an_earlier_tenure_is_stale_also_where_the_same_process_own
         await put_many(queue, "producer", 1)
         consumer = Consumer(queue, "owner", Seen())
         (first,) = await receives(consumer)
-        consumer.process.pause(for_s=15)  # its lease is over when it goes on, and nobody else is there to take it
+        consumer.process.pause(for_s=15)  # its lease is over when it resumes, and no other process is there
         (again,) = await receives(consumer)
         assert (first.message_id, first.attempt) == (again.message_id, again.attempt)
         assert first.epoch < again.epoch
@@ -141,7 +141,7 @@ def test_attack_D5_a_new_owner_knows_what_was_settled_though_the_position_was_ne
             found += await receives(owner)
         settled = await owner.process.start(owner.engine.settle([Ack(each.receipt) for each in found[:-1]]))
         assert {Settled.DONE} == set(settled)
-        await asyncio.sleep(4)  # the owner has passed them by now, and no touch that says so was applied
+        await asyncio.sleep(4)  # the owner has passed them by now, and no touch that records it was applied
         assert held.position.last > held.source.order_of(None)
         owner.process.kill()
         other = Consumer(queue, "other", Seen())

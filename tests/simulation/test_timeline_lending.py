@@ -1,4 +1,4 @@
-"""A bulk job borrows a range of a lane beside live consumers: who hands out what, and what is left, whoever dies."""
+"""A bulk job borrows a range of a lane beside live consumers: who hands out what, and what a death leaves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Job:
         self.done: list[bytes] = []
 
     def loan(self, first_us: int, last_us: int, *, for_us: int = MINUTE) -> Loan:
-        """A range by its moments, from now on."""
+        """A range by its times, from now on."""
         deadline_us = self.client.host.now_us() + for_us
         return Loan(self.id, position_order(first_at(first_us)), position_order(last_at(last_us)), deadline_us)
 
@@ -98,7 +98,7 @@ def texts(row: LentRow) -> list[bytes]:
 
 @dataclass
 class Scene:
-    """A queue of one lane, its backlog, and live consumers that tell the ledger."""
+    """A queue of one lane, its backlog, and live consumers with a ledger."""
 
     queue: Queue
     ledger: Ledger
@@ -139,7 +139,7 @@ class Scene:
                 await asyncio.sleep(0.2)
 
     def given_after(self, count: int) -> set[bytes]:
-        """What live consumers got since they had got so many."""
+        """The deliveries to live consumers since they had got this number."""
         return {each.payload for each in self.given[count:]}
 
     async def lane(self) -> LaneState:

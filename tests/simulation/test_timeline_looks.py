@@ -1,4 +1,4 @@
-"""When repair looks, and whom it asks: looks that are due, are owed, wait for all replicas, or are given up."""
+"""When repair checks, and whom it asks: checks that are due, owed, waiting for all replicas, or given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Once keys: one message, whoever dies between which two steps, whoever comes again and when."""
+"""Once keys: one message, whichever process dies between which two steps, whichever comes again and when."""
 
 from __future__ import annotations
 

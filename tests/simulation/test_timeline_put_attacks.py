@@ -1,4 +1,4 @@
-"""The attacks on the putting side, by their numbers in ATTACKS.md: each fails when its mend is taken out."""
+"""The attacks on the putting side, by their numbers in ATTACKS.md: each fails when its defence is taken out."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised
 
 
 def test_what_repair_alone_can_bring_is_told_from_what_was_met_and_what_its_lane_will_read() -> None:
-    """By the disks alone, as a life asks it: of these it expects nothing before repair has looked."""
+    """By the disks alone, as a life asks it: of these it expects nothing before repair has checked."""
 
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)

@@ -1,4 +1,4 @@
-"""Who repairs dies at any statement, is one of two, or runs out of time: each late row is one message still."""
+"""A repairer dies at any statement, is one of two, or runs out of time: each late row is one message still."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_attack_D1_a_repairer_killed_at_any_statement_leaves_one_copy(is_sent: b
 
 
 async def _is_killed_at(queue: Queue, *, number: int, is_sent: bool) -> bool:
-    """Whether a pass has so many statements; it dies with this one, and all has to come right."""
+    """Whether a pass has this number of statements; it dies with this one, and all has to come right."""
     ward = await one_late(queue)
     mender = Mender(queue, "killed")
 

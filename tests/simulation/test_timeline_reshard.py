@@ -30,7 +30,7 @@ STALE_S = 55
 
 
 async def read_seldom(queue: Queue, client: Client, every_s: float = STALE_S) -> None:
-    """Know of the catalogue what was true up to so long ago."""
+    """Know of the catalogue what was true up to this long ago."""
     while True:
         await asyncio.sleep(every_s)
         client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())
@@ -79,8 +79,8 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
 
 
 def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_may_still_write_it() -> None:
-    """The announcement lands long after the moment from which the next generation counts; a producer read the
-    catalogue just before, and goes on by that for as long as it may."""
+    """The announcement lands long after the time from which the next generation counts; a producer read the
+    catalogue just before, and keeps to that for as long as it may."""
 
     async def scenario(queue: Queue) -> None:
         seen = Seen()

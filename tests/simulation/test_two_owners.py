@@ -1,5 +1,6 @@
-"""Two owners of one lane, which leases make impossible: the net below them. Who owns a lane by its row goes on, who
-does not is stopped; owners that follow one another are never taken for two. The prose is docs/protocols/balance.md.
+"""Two owners of one lane, which leases make impossible: the net below them. The owner by the lane's row stays, the
+other is stopped; owners that follow one another are never taken for two. The prose is
+docs/internals/protocols/balance.md.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ async def row_of(queue: Queue, name: LaneName) -> Any:
 
 async def taken_by(queue: Queue, member: Member, name: LaneName) -> Dispatcher:
     """The lane, as soon as its lock has run out."""
-    while (await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - nothing tells when a TTL ends
+    while (await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - a TTL ends without a signal
         await asyncio.sleep(0.5)
     assert member.engine is not None
     await member.process.start(member.engine.lanes._try(name))
@@ -107,7 +108,7 @@ def test_one_who_watches_orders_the_stop_though_both_owners_are_blind() -> None:
 
 
 async def nothing() -> None:
-    """In place of a look."""
+    """In place of a check."""
 
 
 def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_the_lease_is_over() -> None:
@@ -119,7 +120,7 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
         wrong, other = members
         name, one = next(iter(held_by(wrong).items()))
         breaks_its_lease(one)
-        while (row := await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - nothing tells when a TTL ends
+        while (row := await row_of(queue, name)).lock is not None:  # noqa: ASYNC110 - a TTL ends without a signal
             await asyncio.sleep(0.5)
         hand = queue.client("somebody with cqlsh")
         table, key = queue.settings.tables.lanes, lane_key(queue.settings, *name)
@@ -200,7 +201,7 @@ def test_a_lane_given_back_whose_answer_is_late_has_not_two_owners_and_settles_n
 
 
 def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None:
-    """The next owner may have read the record by then: it would deliver again what was said to be settled."""
+    """The next owner may have read the record by then: it would deliver again what was reported as settled."""
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)

@@ -1,5 +1,5 @@
 """What has to hold of the owners of lanes, beside what `tests/invariants.py` asks of every queue: owners follow one
-another, a message is not handed out while its visibility lasts, and who runs a suspect runs nothing else. And of
+another, a message is not handed out while its visibility lasts, and a runner of a suspect runs nothing else. And of
 repair: what lands late anywhere is met by somebody.
 """
 
@@ -61,7 +61,7 @@ def _lane_of(hand: Hand, settings: TimelineSettings) -> tuple[int, int]:
 
 
 def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
-    """Who runs a suspect runs nothing else: it may end the process, and with it what is innocent (attack D2). What
+    """The runner of a suspect runs nothing else: it may end the process, and with it innocent messages (D2). What
     the process still runs of a tenure that it lost before, or of a delivery that is over, no owner knows of."""
     of_process: dict[str, list[tuple[Hand, int]]] = {}
     for tale in ledger.tales.values():
@@ -105,7 +105,7 @@ def _may_void(purge: Purge, hand: Hand) -> bool:
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
-    """The same message only after its visibility, or after it was said to have failed: by one owner, and by the next
+    """The same message only after its visibility, or after it was reported as failed: by one owner, and by the next
     one too if that takes it for no suspect, since then the first has handed over what was open."""
     for tale in ledger.tales.values():
         hands = sorted(tale.hands, key=lambda hand: hand.given_us)
@@ -124,7 +124,7 @@ def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
 
 
 def _told_us(words: list[Word]) -> Iterator[int]:
-    """Until when its receiver said that it be hidden: an extend may also shorten, and a failure ends it."""
+    """Until when its receiver had it hidden: an extend may also shorten, and a failure ends it."""
     for word in words:
         if isinstance(word.settle, Extend):
             yield word.asked_us + word.settle.visibility_us
@@ -165,10 +165,10 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
 
 
 def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
-    """A line for each row of messages that nobody was given, though repair has looked at all for the last time.
+    """A line for each row of messages that nobody was given, though repair has checked all for the last time.
 
     Of a put without an answer the row may be there and its index row nowhere: nobody can know of it, and nobody was
-    promised it (docs/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
+    promised it (docs/internals/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
     """
     there = {row.place for row in disks.undrained(2**62)}
     indexed, promised = disks.indexed(), ledger.acknowledged_ids

@@ -27,7 +27,7 @@ KINDS = (
 )
 LATE_S = (0.5, 3.0, 12.0, 40.0)
 VERY_LATE_S = (*LATE_S, 1_000.0, 10_000.0)
-"""For lives that look again after hours."""
+"""For lives that check again after hours."""
 
 
 class Storm:
@@ -190,4 +190,4 @@ class Storm:
 
 
 NODE_STEP_S = 0.1
-"""A node that is off by more is told at the next check, which may be a minute later."""
+"""A node that is off by more is found at the next check, which may be a minute later."""

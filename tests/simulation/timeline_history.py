@@ -14,7 +14,7 @@ TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * 
 
 
 async def one_waits_behind(queue: Queue, parts: int) -> Client:
-    """Make so many parts of history, and put the message; who looks at the queue from then on."""
+    """Make this number of parts of history, and put the message; the reader of the queue from then on."""
     await lanes_ready(queue)
     client = queue.client("producer")
     client.process.start(queue.keep_fresh(client))

@@ -1,7 +1,7 @@
 """The processes of a life: producers and consumers of one queue, and what each does by the seed.
 
-Whatever they do and are answered is told to the ledger (`tests/invariants.py`) and noted in the history. What a
-handler does with a message follows from the seed, the message and how often it came, and not from who has it: so a
+Their actions and answers are recorded in the ledger (`tests/invariants.py`) and in the history. The action of a
+handler on a message follows from the seed, the message and how often it came, and not from its receiver: so a
 message that kills its process kills the next one as well.
 """
 
@@ -82,7 +82,7 @@ Grave = tuple[int, int, UUID, int]
 
 @dataclass
 class Life:
-    """One queue, all who work on it, and what is known of it."""
+    """One queue, all processes that work on it, and what is known of it."""
 
     world: World
     cluster: Cluster
@@ -102,11 +102,11 @@ class Life:
     left_to_repair: set[str] = field(default_factory=set)
     """Messages that nobody but repair can bring, when all else was drained."""
     last_death_us: int = 0
-    """When somebody who receives ended last."""
+    """When a receiver ended last."""
     held: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
     """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
-    """Loops that ended by an error of their own, and what else can not be."""
+    """Loops that ended by an error of their own, and other impossible events."""
     graves: set[Grave] = field(default_factory=set)
     """Where dead letters were found."""
     closed_graves: set[Grave] = field(default_factory=set)
@@ -117,7 +117,7 @@ class Life:
         return self.world.chance(purpose)
 
     def members(self) -> list[Member]:
-        """All who were at work last."""
+        """The processes that were at work last."""
         return [*self.producers.values(), *self.consumers.values(), *self.helpers.values()]
 
     def poison_of(self, payload: bytes) -> int:
@@ -458,7 +458,7 @@ class Putter(Member):
         self.life.ledger.cancel_answered(message_id, answer)
 
     async def _reschedule(self, engine: TimelineQueue, message_id: str, due_us: int) -> None:
-        """The one that is put anew is a message of its own; of the old one only a promise binds."""
+        """A restamped message is a message of its own; of the old one only a promise binds."""
         tale = self.life.ledger.tale(message_id)
         message = tale.put.message if tale.put is not None else Message(b"")
         if message.once is not None:

@@ -58,7 +58,7 @@ FAULTS = {
     "late writes": 0.8,
 }
 """What may befall it. Clocks are stepped only where processes compare theirs: elsewhere nobody would notice. Writes
-land after hours only in lives that look again after hours."""
+land after hours only in lives that check again after hours."""
 
 
 @dataclass(frozen=True)

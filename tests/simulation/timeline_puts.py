@@ -1,4 +1,4 @@
-"""Producers of a timeline queue in the simulated world, and a reader that does what the prose says of readers.
+"""Producers of a timeline queue in the simulated world, and a reader that follows the prose on readers.
 
 The reader is a model, kept as small as it can be: it reads every lane up to its own now, drops twins whose family has
 been passed, and at the end does what repair does. It shares no code with the engine's reading side, so that the two
@@ -40,7 +40,7 @@ SETTINGS = TimelineSettings(
 
 
 class GatedStore(SimulatedStore):
-    """A store whose statements can be looked at, and held back, before they are sent."""
+    """A store whose statements can be inspected, and held back, before they are sent."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         super().__init__(cluster, process)
@@ -49,7 +49,7 @@ class GatedStore(SimulatedStore):
         self.answers_late_s = 0.0
 
     async def attempt(self, statement: Any, within_s: float) -> AttemptAnswer:
-        """Noted, held as long as the gate says (or it has time), then sent."""
+        """Noted, held as long as the gate wants (or it has time), then sent."""
         self.sent.append(statement)
         if self.gate is not None:
             try:
@@ -143,7 +143,7 @@ class Queue:
 
 
 class Reader:
-    """Reads all lanes of a queue as the prose says, in a process of its own."""
+    """Reads all lanes of a queue by the prose, in a process of its own."""
 
     def __init__(self, queue: Queue, *, ahead_us: int = 0) -> None:
         self.queue = queue
@@ -156,7 +156,7 @@ class Reader:
         self.delivered: list[Delivered] = []
 
     async def run(self, every_s: float = 0.2) -> None:
-        """Go on reading."""
+        """Continue reading."""
         while True:
             await self.turn()
             await asyncio.sleep(every_s)

@@ -1,4 +1,4 @@
-"""A queue with rows that land late, who works it and who repairs it: what the tests of repair share."""
+"""A queue with rows that land late, its workers and its repairers: what the tests of repair share."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Mender:
 
 @dataclass
 class Ward:
-    """A queue, who works it, and who repairs it."""
+    """A queue, its workers, and its repairers."""
 
     queue: Queue
     seen: Seen = field(default_factory=Seen)
     number: int = 0
 
     def worker(self) -> Consumer:
-        """Somebody who receives and acknowledges."""
+        """A consumer that receives and acknowledges."""
         self.number += 1
         consumer = Consumer(self.queue, f"worker-{self.number}", self.seen)
         consumer.start()
@@ -90,7 +90,7 @@ class Ward:
         return done
 
     async def repair_to_the_end(self) -> None:
-        """All looks that will ever be due, with work in between."""
+        """All checks that will ever be due, with work in between."""
         for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 11 * DAY_S):
             await asyncio.sleep(wait_s)
             await self.repair()
@@ -157,7 +157,7 @@ def _row(client: Client, run: PackedRun, due_us: int) -> Row:
 
 
 async def told_of(queue: Queue, message_id: str) -> Whereabouts:
-    """Where a message is, for somebody who asks."""
+    """The place of a message, for any reader."""
     asker = Consumer(queue, f"asker-{queue.world.now_s()}", Seen())
 
     async def ask() -> Whereabouts:
@@ -251,7 +251,7 @@ def place_of(statement: Insert) -> RowPlace:
 
 
 async def one_late(queue: Queue) -> Ward:
-    """A message that landed below the position, more than a look ago."""
+    """A message that landed below the position, more than a check ago."""
     ward = await opened(queue)
     client = queue.client("producer")
     row = await indexed(client, stamped(client, b"late"))

@@ -1,8 +1,8 @@
 """One seed, one life of a timeline queue: processes at work while faults strike, then calm until all is drained.
 
-Everything comes from the seed: what the queue is used for and what befalls it (timeline_plan.py), who does what
+Everything comes from the seed: the use of the queue and its faults (timeline_plan.py), the actors
 (timeline_members.py), which fault strikes when (timeline_faults.py). In the end `tests/invariants.py` judges the
-ledger, and what is left on the disks has to be what the ledger says is left.
+ledger, and what is left on the disks has to be what the ledger has left.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ended:
     lasted_s: float
 
     def told(self) -> str:
-        """What a report of a failure says first."""
+        """The first lines of a report of a failure."""
         return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
 
 
@@ -121,7 +121,7 @@ async def _life(world: World, plan: Plan) -> str | None:
 
 
 async def _counted(life: Life) -> Stats:
-    """What the queue says that it holds."""
+    """The queue's own report of its content."""
     accountant = Member(life, "accountant")
 
     async def count() -> Stats:
@@ -156,8 +156,9 @@ async def _reshard(life: Life) -> None:
 
 
 async def _late_copies(life: Life) -> None:
-    """A copy whose generation ended before it was written may be left to repair (docs/protocols/generations.md,
-    "Nothing is left behind"): then all go on until repair has looked, when it is due."""
+    """A copy whose generation ended before it was written may be left to repair
+    (docs/internals/protocols/generations.md, "Nothing is left behind"):
+    then all run until repair has checked, when it is due."""
     life.left_to_repair = {each for row in Disks(life.cluster, life.settings).late() for each in row.ids}
     if not life.left_to_repair:
         return
@@ -171,7 +172,7 @@ async def _late_copies(life: Life) -> None:
 
 
 async def _aftermath(life: Life) -> None:
-    """Hours and days go by with nobody at work; then repair looks again, and somebody receives."""
+    """Hours and days go by without a worker; then repair checks again, and a consumer receives."""
     for member in life.members():
         member.end()
     for number, wait_s in enumerate(LOOKS_AGAIN_S):
@@ -200,7 +201,7 @@ async def _aftermath(life: Life) -> None:
 
 
 async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
-    """Some messages kill who has them: another one takes the place."""
+    """Some messages kill their worker: another one takes the place."""
     while True:
         await asyncio.sleep(1)
         for place, member in enumerate(at_work):
@@ -228,7 +229,7 @@ async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None
 async def _keep(
     life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender | Borrowing], name: str
 ) -> None:
-    """What Kubernetes does: whoever has ended is begun again after a while; a hand-over is asked for now and then."""
+    """The part of Kubernetes: an ended process is restarted after a while; a hand-over is asked for now and then."""
     chance = life.chance(f"keeper of {name}")
     while not life.over:
         ended = asyncio.Event()
@@ -286,7 +287,7 @@ def _judged(life: Life, calm_us: int) -> list[str]:
     calm_us = max(calm_us, life.last_death_us)
     found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us, late=life.left_to_repair))]
     found += life.broken
-    if "stepped clocks" not in life.plan.faults:  # else when something was handed out can not be told to the second
+    if "stepped clocks" not in life.plan.faults:  # else the time of a hand-out cannot be known to the second
         found += owners_break(life.ledger, life.settings, life.held)
     if life.plan.has("late"):
         found += never_met(Disks(life.cluster, life.settings), life.ledger, life.settings)

@@ -172,7 +172,7 @@ async def until_all_settled(queue: Queue, seen: Seen, *, within_s: float) -> Non
 
 
 def due_of(message_id: str) -> int:
-    """The moment for which a message was stamped first."""
+    """The time for which a message was stamped first."""
     return moment_us_of(Place.from_bytes(id_bytes(message_id)).row.due)
 
 
@@ -201,7 +201,7 @@ class Catalogue:
         self.process = queue.world.process("operator")
 
     def announce(self, shards: int) -> None:
-        """The first of the two writes: the next generation, from a moment on."""
+        """The first of the two writes: the next generation, from a given time on."""
         generation = decide_next(self.generations, shards, now_us=self.now_us, skew_us=self._skew_us)
         self.tell(replace(self.generations, next=generation))
 
@@ -233,7 +233,7 @@ class Catalogue:
         self.tell(turned(replace(self.generations, next=following, sure_us=now_us)))
 
     def tell(self, generations: Generations) -> None:
-        """What whoever reads it from now on reads."""
+        """The value for all readers from now on."""
         self.generations = generations
         windows = [
             Generation(each.number, each.shards, each.from_us, each.until_us, each.sure_us)

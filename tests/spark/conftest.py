@@ -1,7 +1,7 @@
 """One SparkSession and one Cassandra for all tests of Spark: they run in one process (dev/tests.py: SERVER_GROUPS).
 
 `local[2,3]`: two cores, and a task may fail twice before its job does, so that tests can let tasks fail. The session
-begins after Cassandra, since its Python workers inherit the environment that tells where that is.
+begins after Cassandra, since its Python workers inherit the environment that names its address.
 """
 
 from __future__ import annotations

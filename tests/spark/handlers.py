@@ -16,7 +16,7 @@ def by_number(messages: DataFrame) -> DataFrame:
     number = f.col("payload").cast("string").cast("int") % 5
     outcome = f.when(number == 0, "dead").when(number == 1, "return").otherwise("done")
     said = messages.where(number != 2).select(
-        "id", outcome.alias("outcome"), f.lit("no such address").alias("reason")
+        "id", outcome.alias("outcome"), f.lit("invalid address").alias("reason")
     )
     return said.repartition(3)
 

@@ -33,13 +33,13 @@ class Job:
     """What the driver and its JVM say; what executors say stands beside it."""
 
     def said(self) -> str:
-        """All of it, as far as it is worth telling."""
+        """All of it that is worth reporting."""
         executors = sorted(self.log.parent.glob("spark/work/*/*/std*"))
         files = [self.log, *(file for file in executors if file.stat().st_size)]
         return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-SAID_MAX:]}" for file in files)
 
     def works_for(self, seconds: float) -> bool:
-        """Whether it is at work still after so long; one that has ended by itself has ended well."""
+        """Whether it still works after this time; one that has ended by itself has ended well."""
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -50,12 +50,12 @@ class Job:
     def run_to_its_end(self, within_s: float = RUN_WITHIN_S) -> None:
         """It ends well, and in time."""
         if self.works_for(within_s):
-            self.process.send_signal(signal.SIGABRT)  # it is told where each of its threads is
+            self.process.send_signal(signal.SIGABRT)  # it prints the place of each of its threads
             self.process.wait()
             raise AssertionError(f"it did not end\n{self.said()}")
 
     def kill(self) -> None:
-        """All of it: the driver, its JVM, and whoever they began."""
+        """All of it: the driver, its JVM, and their children."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 

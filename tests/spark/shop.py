@@ -42,7 +42,7 @@ class Shop:
         return self.here.queue(f"shop/{name}")
 
     def put(self, name: str, count: int, **fields: Any) -> list[str]:
-        """So many messages, which tell their number; their ids."""
+        """This number of messages, which carry their number; their ids."""
         puts = [Put(b"%d" % number, **fields) for number in range(count)]
         return self.here.run(self.queue(name).put_many(puts))
 
@@ -63,7 +63,7 @@ class Shop:
         return self.here.run(self.queue(name).stats()).backlog
 
     def standing(self, queue: str, job: str) -> PassStanding:
-        """What a job told last."""
+        """The last report of a job."""
         store = self.here.headgate.ground.store_in(self.environment["KEYSPACE"])
         told = self.here.run(read_standing_of(store, job_id(self.queue(queue).entry, job)))
         assert told is not None
@@ -125,7 +125,7 @@ def opened_shop(
         yield shop
     finally:
         workers.clear()
-        workers.update(before)  # other tests share the session: their tasks are told where Cassandra is by them
+        workers.update(before)  # other tests share the session: their tasks read the address of Cassandra from them
         shop.here.close()
         cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
 

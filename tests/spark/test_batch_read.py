@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 import headgate
 from headgate import Put
 from headgate.client.blocking import SyncHeadgate, SyncQueue
+from headgate.client.moments import moment_us
 from headgate_spark.datasource import register
 from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
@@ -58,7 +59,7 @@ def mixed(applied: Applied, connection: SyncHeadgate) -> Iterator[SyncQueue]:
 def test_live_messages_are_those_that_a_plain_reader_peeks(spark: SparkSession, mixed: SyncQueue) -> None:
     done = mixed.receive(100, wait=10)
     mixed.ack(done)
-    peeked = {(each.message_id, each.payload, each.group, each.due_us) for each in mixed.peek(1000)}
+    peeked = {(each.id, each.payload, each.group, moment_us(each.due, "due")) for each in mixed.peek(1000)}
     assert len(done) > 0
     rows = frame(spark, "mixed").select("id", "payload", "group", F.unix_micros("due").alias("due_us")).collect()
     assert peeked == {(row.id, bytes(row.payload), row.group, row.due_us) for row in rows}
@@ -80,7 +81,7 @@ def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: Spark
 
 @pytest.fixture(scope="module")
 def spread(applied: Applied, connection: SyncHeadgate) -> Iterator[datetime]:
-    """A message in each of twelve parts, an hour ahead; the moment of the first."""
+    """A message in each of twelve parts, an hour ahead; the time of the first."""
     queue = made(applied, connection, "spread", shards=1)
     start = (datetime.now(UTC) + timedelta(hours=1)).replace(second=30, microsecond=0)
     queue.put_many([Put(f"{at}", deliver_at=start + timedelta(minutes=at)) for at in range(12)])
@@ -156,8 +157,8 @@ def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
     ("options", "said"),
     [
         ({"queue": "shop/mixd"}, "did you mean shop/mixed?"),
-        ({"queue": "shop/mixed", "state": "dead"}, "state is one of live, history (given=dead)"),
-        ({}, "what is read or written is one queue or one counter"),
+        ({"queue": "shop/mixed", "state": "dead"}, "state must be one of live, history (given=dead)"),
+        ({}, "set either a queue or a counter"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(

@@ -47,7 +47,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     assert (1_200, 400, 800) == (done.done, done.dead, done.returned)
     dead = shop.received("handled-dead")
     assert {b"%d" % each for each in range(0, 2_000, 5)} == {each.payload for each in dead}
-    assert {("shop/handled", "no such address")} == {
+    assert {("shop/handled", "invalid address")} == {
         (each.attributes["headgate.dead.queue"], each.attributes["headgate.dead.reason"]) for each in dead
     }
     left = shop.taken("handled")
@@ -60,9 +60,9 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     ("fields", "says"),
     [
         ({"handler": f"{HANDLERS}:wrong_columns"}, "return a DataFrame with id, outcome"),
-        ({"handler": f"{HANDLERS}:nobody"}, "the handler can not be loaded"),
+        ({"handler": f"{HANDLERS}:nobody"}, "the handler cannot be loaded"),
         ({"handler": f"{HANDLERS}:wrong_outcome"}, "one of done, return, dead"),
-        ({"handler": f"{HANDLERS}:strangers"}, "give back the column `id` as it came"),
+        ({"handler": f"{HANDLERS}:strangers"}, "return the column `id` unchanged"),
         ({"handler": f"{HANDLERS}:breaks"}, "ValueError: can not send"),
         ({"handler": f"{HANDLERS}:all_done", "where": "no_such_column = 1"}, "no_such_column"),
         ({"handler": f"{HANDLERS}:all_done", "where": "id = = 1"}, "PARSE_SYNTAX_ERROR"),
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     assert (str(wrong.value)[:SAYS_CHARACTERS_MAX], 0) == (told.says, told.keys)
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
-    assert not any(lane.is_lent for lane in lanes)
+    assert not any(lane.is_reserved for lane in lanes)
 
 
 def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:

@@ -46,13 +46,13 @@ def shop(cassandra: Serving, spark: SparkSession, tmp_path_factory: pytest.TempP
 
 
 class Consumer:
-    """Somebody who receives and settles beside the job, in a thread of this process."""
+    """A consumer that receives and settles beside the job, in a thread of this process."""
 
     def __init__(self, shop: Shop, queue: str) -> None:
         self.taken: list[str] = []
         """Its settling of these was honoured."""
         self.unsure: set[str] = set()
-        """Whether it was, nobody could tell."""
+        """Whether it was, nobody can know."""
         self._here = WorkerConnection({**os.environ, **shop.environment})
         self._queue = self._here.queue(queue)
         self._ends = threading.Event()
@@ -94,7 +94,7 @@ def steps_of(row: BulkRow) -> int:
 
 
 def comes_to(shop: Shop, name: str, before: UUID | None, steps: int, job: Job) -> bool:
-    """Whether this run drives its job by now, and has brought it forward by so many steps; False where it has ended.
+    """Whether this run drives its job by now, and has advanced it by this number of steps; False where it has ended.
 
     What is written down counts, and no time: on a slow machine it would be killed before it had begun.
     """
@@ -112,12 +112,12 @@ def comes_to(shop: Shop, name: str, before: UUID | None, steps: int, job: Job) -
 
 
 def pauses(job: Job, chance: random.Random) -> bool:
-    """For a moment, so that it is killed between two steps; whether it is at work still."""
+    """For a short time, so that it is killed between two steps; whether it still works."""
     return job.works_for(chance.uniform(0.0, KILLED_AFTER_S))
 
 
 def run_and_kill(shop: Shop, arguments: list[str], seed: int, folder: Path, *, kills: int) -> None:
-    """Killed some times at random moments, now the driver, now an executor and then the driver, and then run to its
+    """Killed some times at random, now the driver, now an executor and then the driver, and then run to its
     end. Odd seeds have executors of their own: two, where there is time."""
     chance = random.Random(seed)
     name = arguments[arguments.index("--name") + 1]

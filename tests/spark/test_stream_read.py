@@ -32,7 +32,7 @@ class Reading:
         """The number of the non-empty batch whose handling fails."""
 
     def start(self, **options: Any) -> StreamingQuery:
-        """Begin, or go on from the checkpoint."""
+        """Begin, or continue from the checkpoint."""
         reader = self.spark.readStream.format("headgate").option("queue", f"shop/{self.queue}")
         for name, value in options.items():
             reader = reader.option(name, str(value))
@@ -63,7 +63,7 @@ class Reading:
 
 
 def put(queue: SyncQueue, count: int) -> Counter[str]:
-    """Some messages; they are due by the time the query looks."""
+    """Some messages; they are due by the time the query reads."""
     queue.put_many([f"m-{at}" for at in range(count)])
     return Counter({f"m-{at}": 1 for at in range(count)})
 

@@ -42,7 +42,7 @@ def write(frame: DataFrame, queue: str, **options: str) -> None:
 
 
 def failing_once(frame: DataFrame, after: int) -> DataFrame:
-    """The same rows, from tasks that fail at their first attempt after so many of them, and come in another order."""
+    """The same rows, from tasks whose first attempt fails after this number of them, in another order."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -68,7 +68,7 @@ def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, 
     write(frame, "said")
     (found,) = queue.peek(10)
     assert (b"hello", "greeting", "g", "later") == (
-        found.payload, found.attributes["kind"], found.group, found.standing.value,
+        found.payload, found.attributes["kind"], found.group, found.state.value,
     )  # fmt: skip
 
 
@@ -108,11 +108,11 @@ def test_without_keys_rows_are_packed(spark: SparkSession, applied: Applied, con
     queue = made(applied, connection, "packed")
     write(rows(spark, 300), "packed", exactlyOnce="false")
     assert Counter({f"row-{at}": 1 for at in range(300)}) == payloads(queue)
-    assert len({each.message_id[:40] for each in queue.peek(1000)}) < 30
+    assert len({each.id[:40] for each in queue.peek(1000)}) < 30
 
 
 def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us: int) -> None:
-    """As if the batch had been begun so long ago."""
+    """As if the batch had been begun this long ago."""
 
     async def work() -> None:
         async with headgate.connect(told) as opened:
@@ -139,9 +139,9 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ("id", {}, "rows to be written need a column payload"),
-        ("payload", {"keyColumn": "key"}, "keyColumn names a column of texts"),
-        ("payload", {"mode": "overwrite"}, "is added to, never overwritten"),
+        ("id", {}, "the rows to write need a column payload"),
+        ("payload", {"keyColumn": "key"}, "keyColumn must name a string column"),
+        ("payload", {"mode": "overwrite"}, "supports only append"),
     ],
 )
 def test_what_can_not_be_written_is_told_in_one_line_and_writes_nothing(

@@ -1,7 +1,7 @@
-"""The table of attacks in docs/simulation.md: each schedule that would break a system like this, and the tests that
-show that it does not break this one.
+"""The table of attacks in docs/internals/simulation.md: each schedule that would break a system like this, and the
+tests that show that it does not break this one.
 
-A test that shows an attack bears its number (`test_attack_A3_...`); the table is made from the tests, so it can not
+A test that shows an attack bears its number (`test_attack_A3_...`); the table is made from the tests, so it cannot
 name one that is gone. generated_tables.py writes it into the page.
 """
 
@@ -70,7 +70,7 @@ ELSEWHERE = {
     **{f"B{number}": "comes with Counters" for number in range(1, 8)},
     "E9": "can not be simulated (membership); what operators have to do: docs/cassandra.md",
 }
-"""Why an attack has no test here, or not yet; told as long as it has none."""
+"""The reason why an attack has no test in this repository, or not yet; printed as long as it has none."""
 
 
 def tests_by_attack(root: Path = ROOT) -> dict[str, list[str]]:

@@ -1,6 +1,6 @@
-"""A program `kubectl` for tests: it answers what a table says, and notes how it was called and with what input.
+"""A program `kubectl` for tests: it answers from a table and records its arguments and its input.
 
-The table is a list of (words that have to stand in the call, in their order; answer). The first that fits answers,
+The table is a list of (words that the call must contain, in their order; answer). The first that fits answers,
 and those that are to be used up are; so what changes over time is a row after a row. It is run as a program of its
 own, on PATH, by `sys.executable -S`, so that a call costs little.
 """

@@ -1,7 +1,7 @@
-"""Tables in docs/simulation.md that are made from what they list: attacks from the tests that bear their numbers,
-breakages from the files of tests/mutants.
+"""Tables in docs/internals/simulation.md that are made from what they list: attacks from the tests that bear their
+numbers, breakages from the files of tests/mutants.
 
-`.venv/bin/python -m tests.unit.generated_tables --write` writes them anew.
+`.venv/bin/python -m tests.unit.generated_tables --write` writes them again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dev.mutants import Mutant, read_mutants
 from tests.unit.attacks_table import table as attacks
 from tests.unit.attacks_table import tests_by_attack
 
-PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "simulation.md"
 
 
 def breakages(mutants: list[Mutant]) -> str:
@@ -36,7 +36,7 @@ def tables() -> Mapping[str, str]:
 
 
 def in_page(page: str, name: str) -> str:
-    """A table as it stands in the page."""
+    """A table as the page has it."""
     return page.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end of {name} -->")[0]
 
 

@@ -66,7 +66,7 @@ def _program(expression: str) -> celpy.Runner:
 
 
 def flux_health(resource: Object) -> str:
-    """What Flux comes to; an expression that can not be evaluated is asked again, until the timeout."""
+    """The verdict of Flux; an expression that cannot be evaluated is tried again, until the timeout."""
     metadata, status = resource["metadata"], resource.get("status", {})
     if status.get("observedGeneration", metadata.get("generation")) != metadata.get("generation"):
         return "InProgress"

@@ -1,4 +1,4 @@
-"""Who may know whom: the rules of the layers as data, and what holds a tree of sources against them.
+"""Which package may import which: the rules of the layers as data, and the check of a source tree against them.
 
 The rules are in RULES and nowhere else; CONTRIBUTING.md shows them as `rows()` writes them, and a test compares the
 two. The checker reads text and returns what is wrong: it imports nothing of what it judges, so that a broken module
@@ -456,7 +456,7 @@ def module_of(path: str) -> str:
 
 @cache
 def _paths_of(name: str) -> tuple[str, ...]:
-    """Where the module of that name would stand in the tree."""
+    """The path that a module of that name would have in the tree."""
     below = name.replace(".", "/")
     return tuple(
         f"{root}{below}{end}" for root in ("workers/", "operator/", "spark/", "") for end in (".py", "/__init__.py")
@@ -474,7 +474,7 @@ def is_one_of(path: str, globs: Sequence[str]) -> bool:
 
 
 def layout_violations(files: Sequence[str]) -> list[Violation]:
-    """Files that would hide a module of the standard library from whoever has our folders on sys.path."""
+    """Files that would hide a module of the standard library when our folders are on sys.path."""
     found = []
     for path in sorted(files):
         parts = path.split("/")

@@ -1,4 +1,4 @@
-"""How often somebody else has a turn of the event loop while something goes on."""
+"""How often another task gets a turn of the event loop while something runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Turns:
-    """Of somebody who wants one again as soon as he has had one."""
+    """Of a task that wants the next turn as soon as it has had one."""
 
     count: int = 0
 

@@ -110,7 +110,7 @@ def made(case: str, *, replicas: int | None = 2, owner: Owner = OWNER) -> dict[s
 
 
 def every_child(owner: Owner) -> dict[str, dict[str, Any]]:
-    """Every sort of Deployment, budget and CronJob, by what tells it from the others."""
+    """Every sort of Deployment, budget and CronJob, by the field that distinguishes it from the others."""
     namespace = owner.key.namespace
     return {
         **{f"deployment {case}": made(case, owner=owner) for case in CONSUMERS},

@@ -75,7 +75,7 @@ ROUNDS_MAX = 24
 
 
 def told_at(at_us: int) -> str:
-    """A moment as Kubernetes writes it."""
+    """A time as Kubernetes writes it."""
     return datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -111,7 +111,7 @@ class TinyWorld:
     siblings: dict[str, Sibling] | Unread = field(default_factory=dict)
     connection: Connection | Trouble | Unread = CONNECTION
     unread_store: Trouble | Unread | None = None
-    """Stands in the place of what the store says."""
+    """Replaces the answers of the store."""
     step_trouble: Trouble | None = None
     figures: Figures | Unread = UNKNOWN
     reads_on: bool = False
@@ -122,7 +122,7 @@ class TinyWorld:
     pods: tuple[PodSeen, ...] = ()
     spark_operator: bool = True
     ready_max: int = 1000
-    """So many of the workers that are asked for become ready at once."""
+    """This number of the requested workers becomes ready at once."""
     memory: Memory = field(default_factory=Memory)
 
     entry: Entry | None = None
@@ -215,7 +215,7 @@ class TinyWorld:
     # ---- done
 
     def settle(self, until_us: int = 0, rounds_max: int = ROUNDS_MAX) -> list[Plan]:
-        """Decide and perform until nothing is left to do: now, and up to a moment. A status that is held back is
+        """Decide and perform until nothing is left to do: now, and up to a given time. A status that is held back is
         waited for. It ends as well where the same is tried again and again, which only a refused step may be."""
         plans: list[Plan] = []
         for _ in range(rounds_max):
@@ -404,7 +404,7 @@ class TinyWorld:
 
 
 def _merged(standing: dict[str, Any] | None, said: dict[str, Any], manager: str, *, uid: str) -> dict[str, Any]:
-    """What a manager says, onto what is there; only of replicas it matters here who else said them."""
+    """Apply a manager's fields to the object; only for replicas does it matter which managers set them."""
     before = standing or {"metadata": {"uid": uid, "generation": 0, "managedFields": []}, "spec": {}}
     replicas = before["spec"].get("replicas")
     managers = {entry["manager"] for entry in before["metadata"]["managedFields"]} - {manager}

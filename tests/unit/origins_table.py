@@ -1,6 +1,6 @@
-"""Reads docs/origins.md as rows and says what is wrong with them.
+"""Reads docs/origins.md as rows and reports their faults.
 
-Knows the form of the page and where tests stand; whether a row tells the truth is for its reader. A fault is one line
+Knows the form of the page and the places of tests; whether a row is true is for its reader. A fault is one line
 that names the row. It takes the text, so that a test can hand it a wrong one.
 """
 

@@ -1,8 +1,8 @@
-"""Reads the examples of the pages under docs, and says what is wrong with them.
+"""Reads the examples of the pages under docs, and reports their faults.
 
-A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word says that it is
-somebody else's, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is what a
-program says, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
+A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word marks another
+format, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is the output of a
+program, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
 run nowhere; without it a test on real servers runs them. So with programs: `python compiled` is compiled alone, since
 it needs what the tests do not have.
 """
@@ -76,7 +76,7 @@ def examples_of(page: str, text: str | None = None) -> list[Example]:
 
 
 def faults_of(example: Example) -> list[str]:
-    """What is wrong with it, as far as it can be told without a server."""
+    """Its faults, as far as they can be found without a server."""
     if example.language not in LANGUAGES:
         return [f"{example}: a block is one of {', '.join(LANGUAGES)}"]
     if example.language == "yaml" and not example.words:

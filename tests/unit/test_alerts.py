@@ -1,4 +1,4 @@
-"""No alert of the chart is forgotten: each has a test that makes it fire, and a page for who is called."""
+"""Every alert of the chart has a test that makes it fire, and a runbook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_alert_has_a_test_that_fires_it_and_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_says_what_to_look_at_and_what_to_press(page: Path) -> None:
+def test_a_page_has_a_diagnosis_and_a_remedy(page: Path) -> None:
     text = page.read_text()
-    assert ["## What to look at", "## What to press"] == re.findall(r"^## .*$", text, re.MULTILINE)
+    assert ["## Diagnosis", "## Remedy"] == re.findall(r"^## .*$", text, re.MULTILINE)
     assert text.startswith(f"# {page.stem}: ")

@@ -1,4 +1,4 @@
-"""Files of resources: what is wrong is said in a line each, with file, line, document and field."""
+"""Files of resources: each fault is one line, with file, line, document and field."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: None, "there is no such file"),
-        (lambda path: path.mkdir(), "is a directory; name the files in it"),
+        (lambda path: None, "does not exist"),
+        (lambda path: path.mkdir(), "is a directory, not a file"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not text in UTF-8"),
     ],
 )

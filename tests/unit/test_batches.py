@@ -1,6 +1,6 @@
 """A message in the application's own batch: the CQL that is added, and what is refused before anything is sent.
 
-The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Server:
         return ["one", "two"]
 
     async def cql(self, text: str, values: Sequence[Any], *, at: str | None = None, **how: Any) -> list[Any]:
-        """What a server would tell."""
+        """The answer of a server."""
         self.asked.append(text)
         if self.refuses:
             raise Unavailable("not allowed")
@@ -161,7 +161,7 @@ def test_a_text_that_speaks_of_conditions_is_none() -> None:
 
 
 def test_what_is_no_batch_is_refused() -> None:
-    assert "this is no batch" in refused(Server(), "BEGIN BATCH")
+    assert "this is not a batch" in refused(Server(), "BEGIN BATCH")
 
 
 def test_every_refusal_is_one_line_and_leaves_the_batch_as_it_was() -> None:
@@ -201,7 +201,7 @@ def test_a_table_that_forgets_within_three_hours_is_refused_by_name() -> None:
     assert "table=shop.orders, gc_grace_s=3600" in refused(server, batch_with(WRITE))
     assert "" == refused(server, batch_with("UPDATE Shop.Files SET a = 1 WHERE id = 2"))
     assert "table=shop.orders" in refused(server, BatchStatement(), ["shop.orders"])
-    assert "a table is told with its keyspace" in refused(server, BatchStatement(), ["orders"])
+    assert "a table name needs its keyspace" in refused(server, BatchStatement(), ["orders"])
 
 
 def test_the_table_of_a_prepared_statement_is_known_from_the_node_that_knows_its_text() -> None:

@@ -52,7 +52,7 @@ def test_a_ratio_is_taken_within_each_round_before_the_median() -> None:
         Series("run", "ours", (1.0, 2.0)),
         Series("run", "base", (1.0, 0.0)),
     ],
-    ids=["of another run", "of other rounds", "itself", "nothing"],
+    ids=["from another run", "from other rounds", "itself", "nothing"],
 )
 def test_a_figure_without_a_baseline_of_the_same_rounds_can_not_be_built(baseline: Series) -> None:
     with pytest.raises(FigureBroken):
@@ -120,14 +120,14 @@ def test_a_baseline_tells_its_distance_from_what_is_known_of_it() -> None:
     rounds = Rounds("run", "case", {"base": (window("base"), window("base", clients_cpu_s=0.1), window("base"))})
     found = distances(rounds, "base", Known(per_cassandra_cpu_s=4_000, per_client_cpu_s=4_001))
     assert [(one.quantity, one.measured, one.sound) for one in found] == [
-        ("rows a Cassandra CPU second", 4_000, True),
-        ("rows a client CPU second", 2_000, False),
+        ("rows per Cassandra CPU second", 4_000, True),
+        ("rows per client CPU second", 2_000, False),
     ]
 
 
 def test_what_was_never_measured_of_a_baseline_has_no_distance() -> None:
     rounds = Rounds("run", "case", {"base": (window("base"),)})
-    assert [one.quantity for one in distances(rounds, "base", Known(per_s=1_000))] == ["rows a second"]
+    assert [one.quantity for one in distances(rounds, "base", Known(per_s=1_000))] == ["rows per second"]
 
 
 @pytest.mark.parametrize("told", [{"rounds": 0}, {"rounds": 51}, {"seconds": 0.0}, {"seconds": 61.0}])

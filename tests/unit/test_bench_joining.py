@@ -1,4 +1,4 @@
-"""Parts of a benchmark that were measured one by one make one result, if they tell of the same machine."""
+"""Parts of a benchmark that were measured one by one make one result, if they ran on the same machine."""
 
 from __future__ import annotations
 

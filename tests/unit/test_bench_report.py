@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import docs
+from bench import docs, headlines
 from bench.baseline import Distance
 from bench.contender import Tally, percentile
 from bench.figure import Side, Target
@@ -38,7 +38,7 @@ def rounds_of(count: int = 3, **told: float) -> Rounds:
 def results_of(rounds: Rounds, *, bound: float = 1.5, known: float = 2_000) -> Results:
     figures = figures_of(rounds, [CLIENT_US, ROWS_PER_S], "ours", "driver")
     with_target = replace(figures[0], target=Target(Side.AT_MOST, bound))
-    distance = Distance("batches", "rows a client CPU second", 2_000, known)
+    distance = Distance("batches", "rows per client CPU second", 2_000, known)
     return Results([Measured(rounds, (with_target, figures[1]), (distance,))])
 
 
@@ -100,7 +100,7 @@ def test_an_invalid_result_says_so_and_why() -> None:
 def test_every_figure_keeps_its_baseline_its_ratio_its_target_and_whether_it_is_met() -> None:
     assert kept()["figures"][0] == {
         "case": "batches",
-        "metric": "client CPU a row",
+        "metric": "client CPU per row",
         "unit": "µs",
         "contender": "ours",
         "value": {"median": 600.0, "low": 600.0, "high": 600.0},
@@ -119,7 +119,7 @@ def test_a_run_that_left_cases_out_does_not_count_and_names_them() -> None:
     results = replace(results_of(rounds_of()), left_out=["commit log: single inserts"])
     result = document("store", Plan("run"), results, MACHINE, SAID)
     assert not result["valid"]
-    assert "invalid: time was up before: commit log: single inserts" in as_text(result)
+    assert "invalid: the time limit came before: commit log: single inserts" in as_text(result)
 
 
 def test_a_quick_run_does_not_hold_its_baselines_against_what_is_known() -> None:
@@ -139,7 +139,7 @@ def test_a_number_is_shown_with_three_digits(value: float, shown: str) -> None:
 
 def test_markdown_has_a_row_a_case_and_a_column_a_quantity() -> None:
     table = [line for line in as_markdown(kept()) if line.startswith("| ")]
-    assert table[0] == "| case | beside | client CPU a row, µs | rows a second, /s |"
+    assert table[0] == "| case | beside | client CPU per row, µs | rows per second, /s |"
     assert table[2] == "| batches | driver | 600; 1.20 (1.20 to 1.20) | 1,000; 1.00 (1.00 to 1.00) |"
 
 
@@ -159,8 +159,21 @@ def test_a_result_without_a_place_on_the_page_is_told() -> None:
         docs.with_results(PAGE, {"counters": "{}"})
 
 
-def test_the_page_of_benchmarks_tells_of_the_results_that_are_kept() -> None:
-    assert not docs.is_stale(), "run: python -m bench.docs"
+def test_the_pages_and_the_plot_show_the_kept_results() -> None:
+    assert [] == docs.stale_files(), "run: python -m bench.docs"
+
+
+def test_a_page_with_another_figure_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = docs.read_pages()
+    for path in pages:
+        changed = {**pages, path: pages[path].replace("49,550", "50,000")}
+        monkeypatch.setattr(docs, "read_pages", lambda changed=changed: changed)
+        assert [path] == docs.stale_files()
+
+
+def test_a_figure_that_no_result_has_is_an_error() -> None:
+    with pytest.raises(SpecError, match="lacks a figure"):
+        headlines.find_figure(kept(), "batches", "colour")
 
 
 def faults_of_kept(name: str, text: str) -> list[str]:

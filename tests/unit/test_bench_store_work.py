@@ -12,7 +12,7 @@ from headgate.errors import Bug
 
 
 class InMemory(StoreContender):
-    """A store that is a dictionary; it can be told to lose things."""
+    """A store that is a dictionary; it can be made to lose things."""
 
     def __init__(self, *, loses: bool = False) -> None:
         super().__init__("memory")
@@ -84,7 +84,7 @@ def test_receipts_of_every_kind_are_checked(kind: RequestKind) -> None:
 def test_a_store_that_loses_what_it_acknowledged_is_found_out(kind: RequestKind) -> None:
     contender = InMemory(loses=True)
     contender.run(job(kind))
-    with pytest.raises(Bug, match="not there"):
+    with pytest.raises(Bug, match="missing"):
         contender.tell()
 
 

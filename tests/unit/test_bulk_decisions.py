@@ -47,14 +47,14 @@ ROWS = {ROW: (0, 0), OTHER: (0, 1)}
 def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> None:
     said = [
         Reported(ROW, "done", 0b0011),
-        Reported(ROW, "dead", 0b0100, "no such address"),
+        Reported(ROW, "dead", 0b0100, "invalid address"),
         Reported(OTHER, "return", 0b1),
     ]
     decided = decide_outcomes(plan_of(0b1111, 0b11), ROWS, said)
     assert decided == Decided(
         done={(0, 0): 0b0011},
         dead={(0, 0): 0b0100},
-        reasons={ROW + (2).to_bytes(2, "little"): "no such address"},
+        reasons={ROW + (2).to_bytes(2, "little"): "invalid address"},
         returned=3,
     )
     assert decided.counts == (2, 1, 3)

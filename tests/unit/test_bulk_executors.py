@@ -1,4 +1,4 @@
-"""A job without executors says so, and ends; one whose executors come late begins when the first is there."""
+"""A job without executors reports that and ends; one whose executors come late starts with the first of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cluster:
 
 
 def waited(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, within_s: float = 120.0) -> list[str]:
-    """What was said until it went on."""
+    """The lines that were printed until it continued."""
     said: list[str] = []
     monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: cluster.now_s, sleep=cluster.sleep))
     spark: Any = cluster

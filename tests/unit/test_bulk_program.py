@@ -102,10 +102,13 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ("line", "says"),
     [
         ("drain --queue shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export --queue shop/emails --sink parquet", "a sink is FORMAT:PATH"),
-        ("export --queue shop/emails --sink parquet:x --sink-option compression", "an option of a sink is KEY=VALUE"),
+        ("export --queue shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
+        (
+            "export --queue shop/emails --sink parquet:x --sink-option compression",
+            "an option of a sink must be KEY=VALUE",
+        ),
         ("run --queue shop/emails --bulk weekly", "there=nightly"),
-        ("move --queue shop/emails --target emails", "a queue is not put into itself"),
+        ("move --queue shop/emails --target emails", "a queue cannot be its own target"),
         ("drain --queue shop/emails --handler m:f --rate fast", "rate"),
     ],
 )
@@ -136,7 +139,7 @@ class Connection:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
-    """What jobs tell that were refused, and of which job."""
+    """The reports of refused jobs, and the job of each."""
     found: list[tuple[UUID, str]] = []
 
     class Row:
@@ -152,7 +155,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
 
 
 def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
-    """The exit code of the program, and what it said."""
+    """The exit code of the program, and its output."""
     monkeypatch.setattr(sys, "argv", ["bulk", *line.split()])
     with pytest.raises(SystemExit) as left:
         bulk_program.main()
@@ -191,7 +194,7 @@ def test_without_spark_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
     code, said = ended(line, monkeypatch, capsys)
-    assert (1, ["headgate: Spark is not installed here; pip install 'headgate[spark]'"]) == (code, said)
+    assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, said)
     assert [] == told
 
 

@@ -20,7 +20,7 @@ JOB = UUID(int=5)
 
 
 class Terminal(io.StringIO):
-    """One that somebody looks at."""
+    """A terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -42,7 +42,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """What is told is kept."""
+    """Keeps the lines that it is given."""
     one = Here()
 
     async def write(_store: object, job: UUID, result: Any) -> None:
@@ -98,7 +98,7 @@ def test_a_figure_that_can_not_be_told_is_said_and_harms_nothing(here: Here) -> 
     here.is_away = True
     stream = io.StringIO()
     progress_on(here, stream).batch(5, 2, 3, 1.0)
-    assert "the figures of the job could not be told: the store is away" in stream.getvalue()
+    assert "the figures of the job could not be written: the store is away" in stream.getvalue()
 
 
 def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) -> None:

@@ -45,7 +45,7 @@ def test_a_job_of_a_resource_is_read(fields: dict[str, Any], wanted: dict[str, A
         ({"mode": "redrive", "handler": "m:f"}, "redrive needs neither"),
         ({"mode": "export", "target": "b"}, "export needs a sink"),
         ({"mode": "export", "sink": {"format": "jdbc", "path": "jdbc:x"}}, "an export writes files"),
-        ({"mode": "move", "target": "emails"}, "a queue is not put into itself"),
+        ({"mode": "move", "target": "emails"}, "a queue cannot be its own target"),
         ({"mode": "drain", "handler": "not an entry point"}, "handler"),
         ({"mode": "burn"}, "mode"),
         ({"mode": "drain", "handler": "m:f", "rate": "fast"}, "rate"),

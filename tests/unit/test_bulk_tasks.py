@@ -1,5 +1,5 @@
 """What tasks of bulk jobs put: again under the same keys where the end of a put is not known, some ahead of the rest;
-and how they tell a message's row and index by its id."""
+and how they find a message's row and index by its id."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Here:
 
 
 class Doubtful(Here):
-    """It does not tell how the first puts ended."""
+    """It does not report how the first puts ended."""
 
     def __init__(self, fails: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Doubtful(Here):
 
     def judge(self, number: int) -> None:
         if number < self._fails:
-            raise Unknown("it may have been written, or may still be")
+            raise Unknown("the message may have been written, or may still be")
 
 
 class Broken(Here):
@@ -77,7 +77,7 @@ class Broken(Here):
 def put_into(
     here: Here, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
 ) -> list[int]:
-    """How many messages each batch of a task's result tells."""
+    """The number of messages in each batch of a task's result."""
     monkeypatch.setattr(tasks, "connection_here", lambda told: cast("WorkerConnection", here))
     monkeypatch.setattr(tasks, "PAUSE_S", 0.0)
     monkeypatch.setattr(tasks, "PUT_AT_ONCE", 3)
@@ -138,5 +138,5 @@ def test_an_id_of_any_length_tells_its_row_and_its_index(length: int) -> None:
 @pytest.mark.parametrize("given", ["m1", "no id at all!", "é" * 44])
 def test_an_id_that_is_none_is_told(given: str) -> None:
     outcomes = pa.RecordBatch.from_pydict({"id": [given], "outcome": ["done"], "reason": [None]})
-    with pytest.raises(SpecError, match="a handler gave an id that is none"):
+    with pytest.raises(SpecError, match="the handler returned an invalid id"):
         list(condense([outcomes]))

@@ -1,4 +1,4 @@
-"""Where a session's Cassandra comes from: what the user says holds; else what runs; else the jars."""
+"""The source of a session's Cassandra: the user's choice; else a running one; else the jars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what expires after 2038 is kept: only where every node says so."""
+"""Expiry after 2038 is kept only where every node supports it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Nodes:
         return tuple(Coordinator(address, "dc1", "r1", True) for address in self.answers)
 
     async def cql(self, text: str, *, at: Coordinator, **_: Any) -> list[Any]:
-        """What this one says."""
+        """The answer of this one."""
         assert "storage_compatibility_mode" in text
         answer = self.answers[at.address]
         if isinstance(answer, Exception):

@@ -1,4 +1,4 @@
-"""A connection and the environment variables that tell of it say the same."""
+"""A connection and the environment variables that describe it agree."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ COLUMN = {"column_name": "p", "type": "uuid", "kind": "partition_key", "position
 
 
 class Server:
-    """Answers the two questions in turn, from what it shows at that moment."""
+    """Answers the two questions in turn, from the state that it shows at that time."""
 
     def __init__(self, *shown: tuple[set[str], set[str]]) -> None:
         self.shown = list(shown)
-        """What stands in `tables` and in `columns`, look by look; the last for ever."""
+        """The content of `tables` and of `columns`, read by read; the last one for ever."""
         self.looks = 0
 
     async def cql(self, text: str, values: Any = (), **_: Any) -> list[Any]:

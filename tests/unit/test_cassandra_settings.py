@@ -1,4 +1,4 @@
-"""What a node is told: the server's own limits hold unless a test says otherwise; a profile changes no semantics."""
+"""The settings of a node: the server's own limits hold unless a test sets others; a profile changes no semantics."""
 
 from __future__ import annotations
 

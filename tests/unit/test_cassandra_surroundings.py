@@ -1,4 +1,4 @@
-"""A machine that lacks something is told so in one line, with what to do, before or instead of a traceback."""
+"""A machine that lacks something gets one line with the remedy, before or instead of a traceback."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_without_java_it_says_what_to_install(no_java: Path) -> None:
-    with pytest.raises(Surroundings, match=r"no Java.*openjdk-17"):
+    with pytest.raises(Surroundings, match=r"Java is missing.*openjdk-17"):
         find_java()
 
 
@@ -92,10 +92,10 @@ def test_mavens_many_lines_become_one_without_the_registrys_address(said: str, e
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        ("java.net.BindException: Address already in use", "port of Cassandra's is taken"),
+        ("java.net.BindException: Address already in use", "Cassandra port is taken"),
         (
             "ERROR 127.0.0.9/127.0.0.9:7000 is in use: Cannot assign requested address",
-            "can not listen at this address",
+            "cannot listen at this address",
         ),
         ("FSWriteError: java.io.IOException: No space left on device", "disk is full"),
         ("Error occurred: Could not reserve enough space for 2097152KB object heap", "too little memory"),

@@ -1,4 +1,4 @@
-"""What `headgate peek` shows: dead letters tell what they died of, others have no such column."""
+"""The output of `headgate peek`: dead letters show why they died, others have no such column."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from headgate.runtime.process import Opening, WorkerOptions
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WorkerOptions:
-    """The options that the command hands to its worker."""
+    """The options that the command passes to its worker."""
     found: list[WorkerOptions] = []
 
     def record(options: WorkerOptions, opening: Opening) -> None:

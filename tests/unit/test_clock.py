@@ -40,7 +40,7 @@ START = Instant(BOOT, WALL)
 
 
 def after(us: int, wall_step_us: int = 0) -> Instant:
-    """A look at both clocks some time after the start."""
+    """A check of both clocks some time after the start."""
     return Instant(BOOT + us, WALL + us + wall_step_us)
 
 
@@ -53,7 +53,7 @@ def reading(node: str, ahead_us: int, *, at_us: int = 0, round_trip_us: int = 2_
 def checked(
     ahead_us: Mapping[str, int | None], *, at_us: int = 0, state: ClockState | None = None, given_us: int = 0
 ) -> ClockState:
-    """The state after a check at that moment, where each node is ahead by so much, or does not answer."""
+    """The state after a check at that time, where each node is ahead by this much, or does not answer."""
     readings = {node: None if each is None else reading(node, each, at_us=at_us) for node, each in ahead_us.items()}
     return conclude(
         turn(state or begin(START), after(at_us), BOUNDS),
@@ -305,7 +305,7 @@ def test_a_clock_set_wrong_while_we_run_does_not_move_ours() -> None:
 
 
 def test_a_machine_that_was_stopped_takes_its_mended_wall_clock_over() -> None:
-    """A12: a virtual machine that stood still for 20 s with all its clocks, and had its wall clock mended."""
+    """A12: a virtual machine that stood still for 20 s with all its clocks, and had its wall clock corrected."""
     stopped_us = 20 * SECOND
     look = after(100_000, wall_step_us=stopped_us)
     state = notice(checked(AGREEING), look, BOUNDS)

@@ -1,4 +1,4 @@
-"""What is told of clocks: each node once, with its sign, and nothing where nothing was compared."""
+"""The metrics of clocks: each node once, with its sign, and nothing where nothing was compared."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ WALL = 1_750_000_000 * SECOND
 
 
 class Machine:
-    """Two clocks that move when they are told to."""
+    """Two clocks that move when a test moves them."""
 
     def __init__(self) -> None:
         self.true_us = 1_000 * SECOND
@@ -29,7 +29,7 @@ class Machine:
 
 
 class Nodes:
-    """Nodes that tell the true time, but for what a test makes of them."""
+    """Nodes that report the true time, but for the errors that a test adds."""
 
     def __init__(self, machine: Machine, *names: str) -> None:
         self.machine = machine

@@ -1,4 +1,4 @@
-"""What programs and packages are made of, and what a failed build tells."""
+"""The inputs of programs and packages, and the report of a failed build."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_version_of_go_is_read(answer: str, version: tuple[int, int] | None)
         ("go: x@v1: dial tcp: lookup proxy: no such host", "check the network and GOPROXY"),
         ("compile: signal: killed", "out of memory"),
         ("go: downloading x v1\n./main.go:3: undefined: y\ngo: downloading z v1\n", "./main.go:3: undefined: y"),
-        ("", "(it said nothing)"),
+        ("", "(no output)"),
     ],
 )
 def test_a_failed_build_tells_what_to_do_in_one_line(output: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Which Kubernetes is used: the order of choice, and the sentence that says why."""
+"""The choice of a Kubernetes: its order, and the sentence that gives the reason."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_a_named_context_is_taken_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (BARE, "no Docker engine runs, and we are root: built from source, with a real node"),
+        (BARE, "no Docker engine runs, and this user is root: built from source, with a real node"),
         (replace(BARE, docker_runs=True), "neither kind nor k3d is installed"),
-        (replace(BARE, is_root=False), "we are not root"),
+        (replace(BARE, is_root=False), "this user is not root"),
         (replace(BARE, is_root=False), "NO CONTAINER RUNS"),
         (replace(BARE, wanted="kwok"), "NO CONTAINER RUNS"),
-        (replace(BARE, missing=("nsenter", "ip")), "nsenter, ip can not be found"),
+        (replace(BARE, missing=("nsenter", "ip")), "missing programs: nsenter, ip"),
         (replace(BARE, has_cgroups=False), "no cgroups mounted"),
     ],
 )
@@ -58,12 +58,12 @@ def test_the_reason_is_said(machine: Machine, said: str) -> None:
 @pytest.mark.parametrize(
     ("machine", "said"),
     [
-        (replace(BARE, context="nope", contexts=("prod",)), "those there are: prod"),
-        (replace(BARE, context="nope"), "those there are: none"),
+        (replace(BARE, context="nope", contexts=("prod",)), "available contexts: prod"),
+        (replace(BARE, context="nope"), "available contexts: none"),
         (replace(BARE, go=None), "there is no Go"),
         (replace(BARE, go=None), "CONTEXT=name"),
         (replace(BARE, is_linux=False), "on Linux only"),
-        (replace(BARE, wanted="kind"), "kind needs a Docker engine that runs"),
+        (replace(BARE, wanted="kind"), "kind needs a running Docker engine"),
         (replace(BARE, wanted="k3d", docker_runs=True), "k3d installed"),
         (replace(BARE, wanted="node", is_root=False), "become root"),
         (replace(BARE, wanted="node", go=None), "there is no Go"),

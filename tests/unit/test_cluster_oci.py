@@ -1,4 +1,4 @@
-"""Images are written as OCI says, and the same content makes the same bytes."""
+"""Images are written by the rules of OCI, and the same content makes the same bytes."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_layer_that_is_not_what_the_configuration_says_is_refused(
     monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     saved_by_docker(tmp_path / "saved.tar", image, [b"cut off"] * 2)
-    with pytest.raises(Surroundings, match="not what its configuration says"):
+    with pytest.raises(Surroundings, match="differs from its configuration"):
         read_saved(tmp_path / "saved.tar", "x:1")
 
 

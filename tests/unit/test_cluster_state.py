@@ -1,4 +1,4 @@
-"""What is remembered of clusters, and what cgroups of both kinds look like."""
+"""The recorded state of clusters, and the form of both kinds of cgroups."""
 
 from __future__ import annotations
 

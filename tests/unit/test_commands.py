@@ -1,4 +1,4 @@
-"""What `make` runs: nothing has to be made before `make test`, and coverage is told package by package."""
+"""The commands of `make`: nothing has to be made before `make test`, and coverage is printed package by package."""
 
 from __future__ import annotations
 

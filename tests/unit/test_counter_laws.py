@@ -155,7 +155,7 @@ def test_garbage_with_a_right_checksum_is_refused_too_or_is_a_state(name: str, g
 def test_an_unknown_version_and_no_bytes_are_refused_and_say_what_to_do(name: str) -> None:
     kind = type_of(name)
     rest = kind.dump(kind.zero())[1:]
-    with pytest.raises(StateUnreadable, match=r"a later release .*bring this process to that release"):
+    with pytest.raises(StateUnreadable, match=r"a later release .*upgrade this process to that release"):
         kind.load(bytes((kind.version + 1,)) + rest)
     for none in (b"", b"\x00" + rest):
         with pytest.raises(StateUnreadable):

@@ -83,7 +83,7 @@ class Forgets(Longest):
 
 
 class Raises(Longest):
-    """It can not merge."""
+    """It cannot merge."""
 
     def merge(self, one: str, other: str) -> str:
         raise KeyError(other)
@@ -157,8 +157,8 @@ def test_a_type_of_ones_own_is_found_and_used_as_ours_are() -> None:
         (OrderMatters, "merge is commutative: merge(a, b) = merge(b, a)"),
         (ZeroCounts, "zero is neutral: merge(a, zero) = a"),
         (Forgets, "load(dump(a)) = a"),
-        (Raises, "it raised KeyError: 'tea'"),
-        (Shows, "it gives at least 3 examples, of every verb one"),
+        (Raises, "raised KeyError: 'tea'"),
+        (Shows, "at least 3 examples are required, covering every verb"),
         (Shares, "merge changes neither of its states"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_type_that_breaks_a_law_is_told_which(kind: Callable[[], CounterType[A
 def test_a_broken_type_is_refused_in_one_line_that_names_it() -> None:
     with pytest.raises(TypeBroken) as refused:
         load_own("acme/longest", announced("acme/longest", "OrderMatters"))
-    assert "a counter type breaks a law of its contract (type=acme/longest" in str(refused.value)
+    assert "the counter type breaks a law of its contract (type=acme/longest" in str(refused.value)
     assert "law=merge is commutative" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -177,9 +177,9 @@ def test_a_broken_type_is_refused_in_one_line_that_names_it() -> None:
 @pytest.mark.parametrize(
     ("name", "what", "says"),
     [
-        ("acme/longest", "NotThere", "can not be imported"),
-        ("acme/longest", "ROOT", "names no CounterType"),
-        ("acme/other", "Longest", "has another name than its entry point"),
+        ("acme/longest", "NotThere", "cannot be imported"),
+        ("acme/longest", "ROOT", "is not a CounterType"),
+        ("acme/other", "Longest", "name differs from its entry point's"),
     ],
 )
 def test_an_entry_point_that_leads_nowhere_is_told(name: str, what: str, says: str) -> None:
@@ -190,9 +190,9 @@ def test_an_entry_point_that_leads_nowhere_is_told(name: str, what: str, says: s
 def test_an_unknown_type_says_which_there_are_or_how_to_bring_one() -> None:
     with pytest.raises(TypeUnknown, match=r"did you mean sum\?"):
         load_own("sums", [])
-    with pytest.raises(TypeUnknown, match=r"there is audience, distinct, minmax"):
+    with pytest.raises(TypeUnknown, match=r"available: audience, distinct, minmax"):
         load_own("nothing-like-it", [])
-    with pytest.raises(TypeUnknown, match=r"announces it in the entry points headgate\.counter_types"):
+    with pytest.raises(TypeUnknown, match=r"registers it under the entry point group headgate\.counter_types"):
         load_own("acme/median", announced("acme/longest", "Longest"))
 
 

@@ -1,4 +1,4 @@
-"""What each type of counter tells, which numbers it takes, how wrong it may be, and the bytes it is stored in."""
+"""For each type of counter: its value, the numbers it takes, its largest error, and the bytes it is stored in."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_least_and_the_greatest_are_told_with_their_witnesses() -> None:
     assert MinMaxValue(2**80, None, 2**80, None) == told("minmax", ("add", 2**80))
 
 
-# ---- moments
+# ---- times
 
 
 @few
@@ -339,7 +339,7 @@ def test_words_of_a_command_line_are_numbers_where_numbers_are_meant() -> None:
     ],
 )
 def test_what_is_stored_is_as_the_formats_say(name: str, calls: list[tuple[Any, ...]], body: str) -> None:
-    """Written by hand against docs/formats.md."""
+    """Written by hand against docs/internals/formats.md."""
     kind = type_of(name)
     state = taken(kind, [kind.parse(verb, rest, AT_US + at) for at, (verb, *rest) in enumerate(calls)])
     assert body == kind.dump_body(state).hex()

@@ -1,4 +1,4 @@
-"""Rule R6: whoever waits until a generation is over misses nothing that anybody still wrote to it."""
+"""Rule R6: a reader that waits until a generation is over misses nothing that was still written to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def announced(shards: int = 12, *, at_us: int = NOW) -> Generations:
 
 
 def sure(generations: Generations, acknowledged_us: int = NOW) -> Generations:
-    """With the moment from which on the old one is written no more."""
+    """With the time from which on the old one is written no more."""
     assert generations.next is not None
     return replace(generations, sure_us=decide_sure(generations.next, acknowledged_us=acknowledged_us, skew_us=SKEW))
 
@@ -61,7 +61,7 @@ def test_nobody_writes_to_a_generation_that_is_over_for_anybody(
     wrote_after_us: int,
     clocks: tuple[float, float, float],
 ) -> None:
-    """A producer, the operator and a reader, each with a clock of its own; moments are true time."""
+    """A producer, the operator and a reader, each with a clock of its own; times are true time."""
     operator_us, producer_us, reader_us = (round(each * skew_us) for each in clocks)
     before = first(6)
     announced_ = decide_next(before, 12, now_us=NOW + operator_us, skew_us=skew_us)
@@ -81,7 +81,7 @@ def test_nobody_writes_to_a_generation_that_is_over_for_anybody(
 
 
 def test_without_the_wait_beyond_sure_a_producer_with_a_slow_clock_would_be_missed() -> None:
-    """Why `is_over` waits for the clocks' difference on top: `sure` is the very moment at which the next begins."""
+    """Why `is_over` waits for the clocks' difference on top: `sure` is the exact time at which the next begins."""
     generations = sure(announced(), acknowledged_us=NOW - 10 * SECOND)
     assert generations.next is not None
     assert generations.next.from_us == generations.sure_us
@@ -92,7 +92,7 @@ def test_without_the_wait_beyond_sure_a_producer_with_a_slow_clock_would_be_miss
 
 
 def test_an_announcement_that_landed_late_moves_the_moment_and_not_the_beginning() -> None:
-    """A8 (i): meant to begin in a minute, it landed 100 s later; who read just before knows the old for a while."""
+    """A8 (i): meant to begin in a minute, it landed 100 s later; an earlier reader knows the old one for a while."""
     late = sure(announced(), acknowledged_us=NOW + 100 * SECOND)
     assert NOW + 100 * SECOND + NOTICE_US + 2 * SKEW == late.sure_us
 

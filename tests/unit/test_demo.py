@@ -1,4 +1,4 @@
-"""The demo's decisions, with no server near: what it refuses before it begins, what it says, what it keeps."""
+"""The demo's decisions, without a server: what it refuses before it begins, what it prints, what it keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.errors import SpecError, Surroundings
 
 
 def test_a_cluster_that_is_named_needs_a_registry_that_it_pulls_from() -> None:
-    with pytest.raises(SpecError, match="can not be put into a cluster that you named"):
+    with pytest.raises(SpecError, match="cannot be imported into a cluster that you named"):
         Asked(context="prod").require_possible()
     Asked(context="prod", registry="registry.example").require_possible()
     Asked().require_possible()
@@ -37,7 +37,7 @@ def test_it_begins_by_saying_which_cluster_and_why_what_it_takes_and_what_is_qui
 
 
 def test_where_no_container_runs_it_says_so_before_anything_is_begun() -> None:
-    with pytest.raises(Surroundings, match="no container runs"):
+    with pytest.raises(Surroundings, match="runs no containers"):
         require_containers(Choice("kwok", "not root"))
     require_containers(Choice("node", "root"))
 
@@ -102,6 +102,6 @@ def test_the_environment_of_the_demo_is_printed_in_a_fresh_shell(tmp_path: Path)
     done = subprocess.run(
         ["make", "-s", "environment"], cwd=root, env=shell, capture_output=True, text=True, check=False, timeout=60
     )
-    assert "no Cassandra of the demo runs here" in done.stderr.splitlines()[0]
+    assert "the demo's Cassandra does not run on this machine" in done.stderr.splitlines()[0]
     assert "Traceback" not in done.stderr
     assert (True, "") == (done.returncode != 0, done.stdout)

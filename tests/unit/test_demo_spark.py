@@ -27,7 +27,7 @@ PODS = "n-driver 1/1 Running 0 1s\nn-exec-1 1/1 Running 0 1s\n"
 
 
 class Cluster:
-    """A kubectl that answers what it was told."""
+    """A kubectl with prepared answers."""
 
     def __init__(self, told: dict[str, Any], *, backlog: int = 0, pods: str = PODS, state: str = "COMPLETED") -> None:
         self._queue = {"status": {"bulk": {JOB: told}, "backlog": backlog}}
@@ -53,7 +53,7 @@ class Person:
 
     def wait(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         if not holds():
-            raise Surroundings("waited in vain", waited_for=what)
+            raise Surroundings("the condition was not met in time", waited_for=what)
 
     def held(self, queue: str) -> int:
         return self._held
@@ -80,10 +80,10 @@ def test_all_that_was_put_is_done_by_a_driver_and_executors() -> None:
         (Person(Cluster({})), "a SparkApplication"),
         (Person(Cluster({**WELL, "state": "Running"})), "the end of the bulk job"),
         (Person(Cluster({**WELL, "state": "Failed"}, state="FAILED")), "the last line of n-driver"),
-        (Person(Cluster(WELL, pods=PODS.splitlines()[0])), "did not come to its end"),
+        (Person(Cluster(WELL, pods=PODS.splitlines()[0])), "did not finish"),
         (Person(Cluster({**WELL, "done": MESSAGES - 1})), f"{MESSAGES} done and none waiting"),
         (Person(Cluster(WELL, backlog=1)), f"{MESSAGES} done and none waiting"),
-        (Person(Cluster(WELL), held=1), "not all was drained"),
+        (Person(Cluster(WELL), held=1), "the backlog was not drained"),
     ],
 )
 def test_what_did_not_go_well_is_said(person: Person, says: str) -> None:
@@ -92,7 +92,7 @@ def test_what_did_not_go_well_is_said(person: Person, says: str) -> None:
 
 
 def test_it_says_beforehand_that_spark_comes_and_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_plan(Choice("node", "we are root"), spark=True)
+    tell_plan(Choice("node", "this user is root"), spark=True)
     told = capsys.readouterr().out
     assert f"{MESSAGES:,} more, which Spark drains" in told
     assert "five minutes" in told

@@ -1,4 +1,4 @@
-"""Drift: what differs, what mends it, and what is left to a person. Only ever additions."""
+"""Drift: what differs, what fixes it, and what is left to a person. Only ever additions."""
 
 from __future__ import annotations
 

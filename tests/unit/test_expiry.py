@@ -1,4 +1,6 @@
-"""The argument of docs/protocols/expiry.md, as properties over two clocks that differ by at most the skew."""
+"""The argument of docs/internals/protocols/expiry.md, as properties over two clocks that differ by at most the
+skew.
+"""
 
 from __future__ import annotations
 

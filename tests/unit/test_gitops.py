@@ -1,4 +1,4 @@
-"""What examples/gitops tells Argo CD and Flux of a resource, on every status of the operator's golden files."""
+"""The verdict of Argo CD and Flux, by examples/gitops, on every status of the operator's golden files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.health_readers import GITOPS, argo_health, flux_health, kstatus
 UNDER_WAY = ("Progressing", "InProgress", "InProgress")
 STUCK = ("Degraded", "Failed", "Failed")
 AILING = ("Degraded", "InProgress", "InProgress")
-"""Nobody can say whether it becomes Ready by itself: a pipeline waits until its timeout, a person is told at once."""
+"""Whether it becomes Ready by itself is unknown: a pipeline waits until its timeout, a person is shown it at once."""
 EXPECTED = {
     "Reconciled": ("Healthy", "Current", "Current"),
     "Paused": ("Suspended", "InProgress", "Current"),
@@ -46,7 +46,7 @@ EXPECTED = {
     "ConsumersFailing": AILING,
     "ApplyRefused": AILING,
     "LanesUnprocessed": AILING,
-    "LanesSuspicious": AILING,
+    "LaneOwnerStalled": AILING,
     "LaneHeld": AILING,
 }
 """By Ready's reason: Argo CD, kstatus, Flux with our expressions."""

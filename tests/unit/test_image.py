@@ -1,4 +1,4 @@
-"""What goes into an image, when it is built anew, and what a base image is told of this machine."""
+"""The contents of an image, when it is built again, and what a base image learns of this machine."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def test_what_python_has_compiled_and_what_is_not_sent_makes_no_other_version(tr
 
 
 def test_a_target_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(SpecError, match="there are: headgate, headgate-spark"):
+    with pytest.raises(SpecError, match="available: headgate, headgate-spark"):
         image.build_image("penstok")
 
 
 def test_where_nothing_can_build_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_build, "docker_runs", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(Surroundings, match=r"no image can be built here .*we are not root to start one"):
+    with pytest.raises(Surroundings, match=r"this machine cannot build an image .*only root can start one"):
         image.build_image("headgate")
 
 
@@ -192,7 +192,7 @@ def test_a_file_added_to_a_root_takes_the_place_of_the_one_that_was_there(tmp_pa
         ("Step 3/9\nERROR: no matching distribution\nThe command returned 1\n", "ERROR: no matching distribution"),
         ("\x1b[91mE\x1b[0m\x1b[91m: no such package\x1b[0m\nThe command returned 100\n", "E: no such package"),
         ("one\ntwo\nthree\n", "two / three"),
-        ("", "(it said nothing)"),
+        ("", "(no output)"),
     ],
 )
 def test_a_failed_build_tells_what_failed_in_one_line(output: str, said: str) -> None:

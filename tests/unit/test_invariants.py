@@ -22,7 +22,7 @@ class Day:
         self.ledger = Ledger(lambda: self.at_us)
 
     def later(self, seconds: float) -> None:
-        """Time goes on."""
+        """Time advances."""
         self.at_us += int(seconds * SECOND_US)
 
     def put(self, message_id: str, **options: object) -> str:
@@ -237,7 +237,7 @@ def two_of_a_key(day: Day) -> None:
 
 
 def a_key_that_was_taken_before_a_purge(day: Day) -> None:
-    """Somebody put it before a purge and had no answer: who is answered after it may be told that one's id."""
+    """It was put before a purge, and its put got no answer: a put that is answered later may be given its id."""
     day.ledger.trying([Message(b"a", once="key")], "producer")
     day.later(1)
     day.ledger.purged(day.ledger.purging(), day.at_us)

@@ -1,4 +1,4 @@
-"""docs/kubectl-plugin.md names what there is."""
+"""docs/start-on-call.md names what there is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from headgate_operator.plugin import main
 from tests.unit.api_cases import ROOT
 
-PAGE = (ROOT / "docs/kubectl-plugin.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/start-on-call.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))

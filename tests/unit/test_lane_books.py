@@ -25,7 +25,7 @@ def row(order: int, count: int = 3, **more: Any) -> LaneRow:
 
 
 def books_with(*rows: LaneRow, terms: BookTerms = TERMS) -> Books:
-    """Books into which these rows were read at moment 0."""
+    """Books into which these rows were read at time 0."""
     books = Books(terms, epoch=7)
     for each in rows:
         books.add(each, now_us=0)

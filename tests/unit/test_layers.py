@@ -1,4 +1,4 @@
-"""The layers hold over the real import graph, and the checker that says so can fail."""
+"""The layers hold over the real import graph, and their checker can fail."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_other_files_have_other_data(tmp_path: Path) -> None:
 
 
 class Started:
-    """In place of starting one: what a thread of the stack did, and when it may go on."""
+    """In place of starting one: the actions of a thread of the stack, and when it may continue."""
 
     def __init__(self) -> None:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
@@ -211,7 +211,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 def ended_at(folder: Path, started: Started, *, when_ready: bool) -> list[str]:
-    """A Cassandra that is ended while it starts, or when it has; what it said."""
+    """A Cassandra that is ended while it starts, or after it; its output."""
     said: list[str] = []
 
     async def run() -> None:
@@ -242,7 +242,7 @@ def test_told_to_end_before_its_server_is_launched_it_waits_for_the_start_to_be_
 def test_what_was_started_is_stopped_and_what_ran_already_is_left(
     tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ["starting", "stopping; its data stay for the next time"] == ended_at(tmp_path, started, when_ready=True)
+    assert ["starting", "stopping; its data stays for the next run"] == ended_at(tmp_path, started, when_ready=True)
     assert (1, 1) == (started.launched, started.stopped)
     running = read_connection({"CONTACT_POINTS": "127.0.0.1:9042"})
     monkeypatch.setattr(own_cassandra, "find_kept", lambda directory: running)
@@ -265,7 +265,7 @@ def test_a_stack_that_never_began_one_has_nothing_to_end(tmp_path: Path, started
 
 
 class Said:
-    """What programs said, and who waits for it."""
+    """The output of programs, and the tasks that wait for it."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
@@ -308,7 +308,7 @@ PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c',
 
 
 def pids(lines: list[str]) -> list[int]:
-    """Who said hello."""
+    """The programs that printed hello."""
     return [int(line.split()[1]) for line in lines if line.startswith("pid ")]
 
 
@@ -317,7 +317,7 @@ def test_what_ends_is_begun_again_later_each_time_and_says_how_it_ended() -> Non
         programs.keep([program("a", "print('hello'); raise SystemExit(3)")])
         await said.until(lambda lines: lines.count("hello") >= 4)
         ended = [line for who, line in said.lines if "ended" in line]
-        again = [f"ended with code 3; begun again in {pause} s" for pause in (0.01, 0.02, 0.04)]
+        again = [f"ended with code 3; restarting in {pause} s" for pause in (0.01, 0.02, 0.04)]
         assert again == ended[:3]
 
     kept(work)
@@ -361,7 +361,7 @@ def test_nothing_is_left_at_the_end(source: str) -> None:
 def test_what_a_program_leaves_behind_when_it_dies_does_not_keep_the_next_one_from_beginning() -> None:
     async def work(programs: Programs, said: Said) -> None:
         programs.keep([program("a", f"{PARENT.removesuffix(HELLO)}raise SystemExit(1)")])
-        await said.until(lambda lines: sum("begun again" in line for line in lines) >= 2)
+        await said.until(lambda lines: sum("restarting in" in line for line in lines) >= 2)
 
     kept(work)
 
@@ -395,7 +395,7 @@ def test_a_line_that_is_too_long_is_said_to_be_and_the_next_is_shown() -> None:
             [program("a", "print('x' * 3_000_000); print('after', flush=True); import time; time.sleep(9)")]
         )
         await said.until(lambda lines: "after" in lines)
-        assert "a line too long to be shown" in [line for _, line in said.lines]
+        assert "line too long to show" in [line for _, line in said.lines]
 
     kept(work)
 

@@ -1,4 +1,4 @@
-"""The Deployment of a consumer, and its budget: what stands in the documents that the API server is given."""
+"""The Deployment of a consumer, and its budget: the documents that the API server is given."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_connection_is_told_key_by_key_and_only_contact_points_must_be_there
 
 
 def test_all_that_a_connection_is_told_by_reaches_the_pod() -> None:
-    files = {"SSL_CA", "SSL_CERT", "SSL_KEY"}  # told by SSL_DIRECTORY
+    files = {"SSL_CA", "SSL_CERT", "SSL_KEY"}  # by SSL_DIRECTORY
     told = {one["name"] for one in container_of("python")["env"]}
     assert set(VARIABLES) - files <= told
 

@@ -1,4 +1,4 @@
-"""CronJobs, accounts, the Secret's copy and bulk runs: what stands in the documents that the API server is given."""
+"""CronJobs, accounts, the Secret's copy and bulk runs: the documents that the API server is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bulk jobs run when they are due, one at a time, once for each call; and what is said of passes and dead letters."""
+"""Bulk jobs run when they are due, one at a time, once for each call; and the reports of passes and dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployments and budgets: made, mended, handed over and removed, and what is told of them."""
+"""Deployments and budgets: created, fixed, handed over and removed, with their events."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def decide(
 def there(
     case: str = "python", replicas: int | None = 2, budget: bool = True, status: dict[str, Any] = RUNS
 ) -> dict[ChildName, Any]:
-    """What an applied consumer looks like, running."""
+    """An applied consumer, running."""
     found = [live(stamped(made(case, replicas=replicas)), **status)]
     if budget:
         found.append(live(stamped(disruption_budget(OWNER, consumer(CONSUMERS[case])))))
@@ -108,7 +108,7 @@ def test_a_stranger_in_its_place_is_left_alone_told_and_looked_at_again() -> Non
     decided = decide(foreign={DEPLOYMENT: "helm's"}, live={BUDGET: there()[BUDGET]})
     trouble = stand(decided).trouble
     assert trouble is not None
-    assert (Reason.NAME_TAKEN, f"Deployment {NAME} is there already and is helm's") == (trouble.reason, trouble.says)
+    assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (trouble.reason, trouble.says)
     assert (NOW_US + MINUTE_US // 2, trouble) == (decided.again_at_us, decided.trouble)
     assert ((), frozenset()) == (decided.effects, decided.ask)
 
@@ -121,7 +121,7 @@ def test_one_consumer_s_trouble_does_not_keep_another_from_what_it_needs() -> No
     assert [Reason.NAME_TAKEN, None] == [one.trouble and one.trouble.reason for one in decided.consumers]
 
 
-# ---- mending
+# ---- fixing drift
 
 
 def test_a_deployment_that_was_edited_is_set_back_whole_with_its_uid_and_by_force() -> None:
@@ -132,7 +132,7 @@ def test_a_deployment_that_was_edited_is_set_back_whole_with_its_uid_and_by_forc
         effect.force,
         effect.document["spec"]["replicas"],
     )
-    assert (f"set back Deployment {NAME}: spec.replicas",) == decided.trail
+    assert (f"revert Deployment {NAME}: spec.replicas",) == decided.trail
 
 
 def test_a_field_that_the_consumer_dropped_is_taken_out() -> None:
@@ -203,7 +203,7 @@ def test_a_template_that_can_not_be_merged_is_told_and_what_runs_goes_on() -> No
 
 
 def fought(times: int, every_us: int = MINUTE_US // 2) -> tuple[Children, Memory, int]:
-    """Somebody sets replicas anew each time; what is decided at the last of it."""
+    """Another client sets replicas again each time; the decision at the last of it."""
     memory, now_us = Memory(), NOW_US
     for number in range(times):
         now_us = NOW_US + number * every_us
@@ -294,7 +294,7 @@ EXTERNAL = [CONSUMERS["external"]]
 
 
 def owned(found: dict[ChildName, Any], *managers: str, replicas: int = 2) -> dict[ChildName, Any]:
-    """The same with managed fields: who has said how many replicas there are."""
+    """The same with managed fields: the managers that set the number of replicas."""
     told = copy.deepcopy(found)
     told[DEPLOYMENT]["spec"]["replicas"] = replicas
     told[DEPLOYMENT]["metadata"]["managedFields"] = [
@@ -304,7 +304,7 @@ def owned(found: dict[ChildName, Any], *managers: str, replicas: int = 2) -> dic
 
 
 def handed(decided: Children) -> list[tuple[str, Any]]:
-    """Who applies what of the number of replicas, in this order."""
+    """The managers that apply a number of replicas, in this order."""
     return [
         (effect.manager, effect.document.get("spec", {}).get("replicas"))
         for effect in decided.effects
@@ -402,7 +402,7 @@ def test_what_is_remembered_of_a_child_goes_with_it() -> None:
     assert () == decide([], live=there(), memory=memory).memory.mended
 
 
-# ---- what is told
+# ---- reports
 
 
 def test_a_consumer_that_runs_as_it_should_is_rolled_out_and_not_short() -> None:

@@ -1,4 +1,4 @@
-"""Looks at all objects are taken when the operator has nothing to do, or when one is owed for too long."""
+"""Full listings are read when the operator is idle, or when one has been due for too long."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_any_leaf_that_is_taken_away_or_changed_is_found(document: dict[str, Any
 
 
 def _leaves(node: Any, way: tuple[Any, ...] = ()) -> Any:
-    """The ways to all leaves that say something, but for those by which items of a list are told apart."""
+    """The paths to all leaves with a value, but for the keys of list items."""
     if isinstance(node, dict):
         for name, value in node.items():
             yield from _leaves(value, (*way, name))

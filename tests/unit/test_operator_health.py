@@ -1,4 +1,4 @@
-"""Whose lanes are looked at: queues for which something waits, those that were found bad, and no others."""
+"""The choice of lanes to check: queues with waiting messages, those that were found bad, and no others."""
 
 from __future__ import annotations
 

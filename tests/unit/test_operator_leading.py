@@ -17,7 +17,7 @@ SYSTEM = "headgate-system"
 
 
 class Candidates:
-    """An API server and who wants to lead."""
+    """An API server and the candidates for leadership."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""What an autoscaler is told, and that docs/scaling.md asks for what there is."""
+"""The metrics that an autoscaler reads, and that docs/scaling.md names existing ones."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def told(figures: Figures | None, *, is_leading: bool = True) -> dict[str, float
 
 def is_needed(**figures: Any) -> float:
     """What is exported as `awake`."""
-    return told(Figures(at_us=NOW_US, **figures))["headgate_queue_awake"]
+    return told(Figures(at_us=NOW_US, **figures))["headgate_queue_needs_workers"]
 
 
 def test_a_queue_that_was_woken_needs_a_worker_before_anything_is_counted() -> None:
     woken = told(Figures(at_us=NOW_US, awake=True))
-    assert (1.0, False) == (woken["headgate_queue_awake"], "headgate_queue_backlog" in woken)
+    assert (1.0, False) == (woken["headgate_queue_needs_workers"], "headgate_queue_backlog" in woken)
 
 
 @pytest.mark.parametrize("figures", [{"backlog": 1}, {"backlog": 0, "in_flight": 1}, {"backlog": 0, "held": 1}])
@@ -81,7 +81,7 @@ def test_what_falls_due_within_thirty_seconds_keeps_a_worker_and_starts_none() -
 
 def test_a_queue_that_sleeps_has_nothing_behind() -> None:
     asleep = told(Figures(at_us=NOW_US))
-    assert (0.0, 0.0) == (asleep["headgate_queue_backlog"], asleep["headgate_queue_awake"])
+    assert (0.0, 0.0) == (asleep["headgate_queue_backlog"], asleep["headgate_queue_needs_workers"])
 
 
 def test_what_was_counted_is_told_until_owners_tell() -> None:
@@ -114,7 +114,7 @@ UNWELL = [
 
 
 def world(status: dict[str, Any] | None) -> World:
-    """One that tells nothing but a status; None: the resource is gone."""
+    """One with nothing but a status; None: the resource is gone."""
     resource = None if status is None else SimpleNamespace(document={"status": status})
     return cast(World, SimpleNamespace(resource=resource))
 
@@ -141,7 +141,7 @@ def test_each_condition_that_is_not_well_is_told_with_its_reason_and_resources_a
     assert [
         ("Counter", "True"),
         ("Queue", "False"),
-        ("Queue", "shop", "emails", "Ready", "HandlerRefused"),
+        ("Queue", "shop", "emails", "Ready", "False", "HandlerRefused"),
     ] == resources(conditions)
     assert [] == resources(conditions, is_leading=False)
 
@@ -163,7 +163,10 @@ CHART_PAGE = (Path(__file__).parents[2] / "docs" / "chart.md").read_text(encodin
 def test_the_charts_page_names_each_metric_of_the_operator_and_no_other() -> None:
     conditions = ConditionsTold()
     conditions.note(Key("Queue", "shop", "emails"), world({"conditions": UNWELL}), Plan())
-    exported = {each.name for each in samples(Figures(at_us=NOW_US, backlog=0, rate=0), conditions=conditions)}
+    exported = {
+        each.name + ("_total" if each.kind == "counter" else "")
+        for each in samples(Figures(at_us=NOW_US, backlog=0, rate=0), conditions=conditions)
+    }
     assert exported == set(re.findall(r"^\| `(headgate_\w+)` \|", CHART_PAGE, re.MULTILINE))
 
 
@@ -185,7 +188,7 @@ def test_its_queries_ask_by_the_labels_that_there_are() -> None:
     asked = [
         re.fullmatch(r"max\((\w+)\{namespace=\"shop\",queue=\"emails\"\}\) or vector\(0\)", each) for each in queries
     ]
-    assert ["headgate_queue_backlog", "headgate_queue_awake"] == [each and each[1] for each in asked]
+    assert ["headgate_queue_backlog", "headgate_queue_needs_workers"] == [each and each[1] for each in asked]
 
 
 @pytest.mark.parametrize("kind", ["ScaledObject", "HorizontalPodAutoscaler"])

@@ -42,7 +42,7 @@ def decide(**parts: Any) -> Plan:
 
 
 def settled(**parts: Any) -> dict[ChildName, Any]:
-    """All that it wants, as it looks once it was applied."""
+    """All its wanted children, in the form that they have once applied."""
     plan = decide(**parts)
     plan = decide(**parts, checked=plan.ask)
     found: dict[ChildName, Any] = {}

@@ -63,7 +63,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def figures_at(now_us: int) -> st.SearchStrategy[Figures]:
-    """Figures that were read a moment ago, or too long ago."""
+    """Figures that were read just now, or too long ago."""
     number = st.one_of(st.none(), st.integers(0, 2000))
     marks = st.builds(
         lambda due_s: LaterMark(now_us + due_s * SECOND_US, now_us + (due_s + 60) * SECOND_US), st.integers(-90, 90)
@@ -101,7 +101,7 @@ TROUBLES = st.builds(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> TinyWorld:
-    """Worlds in which something was going on before."""
+    """Worlds in which a change was already under way."""
     world = TinyWorld(resource_document("Queue", draw(specs())))
     world.siblings = (
         {"dead": Sibling("dead", draw(st.sampled_from(((), ("emails",)))))} if draw(st.booleans()) else {}

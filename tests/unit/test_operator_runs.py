@@ -1,4 +1,4 @@
-"""Runs of bulk jobs, as the operator reads them off SparkApplications and the row where a job tells its figures."""
+"""Runs of bulk jobs, as the operator reads them from SparkApplications and from the row of a job's figures."""
 
 from __future__ import annotations
 

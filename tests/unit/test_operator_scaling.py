@@ -17,7 +17,7 @@ DEPLOYMENT = ChildName("Deployment", consumer_name("emails", "mailer"))
 
 
 class Load:
-    """A queue with one consumer whose Deployment does what it is told."""
+    """A queue with one consumer whose Deployment follows its spec."""
 
     def __init__(self, replicas: int = 0, lanes: int = 8, **scaling: Any) -> None:
         consumer = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 0, "max": 12, **scaling}}
@@ -28,7 +28,7 @@ class Load:
         self.set(replicas)
 
     def set(self, replicas: int, ready: int | None = None) -> None:
-        """So many run."""
+        """This number of them runs."""
         ready = replicas if ready is None else ready
         self.tiny.live = {DEPLOYMENT: {"spec": {"replicas": replicas}, "status": {"readyReplicas": ready}}}
 

@@ -232,7 +232,7 @@ def test_a_spec_that_an_answer_told_before_the_watch_is_told_to_all_but_who_aske
     intake.changed(queue(version=3))
     keys.added.clear()
     changed = queue(version=5, metadata={"generation": 2}, spec={"shards": 3})
-    intake.wrote(changed)  # who asked was refused at version 3, and looked what there is now
+    intake.wrote(changed)  # the request was refused at version 3, and the client read the present state
     intake.changed(changed)
     others = {(namespace_key("shop"), Class.CHANGED), (Key("Queue", "shop", "orders"), Class.CHANGED)}
     assert others == set(keys.added)

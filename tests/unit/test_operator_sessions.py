@@ -1,4 +1,4 @@
-"""Sessions, Secrets, troubles: one session for one content, one attempt for many who ask, reasons for what fails."""
+"""Sessions, Secrets, failures: one session for one content, one attempt for many requests, and reasons."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Cassandras:
         self.opened.append(settings)
         await asyncio.sleep(0.5)
         if self.fails:
-            raise Unavailable("nobody answers")
+            raise Unavailable("no server answers")
         return SimpleNamespace(data_center="dc1", close=self._close), SimpleNamespace(nodes_in=self._nodes_in)
 
     async def _nodes_in(self, _: str) -> int:
@@ -201,7 +201,7 @@ def test_a_secret_is_read_once_for_all_who_ask_and_again_when_it_is_old() -> Non
 
 
 class Told:
-    """One Secret, and who is told that it says something else."""
+    """One Secret, and the parts that are notified of its change."""
 
     def __init__(self) -> None:
         self.port = Port()
@@ -253,7 +253,7 @@ def test_what_was_asked_for_before_a_write_of_our_own_does_not_take_its_place() 
         told = Told()
         await told.look()
         await asyncio.sleep(FRESH_S)
-        await told.look()  # and it is read anew, by an answer from before what follows
+        await told.look()  # and it is read again, by a request older than the following
         data = {"CONTACT_POINTS": base64.b64encode(b"10.0.0.2").decode()}
         told.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""What the status says, when it is written, and which events go with it."""
+"""The content of the status, when it is written, and which events go with it."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_what_was_found_bad_stays_so_until_a_look_finds_it_well() -> None:
     well = condition(world, "LanesHealthy")
     assert still is not None
     assert well is not None
-    assert (still["reason"], well["reason"]) == ("LanesSuspicious", "LanesServed")
+    assert (still["reason"], well["reason"]) == ("LaneOwnerStalled", "LanesServed")
 
 
 def test_a_lane_is_told_to_stop_once_and_again_only_if_it_still_stands_a_minute_later() -> None:

@@ -35,7 +35,7 @@ def entry(owner: str = OURS, state: State = State.ACTIVE) -> Entry:
 
 
 class Scene:
-    """Entries, and what the server lists at each look: Queues, then Counters."""
+    """Entries, and the server's listings at each sweep: Queues, then Counters."""
 
     def __init__(self, *looks: set[str] | None, found: Entry | None = None) -> None:
         self.looks = [*looks]

@@ -1,4 +1,4 @@
-"""Who waits for a decision does not wait for those that nobody waits for, however many there are."""
+"""A decision that a caller waits for is not delayed by those without one, however many there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 NEW = [Key("Queue", "shop", f"new-{number}") for number in range(100)]
 CHANGED = Key("Queue", "shop", "changed")
 PASSES_AFTER = 4
-"""Decisions that may be taken before it: those that were in hand, and the hops from its event to a reconciler."""
+"""Decisions that may be taken before it: those already running, and the hops from its event to a reconciler."""
 
 
 class Deciding:

@@ -15,7 +15,7 @@ from headgate_operator.watching import PAUSE_S_MAX, SHORT_S, Watch
 
 
 class Ending:
-    """A server whose watches end after so long, as they should."""
+    """A server whose watches end after this time, as they should."""
 
     def __init__(self, after_s: float) -> None:
         self.after_s = after_s
@@ -41,7 +41,7 @@ class Listener:
 
 
 def asked(server: Ending, for_s: float) -> Ending:
-    """The server, after so long a time with a watch of ours."""
+    """The server, after this time with a watch of ours."""
 
     async def work() -> None:
         watch = Watch(cast(Any, server), QUEUE, Listener(), chance=Random(1))

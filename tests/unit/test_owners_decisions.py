@@ -48,7 +48,7 @@ def test_lanes_are_held_against_themselves_alone() -> None:
 
 TURNS = st.lists(
     st.tuples(
-        st.integers(0, 30 * SECOND),  # so long it owns the lane
+        st.integers(0, 30 * SECOND),  # for this long it owns the lane
         st.integers(0, 5 * SECOND),  # until the next is answered
         st.integers(-SKEW // 2, SKEW // 2),  # its clock
         st.floats(0, 1),  # when in its time it spoke last

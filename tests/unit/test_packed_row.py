@@ -24,7 +24,7 @@ GOLDEN = bytes.fromhex(
     "00000000 02000000 03000000 616263 00"  # payload: ab, c
     "0100000000000000"  # attempt: 1, for both
 )
-"""Read by hand against docs/formats.md: a change that can not read it any more breaks what users have stored."""
+"""Read by hand against docs/internals/formats.md: a change that cannot read it breaks what users have stored."""
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 
@@ -111,7 +111,7 @@ def test_what_a_row_takes_in_memory_is_told_of_its_content_however_small_it_is_s
 def test_a_later_version_is_refused_with_what_to_do() -> None:
     cell = bytearray(pack(PackedRun([1], [1], [b"x"])))
     cell[0] = 2
-    with pytest.raises(RowBroken, match="another version"):
+    with pytest.raises(RowBroken, match="an unsupported version"):
         unpack(bytes(cell))
 
 

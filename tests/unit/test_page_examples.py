@@ -1,6 +1,6 @@
 """Every example of the pages is held to what is there: resources are valid, commands take what they are given.
 
-Programs and command lines that need servers are run by tests/cluster; here it is what can be said without one.
+Programs and command lines that need servers are run by tests/cluster; this file checks what needs no server.
 """
 
 from __future__ import annotations
@@ -8,22 +8,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
 
 from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
+from headgate.api.parse import check_resource
 from headgate.api.passed_on import ITEMS_MAX
 from headgate.applying.decide_steps import TABLES_MAX
-from headgate.engines.registry import CARRIED
+from headgate.engines.registry import CARRIED, tables_of
 from headgate.engines.rows import HOLES_MAX
 from headgate.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
 from headgate.engines.timeline.engine import LANES_MAX
 from headgate.engines.timeline.layout import TTL_S_MAX
 from headgate.engines.timeline.once import SCOPE_KEYS_MAX
+from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from tests.unit.page_examples import ROOT, Example, commands_of, examples_of, faults_of
 
-PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if "```" in path.read_text(encoding="utf-8"))
+PAGES = [
+    "../README.md",
+    *sorted(
+        path.relative_to(ROOT / "docs").as_posix()
+        for folder in ("", "internals", "runbooks")
+        for path in (ROOT / "docs" / folder).glob("*.md")
+        if "```" in path.read_text(encoding="utf-8")
+    ),
+]
 EXAMPLES = [example for page in PAGES for example in examples_of(page)]
 YEAR_S = 365 * 86_400
 
@@ -75,7 +86,7 @@ def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
 
 
 def test_the_programs_of_sizing_are_right() -> None:
-    programs = [example for example in examples_of("sizing.md") if example.language == "python"]
+    programs = [example for example in examples_of("scaling.md") if example.language == "python"]
     assert len(programs) > 1
     for program in programs:
         exec(compile(program.text, str(program), "exec"), {})  # noqa: S102 - our own page
@@ -85,14 +96,15 @@ def test_the_programs_of_sizing_are_right() -> None:
 
 
 def between(page: str, mark: str) -> str:
-    """What a page says between two marks."""
+    """The part of a page between two marks."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return text.partition(f"<!-- {mark}")[2].partition("<!-- end of")[0]
 
 
 def test_the_page_of_engines_says_which_are_carried() -> None:
     rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in between("engines.md", "engines").splitlines()
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in between("internals/engines.md", "engines").splitlines()
     ]
     head, _, carried = [row for row in rows if len(row) > 1][:3]
     told = dict(zip((engine.partition(" ")[0] for engine in head[1:]), carried[1:], strict=True))
@@ -105,24 +117,45 @@ def test_the_page_of_engines_says_which_are_carried() -> None:
         ("20 years", lambda: f"{TTL_S_MAX // YEAR_S} years"),
         ("512 messages or 128 KiB", lambda: f"{ROW_MESSAGES_MAX} messages or {ROW_BYTES_MAX // 1024} KiB"),
         ("10,000 |", lambda: f"{SCOPE_KEYS_MAX:,} |"),
-        ("10,000 a lane", lambda: f"{HOLES_MAX:,} a lane"),
+        ("10,000 per lane", lambda: f"{HOLES_MAX:,} per lane"),
         ("| lanes that one process holds | 1,000 |", lambda: f"| lanes that one process holds | {LANES_MAX:,} |"),
-        ("| 300 (queues", lambda: f"| {TABLES_MAX} (queues"),
+        ("cluster | 300, those", lambda: f"cluster | {TABLES_MAX}, those"),
         ("| shards | 1,024 |", lambda: f"| shards | {spec_of('queues')['shards']['maximum']:,} |"),
         ("1,000 (`maxReceives`)", lambda: f"{spec_of('queues')['maxReceives']['maximum']:,} (`maxReceives`)"),
         ("| 32 each", lambda: f"| {spec_of('queues')['consumers']['maxItems']} each"),
         ("| 32 each", lambda: f"| {spec_of('queues')['bulk']['maxItems']} each"),
-        ("| a spec | 32 KiB of JSON |", lambda: f"| a spec | {SPEC_BYTES_MAX // 1024} KiB of JSON |"),
+        ("| spec | 32 KiB of JSON |", lambda: f"| spec | {SPEC_BYTES_MAX // 1024} KiB of JSON |"),
         (
             "16 KiB of JSON, 200 items per list, 32 levels",
             lambda: f"{PASSED_ON_BYTES_MAX // 1024} KiB of JSON, {ITEMS_MAX} items per list, {DEPTH_MAX} levels",
         ),
-        ("8 MiB, 1 MiB", lambda: sizes_of(spec_of("queues")["maxMessageSize"])),
+        ("8 MiB; default 1 MiB", lambda: sizes_of(spec_of("queues")["maxMessageSize"])),
     ],
 )
 def test_a_limit_is_as_the_code_has_it(said: str, figure: Callable[[], str]) -> None:
-    assert said in between("limits.md", "limits")
+    assert said in between("figures.md", "limits")
     assert said == figure()
+
+
+def test_the_numbers_of_tables_are_as_the_code_has_them() -> None:
+    queue, counter = (
+        len(tables_of(resource_of(kind, {"storage": {"tables": "dedicated"}}), uuid4()) or ())
+        for kind in ("Queue", "Counter")
+    )
+    text = " ".join((ROOT / "docs" / "figures.md").read_text(encoding="utf-8").split())
+    assert f"The catalogue has {len(CATALOGUE_TABLES)} tables." in text
+    assert f"has {queue} tables of its own and a counter {counter}." in text
+    faq = " ".join((ROOT / "docs" / "faq.md").read_text(encoding="utf-8").split())
+    assert f"a queue has {queue} tables of its own, and Headgate creates none beyond {TABLES_MAX}" in faq
+
+
+def resource_of(kind: str, spec: dict[str, Any]) -> Any:
+    """A resource with that spec, as it is parsed."""
+    metadata = {"name": "emails", "namespace": "shop"}
+    document = {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+    found = check_resource(document)
+    assert not isinstance(found, list)
+    return found
 
 
 def spec_of(plural: str) -> dict[str, Any]:
@@ -138,4 +171,4 @@ def sizes_of(field: dict[str, Any]) -> str:
     """The greatest and the usual size of a field, as a person writes them."""
     (greatest,) = re.findall(r"From \w+ to (\d+)Mi\.", field["description"])
     (usual,) = re.findall(r"Default: (\d+)Mi\.", field["description"])
-    return f"{greatest} MiB, {usual} MiB"
+    return f"{greatest} MiB; default {usual} MiB"

@@ -1,4 +1,4 @@
-"""Which resources a CronJob looks after, of several with one schedule."""
+"""Which resources a CronJob serves, of several with one schedule."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_no_two_public_names_mean_different_things() -> None:
 
 
 def test_the_settle_commands_are_in_a_module_of_their_own() -> None:
-    assert {"Ack", "DeadLetter", "Extend", "Nack"} == set(headgate.settle.__all__)
+    assert {"Ack", "DeadLetter", "Extend", "Nack", "SettleCommand"} == set(headgate.settle.__all__)
     assert set() == set(headgate.settle.__all__) & set(headgate.__all__)
     assert "r" == headgate.settle.DeadLetter("r").receipt
 

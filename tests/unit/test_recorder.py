@@ -17,7 +17,7 @@ EPOCH = 7
 
 
 class Store:
-    """Keeps what it is told, and answers as it is told to."""
+    """Keeps its arguments, and gives prepared answers."""
 
     def __init__(self) -> None:
         self.settled = 0

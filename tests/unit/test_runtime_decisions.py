@@ -191,7 +191,7 @@ def test_who_waited_long_for_what_he_may_take_takes_no_more_than_a_second_brings
 # ---- the version
 
 UPGRADE = "upgrade the operator first, or build the image with the operator's version"
-REBUILD = "build the image anew, with the operator's version"
+REBUILD = "build the image again with the operator's version"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_worker_is_at_most_two_minors_older_than_its_operator_and_never_newer(
 
 @pytest.mark.parametrize(("own", "operators"), [("unknown", "1.0.0"), ("1.0.0", "latest"), ("1", "1.0")])
 def test_what_is_no_version_fits_nothing(own: str, operators: str) -> None:
-    assert "is no version" in (why_version_refused(own, operators) or "")
+    assert "is not a version" in (why_version_refused(own, operators) or "")
 
 
 # ---- the pace while everything fails
@@ -248,7 +248,7 @@ def test_some_failures_among_what_is_done_slow_nobody_down() -> None:
 
 @dataclass
 class Hand:
-    """A message in hand."""
+    """A message in flight."""
 
     until_s: float
     deadline_s: float = math.inf
@@ -285,18 +285,16 @@ def test_a_restart_is_asked_for_only_where_it_would_help() -> None:
     fine = Seen(turned_ago_s=1, slots=4, stuck=3, is_receiving=True, is_ending=False)
     assert (None, None) == (why_not_alive(fine), why_not_ready(fine))
     stuck = Seen(turned_ago_s=1, slots=4, stuck=4, is_receiving=True, is_ending=False)
-    assert "all 4 handlers run past their timeout and can not be stopped" == why_not_alive(stuck)
+    assert "all 4 handlers run past their timeout and cannot be stopped" == why_not_alive(stuck)
     still = Seen(turned_ago_s=31, slots=4, stuck=0, is_receiving=True, is_ending=False)
-    assert "the receiving loop has not turned for 31 s" == why_not_alive(still) == why_not_ready(still)
+    assert "the receiving loop has made no progress for 31 s" == why_not_alive(still) == why_not_ready(still)
     stopped = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, stops=1)
-    assert "a lane had to be taken from it: its loop hung, or the lane was another's (1 times)" == why_not_alive(
-        stopped
-    )
+    assert "a lane was taken from it: its loop hung, or another process owned it (1 times)" == why_not_alive(stopped)
     reasons = ("the loop of lanes has ended",)
     dead = Seen(turned_ago_s=1, slots=4, stuck=0, is_receiving=True, is_ending=False, dead_loops=reasons)
     assert "the loop of lanes has ended" == why_not_alive(dead) == why_not_ready(dead)
     ending = Seen(turned_ago_s=31, slots=4, stuck=4, is_receiving=False, is_ending=True)
-    assert (None, "the worker ends") == (why_not_alive(ending), why_not_ready(ending))
+    assert (None, "the worker is stopping") == (why_not_alive(ending), why_not_ready(ending))
     early = Seen(turned_ago_s=0, slots=4, stuck=0, is_receiving=False, is_ending=False)
     assert (None, "the worker does not receive yet") == (why_not_alive(early), why_not_ready(early))
 

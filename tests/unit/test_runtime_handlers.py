@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from headgate.client.blocking import SyncMessage
+from headgate.client.message import Message, Received
 from headgate.engines.contract import Delivery
 from headgate.errors import SpecError
 from headgate.runtime import Context, RetryPolicy, handler
@@ -141,6 +143,9 @@ def yields(payload: bytes) -> Any:
     yield payload
 
 
+def settles(message: Message) -> None: ...
+def settles_waiting(message: SyncMessage) -> None: ...
+def reads(message: Received) -> None: ...
 def unknown(payload: Gone) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is what it is for
 def strange(payload: Callable1) -> None: ...
 
@@ -148,13 +153,15 @@ def strange(payload: Callable1) -> None: ...
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (two, "the handler's parameters are not understood"),
-        (none, "the handler's parameters are not understood"),
-        (yields, "a handler returns, and does not yield"),
-        (unknown, "an annotation is not understood"),
-        (strange, "pydantic does not understand an annotation"),
-        (Callable1, "a handler is a function"),
-        (7, "a handler is a function"),
+        (two, "the handler's parameters are not supported"),
+        (none, "the handler's parameters are not supported"),
+        (yields, "a handler must return, not yield"),
+        (settles, "A handler does not take a Message, since the worker settles the message"),
+        (settles_waiting, "A handler does not take a SyncMessage"),
+        (unknown, "an annotation cannot be resolved"),
+        (strange, "pydantic does not support an annotation"),
+        (Callable1, "a handler must be a function"),
+        (7, "a handler must be a function"),
     ],
 )
 def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) -> None:
@@ -162,6 +169,13 @@ def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) 
         understand(function, "m:f")
     assert "handler=m:f" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_handler_may_take_the_whole_message() -> None:
+    message = understand(reads, "m:f").decode(delivery(b"[1, 2]"))
+    assert isinstance(message, Received)
+    assert ([1, 2], 1) == (message.json(), message.attempt)
+    assert not hasattr(message, "ack")
 
 
 def test_a_handler_is_found_by_its_entry_point() -> None:
@@ -179,7 +193,7 @@ def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
         load_handler("tests.runtime.killers:gone")
 
 
-# ---- what a failure says
+# ---- the text of a failure
 
 
 async def fails_on_the_loop(payload: bytes) -> None:
@@ -222,7 +236,7 @@ def test_the_decorator_works_with_and_without_parentheses() -> None:
 
 
 def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
-    with pytest.raises(HandlerUnusable, match="the decorator was given a RetryPolicy") as refused:
+    with pytest.raises(HandlerUnusable, match="the decorator needs a function, not a RetryPolicy") as refused:
         handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
     assert 1 == len(str(refused.value).splitlines())
 

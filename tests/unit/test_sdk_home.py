@@ -1,4 +1,4 @@
-"""Where a connection is at home is told for sure, without asking the system."""
+"""The home of a connection is known for sure, without asking the system."""
 
 from __future__ import annotations
 

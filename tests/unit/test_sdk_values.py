@@ -1,4 +1,4 @@
-"""What an application says to the SDK, and what is made of it: payloads, moments, attributes."""
+"""An application's arguments to the SDK, and the values made of them: payloads, times, attributes."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_moment_is_the_same_in_every_time_zone_and_refused_without_one() -> No
     assert moment == moment_of(moment_us(moment, "x"))
     with pytest.raises(SpecError, match="deliver_at has no time zone"):
         moment_us(moment.replace(tzinfo=None), "deliver_at")
-    with pytest.raises(SpecError, match="deliver_at is a datetime"):
+    with pytest.raises(SpecError, match="deliver_at must be a datetime"):
         moment_us(5, "deliver_at")  # type: ignore[arg-type]  # that is the mistake
 
 
@@ -207,10 +207,10 @@ def test_a_content_type_of_ones_own_wins() -> None:
 @pytest.mark.parametrize(
     ("put", "says"),
     [
-        (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "twice"),
+        (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "both set the delivery time"),
         (Put(b"x", once_scope="s"), "once_scope"),
         (Put(b"x", attributes={"n": 1}), "name=n, type=int"),  # type: ignore[dict-item]  # that is the mistake
-        (Put(b"x", attributes=[("n", "1")]), "mapping"),  # type: ignore[arg-type]  # that is the mistake
+        (Put(b"x", attributes=[("n", "1")]), "must map"),  # type: ignore[arg-type]  # that is the mistake
     ],
 )
 def test_a_put_that_makes_no_sense_is_refused(put: Put, says: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of the simulation says what runs."""
+"""The page of the simulation lists exactly what runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from headgate.store.simulated import Cluster
 from headgate.testing.world import Network, Process
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "internals" / "simulation.md").read_text(encoding="utf-8")
 
 
 def test_the_scenario_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
-        exec(compile(block, "docs/simulation.md", "exec"), {"__name__": "docs"})  # noqa: S102 - our own page
+        exec(compile(block, "docs/internals/simulation.md", "exec"), {"__name__": "docs"})  # noqa: S102 - our own page
     printed = capsys.readouterr().out
     assert "network      held write" in printed
     assert "n2           resumed" in printed or "n2           paused" in printed

@@ -39,7 +39,7 @@ def alone(payload: bytes, at: int = 0) -> Row:
 
 
 def of_another_kind(kind: str) -> Row:
-    """A row that has to be looked into."""
+    """A row whose content has to be read."""
     due, cell, _, _ = alone(b"payload")
     run = PackedRun([1], [2], [b"payload"], attempt=[1] if kind == "tried" else None, group=[b"g"])
     return {
@@ -76,7 +76,7 @@ def cut(rows: list[Row]) -> CutRows:
 
 
 def is_plainly_alone(row: Row) -> bool:
-    """By decoding it, and making it anew."""
+    """By decoding it, and encoding it again."""
     cell = row[1]
     if cell is None or row[2:] != (None, None):
         return False

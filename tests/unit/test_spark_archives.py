@@ -30,7 +30,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def pack(path: Path, *modules: str) -> None:
-    """Write it anew."""
+    """Write it again."""
     with ZipFile(path, "w") as made:
         for name in modules:
             made.writestr(f"{name}.py", f"NAME = {name!r}\n")

@@ -1,4 +1,4 @@
-"""What a container of the Spark image becomes, by what Spark tells it."""
+"""The role of a container of the Spark image, by the arguments that Spark passes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_variable_that_spark_has_not_told_is_one_line(missing: str) -> None:
 
 
 def test_nothing_to_run_is_one_line() -> None:
-    with pytest.raises(SpecError, match="nothing to run"):
+    with pytest.raises(SpecError, match="no program to run"):
         build_command([], {})
 
 

@@ -69,7 +69,7 @@ def test_the_first_task_of_a_batch_sets_its_mark(seen: Mark | None) -> None:
 def test_a_batch_is_written_while_all_its_keys_are_remembered() -> None:
     last_us = WINDOW_US - 2_000_000 - ANSWER_US
     assert Step.WRITE is step(Mark(3, 0), Mark(3, last_us))
-    with pytest.raises(BatchTooOld, match=r"could be twice .*begin anew with another checkpoint"):
+    with pytest.raises(BatchTooOld, match=r"could be twice .*start with another checkpoint"):
         step(Mark(3, 0), Mark(3, last_us + 1))
 
 

@@ -46,17 +46,17 @@ def test_a_position_as_this_project_makes_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, 'one queue or one counter .*option\\("queue", "shop/emails"\\)'),
-        ({"queue": "q", "counter": "c"}, "one queue or one counter .*given=queue, counter"),
-        ({"queue": "q", "stat": "live"}, "no such option here .*did you mean state"),
-        ({"queue": "q", "state": "dead"}, "state is one of live, history"),
-        ({"queue": "q", "messagesPerSplit": "0"}, "messagesPerSplit is a whole number from 1"),
-        ({"queue": "q", "from": "yesterday"}, "from is a moment as 2026"),
+        ({}, 'either a queue or a counter .*option\\("queue", "shop/emails"\\)'),
+        ({"queue": "q", "counter": "c"}, "either a queue or a counter .*given=queue, counter"),
+        ({"queue": "q", "stat": "live"}, "unknown option .*did you mean state"),
+        ({"queue": "q", "state": "dead"}, "state must be one of live, history"),
+        ({"queue": "q", "messagesPerSplit": "0"}, "messagesPerSplit must be a whole number from 1"),
+        ({"queue": "q", "from": "yesterday"}, "from must be a time such as 2026"),
         ({"queue": "q", "from": "2026-01-01T00:00:00"}, "from has no time zone .*add \\+00:00"),
-        ({"queue": "q", "fromPosition": "7"}, "fromPosition is a time uuid"),
+        ({"queue": "q", "fromPosition": "7"}, "fromPosition must be a time uuid"),
         (
             {"queue": "q", "from": "2026-01-01T00:00:00Z", "fromPosition": "7"},
-            "begins, and ends, once.*not both",
+            "two starts, or two ends.*not both",
         ),
     ],
 )
@@ -69,10 +69,10 @@ def test_a_mistake_in_reading_is_told_in_one_line(options: dict[str, str], said:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"counter": "c"}, "a counter is no stream"),
-        ({"queue": "q", "maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number"),
-        ({"queue": "q", "visibility": "1s"}, "visibility is from 30s to 24h"),
-        ({"queue": "q", "visibility": "long"}, "visibility is from 30s to 24h"),
+        ({"counter": "c"}, "a counter cannot be read as a stream"),
+        ({"queue": "q", "maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger must be a whole number"),
+        ({"queue": "q", "visibility": "1s"}, "visibility must be from 30s to 24h"),
+        ({"queue": "q", "visibility": "long"}, "visibility must be from 30s to 24h"),
     ],
 )
 def test_a_mistake_in_streaming_is_told_in_one_line(options: dict[str, str], said: str) -> None:
@@ -96,7 +96,7 @@ def test_messages_are_written_once_unless_said_otherwise() -> None:
 def test_columns_that_are_not_there_are_told() -> None:
     with pytest.raises(SchemaUnfit, match=r"column=payloads.*did you mean payload"):
         check_read(StructType([StructField("payloads", StringType())]), QUEUE)
-    with pytest.raises(SchemaUnfit, match=r"another type than it has .*asked=int, has=string"):
+    with pytest.raises(SchemaUnfit, match=r"another type than its own .*asked=int, has=string"):
         check_read(StructType([StructField("id", IntegerType())]), QUEUE)
     check_read(schema_of(QUEUE), QUEUE)
 
@@ -106,8 +106,8 @@ def test_columns_that_are_not_there_are_told() -> None:
     [
         ({"text": StringType()}, None, "need a column payload"),
         ({"payload": IntegerType()}, None, "another type .*is_=int, wanted=binary or string"),
-        ({"payload": StringType(), "colour": StringType()}, None, "no such column to write .*column=colour"),
-        ({"payload": StringType()}, "order", "keyColumn names a column of texts .*is_=not there"),
+        ({"payload": StringType(), "colour": StringType()}, None, "unknown column to write .*column=colour"),
+        ({"payload": StringType()}, "order", "keyColumn must name a string column .*is_=missing"),
     ],
 )
 def test_rows_that_can_not_be_put_are_told(columns: dict[str, StringType], key_column: str | None, said: str) -> None:

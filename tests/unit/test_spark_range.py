@@ -8,7 +8,7 @@ from headgate_spark.decide_range import Told, Wanted, narrow
 
 
 def narrowed(*told: Told, wanted: Wanted | None = None) -> Wanted:
-    """With orders that are ten times a moment, of which each has ten."""
+    """With orders that are ten times a timestamp, of which each has ten."""
     start = wanted or Wanted()
     return narrow(start, told, first_at=lambda us: us * 10, last_at=lambda us: us * 10 + 9)
 

@@ -9,7 +9,7 @@ from headgate_spark.decide_shares import raised_shares, shares_of_equal
 
 
 def taken(waiting: list[int], bound: int) -> int:
-    """How many messages a batch has, of lanes in which so many wait."""
+    """The number of messages of each batch, of lanes in which this number waits."""
     shares: list[int] | None = shares_of_equal(bound, len(waiting))
     while shares is not None:
         last = shares

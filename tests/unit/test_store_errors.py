@@ -1,4 +1,4 @@
-"""What the driver raises becomes what the store promises; above all, what is not known is never said to be undone."""
+"""The driver's exceptions become the store's promised errors; an unknown outcome is never taken for undone."""
 
 from __future__ import annotations
 
@@ -148,27 +148,27 @@ def _invalid(said: str) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "wanted", "words"),
     [
-        (_invalid("Batch too large"), TooLarge, "the batch is larger than the server takes"),
+        (_invalid("Batch too large"), TooLarge, "the batch is larger than the server accepts"),
         (
             _invalid("CQL Message of 20 bytes exceeds allowed maximum of 10 bytes"),
             TooLarge,
             "the write is larger",
         ),
         (_invalid("Rejected an oversized mutation (20/10) for keyspace: k"), TooLarge, "the write is larger"),
-        (_invalid("table log does not exist"), Surroundings, "create or mend the tables with `headgate apply`"),
+        (_invalid("table log does not exist"), Surroundings, "create or repair the tables with `headgate apply`"),
         (_invalid("Undefined column name v in table k.log"), Surroundings, "`headgate apply`"),
         (
             _invalid("Request with ttl of 630720000 seconds exceeds maximum supported expiration date"),
             Refused,
-            "a time to live that ends after",
+            "the time to live ends after",
         ),
-        (_invalid("something else"), StatementFailed, "Cassandra takes this statement for invalid"),
+        (_invalid("something else"), StatementFailed, "Cassandra rejects this statement as invalid"),
         (ErrorMessage(0x2000, "line 1:0 no viable alternative", None), StatementFailed, "does not understand"),
         (cassandra.Unauthorized("User a has no MODIFY permission on <table k.log>"), NotAllowed, "MODIFY permission"),
         (
             cassandra.Unauthorized("Unable to perform authorization: Cannot achieve consistency level QUORUM"),
             NotEnoughReplicas,
-            "too few replicas know the rights",
+            "too few replicas know the permissions",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -1,4 +1,4 @@
-"""A process of ours imports the driver without numpy, and whoever wants numpy has it."""
+"""A process of ours imports the driver without numpy, and a program that wants numpy has it."""
 
 from __future__ import annotations
 

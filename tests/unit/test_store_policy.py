@@ -36,7 +36,7 @@ Step = BaseException | AttemptAnswer | Callable[[Any], AttemptAnswer]
 
 
 class ScriptedStore(Store):
-    """Answers as it is told, on a clock that only moves by pauses and by attempts that time out."""
+    """Gives prepared answers, on a clock that only moves by pauses and by attempts that time out."""
 
     def __init__(self, *script: Step, then: Step | None = None) -> None:
         self.script = list(script)

@@ -16,7 +16,7 @@ from headgate.store.cassandra_surroundings import check_cluster
 
 @dataclass(eq=False)
 class Host:
-    """What the policy looks at."""
+    """The input of the policy."""
 
     address: str
     datacenter: str | None = "home"

@@ -1,4 +1,4 @@
-"""The connection to Cassandra as it is told by the environment: what is taken, and one line for each fault."""
+"""The connection to Cassandra from the environment: the variables that are read, and one line for each fault."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_files_that_a_secret_mounts_count_as_named_where_they_are_there(tmp_path
     mounted = {**WHERE, "SSL_DIRECTORY": str(tmp_path)}
     assert read_settings(WHERE) == read_settings(mounted)
     (tmp_path / "ca.crt").write_text("not a certificate\n")
-    with pytest.raises(SettingsBroken, match=rf"SSL_CA={tmp_path}/ca.crt: holds no certificate in PEM"):
+    with pytest.raises(SettingsBroken, match=rf"SSL_CA={tmp_path}/ca.crt: contains no PEM certificate"):
         read_settings(mounted)
     with pytest.raises(SettingsBroken, match="SSL_CA=/no/where: no such file or directory"):
         read_settings({**mounted, "SSL_CA": "/no/where"})
@@ -76,16 +76,19 @@ FAULTS = [
     ({"CONTACT_POINTS": " , "}, "CONTACT_POINTS is not set"),
     ({"CONTACT_POINTS": "c1,,c2"}, "CONTACT_POINTS=c1,,c2: an empty entry between two commas"),
     ({"CONTACT_POINTS": "c1:"}, "CONTACT_POINTS: c1:: a port is missing after the colon"),
-    ({"CONTACT_POINTS": "c1:cql"}, "CONTACT_POINTS: c1:cql: a port is a number from 1 to 65535"),
-    ({"CONTACT_POINTS": "c1:0"}, "CONTACT_POINTS: c1:0: a port is a number from 1 to 65535"),
-    ({"CONTACT_POINTS": "c1:65536"}, "CONTACT_POINTS: c1:65536: a port is a number from 1 to 65535"),
-    ({"CONTACT_POINTS": "cql://c1"}, "CONTACT_POINTS: cql://c1: a host and a port, without a scheme or a path"),
+    ({"CONTACT_POINTS": "c1:cql"}, "CONTACT_POINTS: c1:cql: a port must be a number from 1 to 65535"),
+    ({"CONTACT_POINTS": "c1:0"}, "CONTACT_POINTS: c1:0: a port must be a number from 1 to 65535"),
+    ({"CONTACT_POINTS": "c1:65536"}, "CONTACT_POINTS: c1:65536: a port must be a number from 1 to 65535"),
+    (
+        {"CONTACT_POINTS": "cql://c1"},
+        "CONTACT_POINTS: cql://c1: must be a host and a port, without a scheme or a path",
+    ),
     ({"CONTACT_POINTS": "c 1"}, "CONTACT_POINTS: c 1: not a host name or an address"),
     ({"CONTACT_POINTS": "[::1"}, "CONTACT_POINTS: [::1: an IPv6 address with a port is written [address]:port"),
     ({**WHERE, "USERNAME": "me"}, "PASSWORD is empty though USERNAME is set"),
     ({**WHERE, "PASSWORD": "x"}, "USERNAME is empty though PASSWORD is set"),
-    ({**WHERE, "KEYSPACE": "Queues"}, "KEYSPACE=Queues: a keyspace is at most 48 lower case letters"),
-    ({**WHERE, "USE_SSL": "perhaps"}, "USE_SSL=perhaps: say true or false"),
+    ({**WHERE, "KEYSPACE": "Queues"}, "KEYSPACE=Queues: a keyspace name has at most 48 lower case letters"),
+    ({**WHERE, "USE_SSL": "perhaps"}, "USE_SSL=perhaps: set it to true or false"),
     ({**WHERE, "USE_SSL": "true", "SSL_CERT": "x"}, "SSL_KEY is empty though SSL_CERT is set"),
     ({**WHERE, "USE_SSL": "true", "SSL_CA": "/no/where"}, "SSL_CA=/no/where: no such file or directory"),
     ({**WHERE, "SSL_CA": "/no/where"}, "SSL_CA=/no/where: no such file or directory"),
@@ -110,7 +113,7 @@ def test_all_faults_are_told_at_once() -> None:
 def test_files_that_hold_no_certificate_are_told_before_anybody_connects(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("not a certificate\n")
-    with pytest.raises(SettingsBroken, match=r"SSL_CA=.*: holds no certificate in PEM"):
+    with pytest.raises(SettingsBroken, match=r"SSL_CA=.*: contains no PEM certificate"):
         read_settings({**WHERE, "USE_SSL": "true", "SSL_CA": str(wrong)})
     with pytest.raises(SettingsBroken, match="not a certificate and its key in PEM"):
         read_settings({**WHERE, "USE_SSL": "true", "SSL_CERT": str(wrong), "SSL_KEY": str(wrong)})
@@ -152,9 +155,9 @@ def test_a_name_with_the_prefix_goes_before_the_one_without_it(setting: str) -> 
     ("told", "line"),
     [
         ({"USERNAME": "me"}, "HEADGATE_PASSWORD is empty though HEADGATE_USERNAME is set"),
-        ({"KEYSPACE": "Queues"}, "HEADGATE_KEYSPACE=Queues: a keyspace is at most 48"),
+        ({"KEYSPACE": "Queues"}, "HEADGATE_KEYSPACE=Queues: a keyspace name has at most 48"),
         ({"CONTACT_POINTS": "c1:"}, "HEADGATE_CONTACT_POINTS: c1:: a port is missing after the colon"),
-        ({"USE_SSL": "perhaps"}, "HEADGATE_USE_SSL=perhaps: say true or false"),
+        ({"USE_SSL": "perhaps"}, "HEADGATE_USE_SSL=perhaps: set it to true or false"),
         ({"SSL_CA": "/no/where"}, "HEADGATE_SSL_CA=/no/where: no such file or directory"),
     ],
 )
@@ -210,14 +213,12 @@ def test_a_fault_of_an_option_names_the_option() -> None:
 
 
 def test_an_option_that_is_not_known_is_refused_by_its_name() -> None:
-    with pytest.raises(
-        SpecError, match=r"a connection has no such option \(given=host\); it has cluster_name, contact_"
-    ):
+    with pytest.raises(SpecError, match=r"unknown connection option \(given=host\); options: cluster_name, contact_"):
         headgate.connect(host="c1")  # type: ignore[call-arg]
 
 
 def test_a_connection_takes_options() -> None:
     with pytest.raises(SettingsBroken, match="contact_points=a,,b: an empty entry between two commas"):
         headgate.connect({}, contact_points="a,,b")
-    with pytest.raises(SettingsBroken, match="contact_points: a/b: a host and a port"):
+    with pytest.raises(SettingsBroken, match="contact_points: a/b: must be a host and a port"):
         headgate.connect_sync({}, contact_points=["a/b"])

@@ -1,4 +1,4 @@
-"""What can not be built: each rule of the design that a table or a statement could break, as a table of them."""
+"""Statements that must be refused: each rule of the design that a table or a statement could break."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "a plain insert where rows are made by LWT": (
         lambda: Insert(LANES, LANE, timestamp_us=AT),
         ShapeBroken,
-        "not made plainly",
+        "not written plainly",
     ),
     "an LWT insert where rows are made plainly": (
         lambda: InsertIfAbsent(MIXED, LANE, attempt=ME),
         ShapeBroken,
-        "not made by LWT",
+        "not written by LWT",
     ),
     "an LWT of a plain column": (
         lambda: UpdateIf(MIXED, LANE, {"v": "x"}, is_("n", None), attempt=ME),
@@ -118,12 +118,12 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "an attempt that the caller writes": (
         lambda: UpdateIf(LANES, LANE, {"attempt": ME}, is_("n", 1), attempt=ME),
         ShapeBroken,
-        "written by the store",
+        "the store writes the attempt",
     ),
     "an attempt that the caller inserts": (
         lambda: InsertIfAbsent(LANES, {**LANE, "attempt": ME}, attempt=ME),
         ShapeBroken,
-        "written by the store",
+        "the store writes the attempt",
     ),
     "an LWT of static cells without a place for its attempt": (
         lambda: UpdateIf(MIXED, {"p": 1}, {"h": 1}, is_("h", None), attempt=ME),
@@ -155,15 +155,15 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         StatementBroken,
         "one table",
     ),
-    "a conditional batch without a condition": (
+    "a conditional batch has no condition": (
         lambda: BatchIf([UpdateIf(LANES, LANE, {"n": 1}, attempt=ME)]),
         StatementBroken,
-        "without a condition",
+        "no condition",
     ),
     "null compared by order": (
         lambda: Condition("n", Operator.BELOW, None),
         StatementBroken,
-        "null can not be compared",
+        "null cannot be compared",
     ),
     # R4: plain writes carry their own timestamp, and live as long as Cassandra can keep them.
     "a write without a timestamp": (lambda: Insert(PLAIN, ROW, timestamp_us=0), StatementBroken, "own timestamp"),
@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "a scan for more than keys": (lambda: Scan(PLAIN, ["p", "v"]), ShapeBroken, "nothing else"),
     "a scan without the whole partition key": (lambda: Scan(PLAIN, ["c"]), ShapeBroken, "whole partition key"),
     # Slices, keys and columns.
-    "a slice without a bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "without a bound"),
+    "a slice has no bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "has no bound"),
     "a slice of a later column": (
         lambda: Select(PLAIN, {"p": 1}, within=Slice("d", Bound(1, inclusive=True))),
         ShapeBroken,
@@ -202,7 +202,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     ),
     "a limit of nothing": (lambda: Select(PLAIN, {"p": 1}, limit=0), StatementBroken, "at least one"),
     "the write time of a key": (lambda: Select(PLAIN, {"p": 1}, write_times_of=["c"]), ShapeBroken, "no write time"),
-    "a column that is not there": (lambda: Select(PLAIN, {"p": 1}, ["nothing"]), ShapeBroken, "no such column"),
+    "a column that is missing": (lambda: Select(PLAIN, {"p": 1}, ["nothing"]), ShapeBroken, "no such column"),
     "an insert of half a key": (
         lambda: Insert(PLAIN, {"p": 1, "c": 1, "v": "x"}, timestamp_us=AT),
         ShapeBroken,
@@ -213,10 +213,10 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         ShapeBroken,
         "whole key",
     ),
-    "an update of the key": (lambda: Update(PLAIN, ROW, {"c": 2}, timestamp_us=AT), ShapeBroken, "can not be set"),
-    "an update of nothing": (lambda: Update(PLAIN, ROW, {}, timestamp_us=AT), ShapeBroken, "sets nothing"),
+    "an update of the key": (lambda: Update(PLAIN, ROW, {"c": 2}, timestamp_us=AT), ShapeBroken, "cannot be set"),
+    "an update of nothing": (lambda: Update(PLAIN, ROW, {}, timestamp_us=AT), ShapeBroken, "sets no column"),
     "a delete of no partition": (lambda: Delete(PLAIN, {}, timestamp_us=AT), ShapeBroken, "whole partition key"),
-    "null in a key": (lambda: Insert(PLAIN, {**ROW, "c": None}, timestamp_us=AT), ShapeBroken, "never null"),
+    "null in a key": (lambda: Insert(PLAIN, {**ROW, "c": None}, timestamp_us=AT), ShapeBroken, "cannot be null"),
     "text where a number belongs": (
         lambda: Insert(PLAIN, {**ROW, "n": "1"}, timestamp_us=AT),
         ShapeBroken,
@@ -227,13 +227,13 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         ShapeBroken,
         "wrong type",
     ),
-    "an empty batch": (lambda: Batch([]), StatementBroken, "from one to ten thousand"),
+    "an empty batch": (lambda: Batch([]), StatementBroken, "1 to 10,000"),
     "a batch without an end": (
         lambda: Batch([Insert(PLAIN, ROW, timestamp_us=AT)] * 10_001),
         StatementBroken,
-        "ten thousand",
+        "1 to 10,000",
     ),
-    "rows without rows": (lambda: RowsOf(SHAPE, (1,), [], []), StatementBroken, "from one to ten thousand"),
+    "rows without rows": (lambda: RowsOf(SHAPE, (1,), [], []), StatementBroken, "1 to 10,000"),
     "rows without a timestamp": (
         lambda: RowsOf(SHAPE, (1,), [TAIL], [(0, 5)]),
         StatementBroken,
@@ -248,7 +248,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "rows whose key comes last": (
         lambda: RowsOf(insert_shape(PLAIN, ("c", "d", "v", "p"), False), (1,), [TAIL], [(AT, 5)]),
         StatementBroken,
-        "by its key first",
+        "with its key first",
     ),
     "rows of a key of the wrong type": (
         lambda: RowsOf(SHAPE, ("p",), [TAIL], [(AT, 5)]),
@@ -262,9 +262,9 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     ),
     # Tables.
     "a table without a key": (lambda: Table("t", "", ()), TableBroken, "partition key"),
-    "two columns of one name": (lambda: Table("t", "", (P,), (P,)), TableBroken, "one name"),
+    "two columns of one name": (lambda: Table("t", "", (P,), (P,)), TableBroken, "the same name"),
     "a name in capitals": (lambda: Table("T", "", (P,)), TableBroken, "lower case"),
-    "a static key": (lambda: Table("t", "", (S,)), TableBroken, "can not be static"),
+    "a static key": (lambda: Table("t", "", (S,)), TableBroken, "cannot be static"),
     "static without clustering": (lambda: Table("t", "", (P,), (), (S,)), TableBroken, "needs a clustering key"),
     "gc_grace below a day": (lambda: Table("t", "", (P,), gc_grace_s=3600), TableBroken, "R4"),
     "LWT columns without an attempt": (
@@ -280,7 +280,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "an attempt where nothing is LWT": (
         lambda: Table("t", "", (P,), (), (Column("a", Type.UUID),), attempt="a"),
         TableBroken,
-        "nothing is written by LWT",
+        "that no LWT writes",
     ),
 }
 

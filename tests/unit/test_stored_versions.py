@@ -1,4 +1,4 @@
-"""The rule of docs/upgrade.md: what a version has stored, the next two read.
+"""The rule of docs/chart.md: what a version has stored, the next two read.
 
 Files of tests/golden/stored stand for what users have; each is written once.
 """
@@ -28,7 +28,7 @@ def test_what_this_version_stores_is_kept() -> None:
 
 @pytest.mark.parametrize("version", FILES)
 def test_every_format_of_the_page_is_among_what_is_kept(version: str) -> None:
-    page = (ROOT / "docs" / "formats.md").read_text()
+    page = (ROOT / "docs" / "internals" / "formats.md").read_text()
     headings = {re.sub(r" \(.*", "", told) for told in re.findall(r"^## (.+)$", page, re.MULTILINE)}
     kept = {name.partition(":")[0] for name in FILES[version]["bytes"]}
     assert headings == kept == {name.partition(":")[0] for name in READERS}

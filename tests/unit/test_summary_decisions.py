@@ -1,4 +1,4 @@
-"""What producers and owners owe the summary: the decisions of docs/protocols/summary.md."""
+"""What producers and owners owe the summary: the decisions of docs/internals/protocols/summary.md."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ DELAYS = st.lists(st.integers(0, 6 * PART), min_size=1, max_size=8)
 def test_whenever_a_queue_fell_asleep_what_falls_due_afterwards_wakes_it(
     puts: list[tuple[int, list[int]]], slept: int
 ) -> None:
-    """The table as it is at the due moment of each message: it has to wake who had not read so far."""
+    """The table at the due time of each message: it has to wake a reader that had not read until then."""
     owed, now_us = Owed(PART), NOW
     dues: list[int] = []
     put_us, later = 0, dict[int, int]()

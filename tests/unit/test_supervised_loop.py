@@ -1,4 +1,4 @@
-"""A background loop outlives the errors it meets, and says so when a new process is needed."""
+"""A background loop outlives the errors it meets, and reports when a new process is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def simulated(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Fails as often as it is told to, then runs for ever."""
+    """Fails as often as a test wants, then runs for ever."""
 
     def __init__(self, failures: int, error: Exception) -> None:
         self.begun = 0
@@ -115,7 +115,7 @@ def test_work_that_ran_for_long_has_recovered(caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.INFO, logger="headgate.test"):
         simulated(scenario())
-    assert ["background loop failed and starts again", "background loop works again"] * 4 == [
+    assert ["background loop failed; restarting", "background loop recovered"] * 4 == [
         record.getMessage() for record in caplog.records
     ][:8]
 

@@ -257,7 +257,7 @@ def test_what_is_put_while_a_message_is_handled_carries_its_trace_on() -> None:
 
 
 def logged(form: str, **extra: object) -> str:
-    """What one line looks like."""
+    """The form of one line."""
     stream = io.StringIO()
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -274,11 +274,11 @@ def logged(form: str, **extra: object) -> str:
 
 def test_a_line_is_a_json_object_with_static_text_and_values_as_fields() -> None:
     line = json.loads(logged("json", reason="two\nlines", at_once=True))
-    assert line.pop("at").endswith("Z")
+    assert line.pop("timestamp").endswith("Z")
     assert {
         "level": "warning",
         "logger": "headgate.test",
-        "text": "message failed",
+        "message": "message failed",
         "message_id": "m1",
         "attempt": 2,
         "reason": "two\nlines",

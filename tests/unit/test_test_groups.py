@@ -10,7 +10,7 @@ MARKS = ("kubernetes", "operators", "pods", "rings", "spark")
 
 
 def takes(which: str, marks: frozenset[str]) -> bool:
-    """As pytest reads an expression that only says `and` and `not`."""
+    """As pytest reads an expression of only `and` and `not`."""
     terms = which.split(" and ")
     return all((term.removeprefix("not ") in marks) is not term.startswith("not ") for term in terms)
 

@@ -1,4 +1,4 @@
-"""What tests leave behind when they are killed is told apart from what a living process still uses."""
+"""Leftovers of killed tests are distinguished from files that a living process still uses."""
 
 from __future__ import annotations
 

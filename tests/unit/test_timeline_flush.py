@@ -49,7 +49,7 @@ SIZES = st.one_of(st.integers(min_value=0, max_value=300), st.sampled_from([ROW_
 
 @st.composite
 def letters(draw: st.DrawFn, *, grouped: bool) -> list[Letter]:
-    """Waiting messages; each payload tells its number by its call."""
+    """Waiting messages; each payload holds the number of its call."""
     count = draw(st.integers(min_value=0, max_value=30))
     groups = st.sampled_from([b"a", b"b", b"c"]) if grouped else st.none()
     return [Letter(bytes(draw(SIZES)), draw(DUE), b"", draw(groups), number, 0) for number in range(count)]

@@ -12,7 +12,7 @@ SKEW = SECOND // 2
 
 
 def lag() -> Lag:
-    """One second, from the moment zero."""
+    """One second, from time zero."""
     return Lag(SECOND, SKEW, 0)
 
 

@@ -1,4 +1,4 @@
-"""What repair decides: which parts are due for which look, which cursor moves, what becomes of a late row's place."""
+"""The decisions of repair: which parts are due for which check, which cursor moves, where a late row goes."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.testing.memory_queue import MemoryQueue
 
 DOCS = Path(__file__).parents[2] / "docs"
-REFERENCE = (DOCS / "worker-reference.md").read_text(encoding="utf-8")
-HOW_TO = (DOCS / "workers.md").read_text(encoding="utf-8")
+HOW_TO, REFERENCE = (DOCS / "workers.md").read_text(encoding="utf-8").split("\n## Reference: ")
 
 
 def rows_after(mark: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The loop with virtual time: what it promises to whoever runs in it."""
+"""The loop with virtual time: its promises to the tasks that run in it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
         views = await p.counter("shop/page-views")
         await views.add("home", 1)
 
-What is named here is imported when it is first used, so that `import headgate` costs nothing.
+Each name is imported on its first use, so that `import headgate` costs nothing.
 """
 
 from __future__ import annotations
@@ -16,25 +16,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate import settle
+    from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.background import WaitsForItself
-    from headgate.client.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
+    from headgate.client.batching import BatchPut
+    from headgate.client.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
     from headgate.client.blocking_counter import SyncCounter
     from headgate.client.connection import Headgate, NotConnected, connect
-    from headgate.client.counter import Counter, TypesDiffer
+    from headgate.client.counter import Cached, Counter, CounterState, TypesDiffer
     from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterNotReady, CounterUnknown
     from headgate.client.directory import EngineNotCarried, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
     from headgate.client.freshness import CatalogueUnreadable
-    from headgate.client.message import Message
+    from headgate.client.message import Message, Received
     from headgate.client.outgoing import Put
     from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
+    from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
     from headgate.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, ConnectionOfAnotherProcess, Queue
+    from headgate.client.values import (
+        CollectReport,
+        LaneStatus,
+        MessageStatus,
+        PeekedMessage,
+        QueueStats,
+        QueueSummary,
+        RepairProgress,
+        RepairReport,
+        RescheduleOutcome,
+        RescheduleResult,
+    )
     from headgate.counters.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
     from headgate.counters.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
     from headgate.counters.reading import ReadTooSlow
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
     from headgate.counters.types.registry import TypeUnknown
     from headgate.counters.types.sketches import SketchesMissing
-    from headgate.engines.contract import Settled, StaleReceipt
+    from headgate.engines.contract import Fate, PassEnd, Settled, StaleReceipt, Standing
     from headgate.engines.timeline.batched import BatchTooLate
     from headgate.errors import Bug, Conflict, HeadgateError, Refused, SpecError, Surroundings, Unavailable
     from headgate.runtime.context import Context
@@ -42,28 +57,36 @@ if TYPE_CHECKING:
     from headgate.runtime.handlers import handler
     from headgate.store.cassandra_batches import BatchUnfit
     from headgate.store.clocks import ClockNotTrusted
+    from headgate.store.schema import SchemaRightsMissing
     from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
 
 _NAMES = {
+    "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
     "headgate.client.background": "WaitsForItself",
-    "headgate.client.blocking": "SyncMessage SyncHeadgate SyncQueue connect_sync",
+    "headgate.client.batching": "BatchPut",
+    "headgate.client.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
     "headgate.client.blocking_counter": "SyncCounter",
     "headgate.client.connection": "NotConnected Headgate connect",
-    "headgate.client.counter": "Counter TypesDiffer",
+    "headgate.client.counter": "Cached Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterMadeAgain CounterNotReady CounterUnknown",
     "headgate.client.directory": "EngineNotCarried QueueDeleted QueueMadeAgain QueueNotReady QueueUnknown",
     "headgate.client.freshness": "CatalogueUnreadable",
-    "headgate.client.message": "Message",
+    "headgate.client.message": "Message Received",
     "headgate.client.outgoing": "Put",
     "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
+    "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
     "headgate.client.queue": "ConnectionClosed ConnectionOfAnotherLoop ConnectionOfAnotherProcess Queue",
+    "headgate.client.values": (
+        "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "
+        "RepairProgress RescheduleOutcome RescheduleResult"
+    ),
     "headgate.counters.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
     "headgate.counters.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
     "headgate.counters.reading": "ReadTooSlow",
     "headgate.counters.types.contract": "QuestionInvalid StateFull StateUnreadable UpdateInvalid",
     "headgate.counters.types.registry": "TypeUnknown",
     "headgate.counters.types.sketches": "SketchesMissing",
-    "headgate.engines.contract": "Settled StaleReceipt",
+    "headgate.engines.contract": "Fate PassEnd Settled StaleReceipt Standing",
     "headgate.engines.timeline.batched": "BatchTooLate",
     "headgate.errors": "Bug Conflict HeadgateError Refused SpecError Surroundings Unavailable",
     "headgate.runtime.context": "Context",
@@ -71,20 +94,27 @@ _NAMES = {
     "headgate.runtime.handlers": "handler",
     "headgate.store.cassandra_batches": "BatchUnfit",
     "headgate.store.clocks": "ClockNotTrusted",
+    "headgate.store.schema": "SchemaRightsMissing",
     "headgate.store.store": "NotEnoughReplicas Overloaded Unknown",
 }
-"""What each module gives to this one."""
+"""The names that each module contributes to this one."""
 
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "REJECT",
+    "ApplyOutcome",
+    "ApplyReport",
+    "ApplyResult",
     "Backoff",
+    "BatchPut",
     "BatchTooLate",
     "BatchUnfit",
     "Bug",
+    "Cached",
     "CatalogueUnreadable",
     "ClockNotTrusted",
+    "CollectReport",
     "Conflict",
     "ConnectionClosed",
     "ConnectionOfAnotherLoop",
@@ -94,39 +124,58 @@ __all__ = [
     "CounterDeleted",
     "CounterMadeAgain",
     "CounterNotReady",
+    "CounterState",
     "CounterUnknown",
     "EngineNotCarried",
+    "Fate",
     "Headgate",
     "HeadgateError",
     "KeyInvalid",
+    "LaneStatus",
     "Message",
+    "MessageStatus",
     "MutatorClosed",
     "NotConnected",
     "NotEnoughReplicas",
     "NotSent",
     "Overloaded",
+    "PassEnd",
     "PayloadUnfit",
     "PayloadUnreadable",
+    "PeekedMessage",
     "Put",
+    "PutFailure",
+    "PutManyFailed",
+    "PutResult",
     "QuestionInvalid",
     "Queue",
     "QueueDeleted",
     "QueueMadeAgain",
     "QueueNotReady",
+    "QueueStats",
+    "QueueSummary",
     "QueueUnknown",
     "ReadTooSlow",
+    "Received",
     "Refused",
     "Reject",
+    "RepairProgress",
+    "RepairReport",
+    "RescheduleOutcome",
+    "RescheduleResult",
     "Retry",
     "RetryPolicy",
+    "SchemaRightsMissing",
     "Settled",
     "SketchesMissing",
     "SpecError",
     "StaleReceipt",
+    "Standing",
     "StateFull",
     "StateTooLarge",
     "StateUnreadable",
     "Surroundings",
+    "SyncBatchPut",
     "SyncCounter",
     "SyncHeadgate",
     "SyncMessage",
@@ -141,6 +190,8 @@ __all__ = [
     "Unknown",
     "UpdateInvalid",
     "WaitsForItself",
+    "apply",
+    "apply_sync",
     "connect",
     "connect_sync",
     "handler",

@@ -1,14 +1,14 @@
-"""The errors of Headgate, as one tree. The class tells whose fault it is and what to do next.
+"""The errors of Headgate, as one tree. The class states whose fault it is and what to do next.
 
     HeadgateError
-    ├── SpecError      the author of a resource, a call or an option: it will fail again until it is changed
-    ├── Surroundings   the machine: a program missing, a port taken, no right, no room
-    ├── Conflict       somebody else was first: look again, and try again now
-    ├── Unavailable    a server is away or too slow: try again later
-    ├── Refused        understood, and the answer is no: a stale receipt, a fence, a bound
+    ├── SpecError      the author of a resource, a call or an option: it fails again until it is changed
+    ├── Surroundings   the machine: a missing program, a taken port, a missing permission, a full disk
+    ├── Conflict       another process was first: read again, and retry now
+    ├── Unavailable    a server is unavailable or too slow: retry later
+    ├── Refused        understood and rejected: a stale receipt, a fence, a limit
     └── Bug            an invariant of ours is broken: stop
 
-The text is static; the facts are fields, shown after it. An error is one line: what is wrong, where, what to do.
+The text is static. The facts are fields, shown after it. An error is one line: the fault, the place, the remedy.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class HeadgateError(Exception):
 
 
 class SpecError(HeadgateError):
-    """What was asked for is not valid; change it and try again."""
+    """The request is not valid; change it and try again."""
 
 
 class Surroundings(HeadgateError):
-    """This machine lacks something that is needed here."""
+    """This machine lacks a requirement."""
 
 
 class Conflict(HeadgateError):
-    """Somebody else changed it first; look again and try again."""
+    """Another process changed it first; read it again and retry."""
 
 
 class Unavailable(HeadgateError):

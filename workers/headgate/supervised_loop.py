@@ -1,8 +1,8 @@
 """A background loop that outlives the errors it meets.
 
-Nobody awaits the tasks that keep leases, the list of members or the clock. An error would end such a task unseen, and
-the process would live on and do nothing. A `SupervisedLoop` logs the error, pauses, and starts its work again;
-liveness asks it whether it is dead all the same.
+Nothing awaits the tasks that maintain leases, the membership list or the clock. An error would end such a task
+silently, and the process would run on without it. A `SupervisedLoop` logs the error, pauses, and restarts its work.
+The liveness check asks it whether it is dead nevertheless.
 
 Invariant: it ends only when its work returns or when it is stopped.
 """
@@ -17,12 +17,12 @@ from typing import Any
 from headgate.errors import HeadgateError
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.5, 2.0
-"""The pause doubles with each failure. It stays short, because a queue that stood still shall work again within
-seconds once its trouble is over."""
+"""The pause doubles with each failure. It stays short, so that a stalled queue works again within seconds after the
+cause is gone."""
 CALM_S = 30.0
 """Work that ran for this long without an error has recovered."""
 FAILING_S_MAX = 60.0
-"""A loop that has met nothing but unexpected errors for this long is dead: a new process may do better."""
+"""A loop that has had only unexpected errors for this long is dead; a new process may recover."""
 
 
 class SupervisedLoop:
@@ -96,7 +96,7 @@ class SupervisedLoop:
 
     def _recover(self) -> None:
         if self._failing_since_s is not None:
-            self._log.info("background loop works again", extra={**self._fields, "loop": self.name})
+            self._log.info("background loop recovered", extra={**self._fields, "loop": self.name})
         self._failing_since_s = self._unexpected = None
         self._logged.clear()
 
@@ -109,4 +109,4 @@ class SupervisedLoop:
             return
         self._logged.add(repr(error))
         fields = {**self._fields, "loop": self.name, "error": str(error)}
-        self._log.error("background loop failed and starts again", extra=fields, exc_info=None if expected else error)
+        self._log.error("background loop failed; restarting", extra=fields, exc_info=None if expected else error)

@@ -1,4 +1,4 @@
-{{- /* Mistakes that a schema can not tell: one line each. */ -}}
+{{- /* Mistakes that a schema cannot find: one line each. */ -}}
 {{- define "headgate.checks" -}}
 {{- $c := .Values.connection -}}
 {{- $ways := list -}}
@@ -6,19 +6,19 @@
 {{- if $c.contactPoints }}{{ $ways = append $ways "connection.contactPoints" }}{{ end -}}
 {{- if .Values.cassandra.enabled }}{{ $ways = append $ways "cassandra.enabled" }}{{ end -}}
 {{- if eq (len $ways) 0 -}}
-{{- fail "no way to Cassandra: set connection.existingSecret, or connection.contactPoints, or cassandra.enabled=true to try out" -}}
+{{- fail "No connection to Cassandra: set connection.existingSecret, connection.contactPoints, or for a trial cassandra.enabled=true" -}}
 {{- end -}}
 {{- if gt (len $ways) 1 -}}
-{{- fail (printf "two ways to Cassandra: %s; set one of them" (join " and " $ways)) -}}
+{{- fail (printf "More than one connection to Cassandra: set one of %s" (join " and " $ways)) -}}
 {{- end -}}
 {{- if $c.existingSecret -}}
 {{- range tuple "dataCenter" "keyspace" "clusterName" "username" "password" -}}
 {{- if index $c . -}}
-{{- fail (printf "connection.%s is set beside connection.existingSecret: put it into that Secret" .) -}}
+{{- fail (printf "connection.%s and connection.existingSecret are both set: put the value into that Secret" .) -}}
 {{- end -}}
 {{- end -}}
 {{- if or $c.tls.enabled $c.tls.ca $c.tls.certificate $c.tls.key -}}
-{{- fail "connection.tls is set beside connection.existingSecret: put USE_SSL, ca.crt, tls.crt and tls.key into that Secret" -}}
+{{- fail "connection.tls and connection.existingSecret are both set: put USE_SSL, ca.crt, tls.crt and tls.key into that Secret" -}}
 {{- end -}}
 {{- end -}}
 {{- if and $c.username (not $c.password) -}}
@@ -28,7 +28,7 @@
 {{- fail "connection.password is set and connection.username is not: set both, or neither" -}}
 {{- end -}}
 {{- if and (or $c.tls.ca $c.tls.certificate $c.tls.key) (not $c.tls.enabled) -}}
-{{- fail "connection.tls has certificates and connection.tls.enabled is false: set it true, or take them out" -}}
+{{- fail "connection.tls has certificates and connection.tls.enabled is false: enable it, or remove them" -}}
 {{- end -}}
 {{- if ne (not $c.tls.certificate) (not $c.tls.key) -}}
 {{- fail "connection.tls.certificate and connection.tls.key belong together: set both, or neither" -}}
@@ -39,13 +39,13 @@
 {{- end -}}
 {{- end -}}
 {{- if and $c.existingSecret (or $c.graphite.address $c.graphite.prefix) -}}
-{{- fail "connection.graphite is set beside connection.existingSecret: put METRICS_GRAPHITE and GRAPHITE_URL into that Secret" -}}
+{{- fail "connection.graphite and connection.existingSecret are both set: put METRICS_GRAPHITE and GRAPHITE_URL into that Secret" -}}
 {{- end -}}
 {{- if and $c.graphite.prefix (not $c.graphite.address) -}}
 {{- fail "connection.graphite.prefix is set and connection.graphite.address is not" -}}
 {{- end -}}
 {{- if and (not .Values.crds.keep) (not .Values.uninstall.guard) -}}
-{{- fail "crds.keep=false needs uninstall.guard=true: it is the guard that removes them, after what they define" -}}
+{{- fail "crds.keep=false needs uninstall.guard=true: the guard removes the resources and then the CRDs" -}}
 {{- end -}}
 {{- range .Values.alerts.disabled -}}
 {{- if not (has . (include "headgate.alertNames" $ | fromJsonArray)) -}}

@@ -19,7 +19,7 @@
 {{ default (include "headgate.operator" .) .Values.serviceAccount.name }}
 {{- end -}}
 
-{{- /* By which pods are found; never changes for a release. */ -}}
+{{- /* The selector of pods; it never changes for a release. */ -}}
 {{- define "headgate.selector" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -33,7 +33,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{- /* An image as a pod names it: (dict "of" .Values.image "root" . "tag" default) */ -}}
+{{- /* An image reference of a pod: (dict "of" .Values.image "root" . "tag" default) */ -}}
 {{- define "headgate.imageOf" -}}
 {{- $registry := default .of.registry .root.Values.global.imageRegistry -}}
 {{- $path := ternary (printf "%s/%s" $registry .of.repository) .of.repository (ne $registry "") -}}

@@ -1,4 +1,4 @@
-{{- /* What every pod of the chart has in common: the restricted Pod Security Standard, any user id. */ -}}
+{{- /* Fields of every pod of the chart: the restricted Pod Security Standard, any user id. */ -}}
 {{- define "headgate.podSecurity" -}}
 runAsNonRoot: true
 seccompProfile: {type: RuntimeDefault}
@@ -19,7 +19,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{- /* The variables by which a process is told its connection; as the operator gives them to workers. */ -}}
+{{- /* The variables of a process's connection, as the operator passes them to workers. */ -}}
 {{- define "headgate.connectionEnv" -}}
 {{- $secret := include "headgate.secret" . -}}
 {{- range tuple "CONTACT_POINTS" "DATA_CENTER" "USERNAME" "PASSWORD" "USE_SSL" "KEYSPACE" "CLUSTER_NAME" }}
@@ -29,14 +29,14 @@ imagePullSecrets:
 - {name: SSL_DIRECTORY, value: /etc/headgate/tls}
 {{- end -}}
 
-{{- /* The annotations of what belongs to a hook: (dict "on" "pre-install,pre-upgrade" "weight" -5 "deleted" ...) */ -}}
+{{- /* The annotations of a hook's objects: (dict "on" "pre-install,pre-upgrade" "weight" -5 "deleted" ...) */ -}}
 {{- define "headgate.hook" -}}
 "helm.sh/hook": {{ .on }}
 "helm.sh/hook-weight": {{ .weight | quote }}
 "helm.sh/hook-delete-policy": {{ default "before-hook-creation,hook-succeeded" .deleted }}
 {{- end -}}
 
-{{- /* The account of a hook's Job and what it may: (dict "root" . "name" ... "on" ... "cluster" rules "home" rules) */ -}}
+{{- /* The account of a hook's Job and its rights: (dict "root" . "name" ... "on" ... "cluster" rules "home" rules) */ -}}
 {{- define "headgate.hookRights" -}}
 {{- $labels := include "headgate.labels" .root -}}
 {{- $hook := include "headgate.hook" (dict "on" .on "weight" -10) -}}
@@ -114,7 +114,7 @@ metadata:
     app.kubernetes.io/component: {{ .component }}
   annotations:
     {{- include "headgate.hook" (dict "on" .on "weight" 0) | nindent 4 }}
-    # So that whoever runs Helm reads why; older ones than 3.18 do not know it.
+    # Helm prints the Job's log, from version 3.18 on.
     "helm.sh/hook-output-log-policy": hook-failed
 spec:
   backoffLimit: {{ .retries }}

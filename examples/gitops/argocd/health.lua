@@ -1,7 +1,7 @@
 -- The health of a Queue or a Counter, for Argo CD: what its conditions say, as kstatus reads them.
 --
 -- Argo CD runs this with the resource as `obj` (resource.customizations.health.headgate.io_Queue, and _Counter;
--- kustomization.yaml beside this file makes both keys). It needs no library. docs/conditions.md has all reasons.
+-- kustomization.yaml beside this file makes both keys). It needs no library. docs/reference.md has all reasons.
 
 local conditions = {}
 if obj.status ~= nil and obj.status.conditions ~= nil then

@@ -1,5 +1,5 @@
 """Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes what is
-large ("Source: a batch" in docs/protocols/spark.md). What becomes of rows is timeline_rows.py's.
+large ("Source: a batch" in docs/internals/protocols/spark.md). What becomes of rows is timeline_rows.py's.
 
 It takes nothing: plain reads, no lease.
 """

@@ -1,5 +1,5 @@
 """The rows of a split of a timeline queue as Arrow batches: live messages, or the history ("Source: a batch" in
-docs/protocols/spark.md).
+docs/internals/protocols/spark.md).
 
 Most rows are plain: neither cancelled nor moved, neither copy nor twin, with nothing on record. They go from the cell
 to Arrow, and those of one message each many at a time (alone_rows.py). The others are judged as the lane's reader

@@ -1,1 +1,3 @@
-"""The bulk jobs: drain, move, redrive, replay, export, rollup, gc and repair. docs/protocols/spark.md, "Jobs"."""
+"""The bulk jobs: drain, move, redrive, replay, export, rollup, gc and repair. docs/internals/protocols/spark.md,
+"Jobs".
+"""

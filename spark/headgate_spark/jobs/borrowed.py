@@ -3,8 +3,8 @@
     borrow ranges -> fix the batch -> note it (planned) -> work it -> note what became of it (committed)
         -> dead letters -> settle -> give back -> note the end (idle)
 
-docs/protocols/spark.md, "A batch", argues why whoever is killed between two of these loses nothing, and what may be
-done twice. This file is the driver's loop; what a batch is worked by is a `Work`.
+docs/internals/protocols/spark.md, "A batch", argues why whoever is killed between two of these loses nothing, and
+what may be done twice. This file is the driver's loop; what a batch is worked by is a `Work`.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class BorrowingJob:
             raise WindowOver(
                 begun_us=plan.planned_us,
                 window_s=window_us // 1_000_000,
-                remedy="`headgate bulk forget` drops that batch; what it had put may then be put twice",
+                remedy="run `headgate bulk forget` to drop that batch; its messages may then be put twice",
             )
 
 

@@ -129,7 +129,7 @@ def outcome_of(text: object) -> Outcome:
         return Outcome(text)
     except ValueError:
         allowed = ", ".join(each.value for each in Outcome)
-        raise OutcomeUnknown(outcome=repr(text)[:80], remedy=f"a handler gives one of {allowed}") from None
+        raise OutcomeUnknown(outcome=repr(text)[:80], remedy=f"a handler must return one of {allowed}") from None
 
 
 def decide_outcomes(plan: BatchPlan, rows: Mapping[bytes, Spot], reported: Iterable[Reported]) -> Decided:
@@ -194,7 +194,7 @@ def _alias(plan: BatchPlan, message_id: bytes) -> tuple[Spot, int]:
         found = one.aliases.get(message_id)
         if found is not None:
             return (r, found[0]), found[1]
-    raise IdUnknown(id=message_id.hex(), remedy="give back the column `id` as it came")
+    raise IdUnknown(id=message_id.hex(), remedy="return the column `id` unchanged")
 
 
 def _indexes(mask: int) -> Iterable[int]:

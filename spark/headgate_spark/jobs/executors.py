@@ -18,7 +18,7 @@ WITHIN_S: Final = 900.0
 """A cluster that makes nodes as they are asked for takes minutes."""
 SAID_AFTER_S: Final = 45.0
 LOOK_EVERY_S: Final = 1.0
-REMEDY: Final = "kubectl describe the pods with spark-role=executor, and kubectl get events where there are none"
+REMEDY: Final = "run kubectl describe on the pods with spark-role=executor; if there are none, run kubectl get events"
 
 
 class NoExecutor(Unavailable):

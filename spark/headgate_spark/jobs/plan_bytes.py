@@ -1,4 +1,4 @@
-"""A batch's plan as bytes, for the job's row and for tasks: docs/formats.md, "A batch of a bulk job".
+"""A batch's plan as bytes, for the job's row and for tasks: docs/internals/formats.md, "A batch of a bulk job".
 
 A number of up to 64 bits is written as a varint, a string of bytes behind its length. All of it is compressed: keys
 of one lane begin alike. Pure.

@@ -37,8 +37,10 @@ class Progress:
         self._stream = stream or sys.stderr
         self._began_s = time.monotonic()
         self._line_s = 0.0
-        self._messages = self.registry.counter("headgate_bulk_messages", "Messages of bulk jobs.", "job", "outcome")
-        self._batch_s = self.registry.histogram("headgate_bulk_batch_seconds", "How long a batch took.", "job")
+        self._messages = self.registry.counter(
+            "headgate_bulk_messages", "Messages processed by bulk jobs.", "job", "outcome"
+        )
+        self._batch_s = self.registry.histogram("headgate_bulk_batch_seconds", "Duration of a batch.", "job")
         wanted = read_graphite(here.environment)
         self._graphite = None if wanted is None else Graphite(wanted, self.registry)
 
@@ -100,4 +102,4 @@ class Progress:
         try:
             self._here.run(write_standing(ground.store_in(ground.keyspace), self._job, result))
         except HeadgateError as error:
-            self._stream.write(f"the figures of the job could not be told: {error}\n")
+            self._stream.write(f"the figures of the job could not be written: {error}\n")

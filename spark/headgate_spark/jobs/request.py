@@ -81,7 +81,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     elif bulk.sink is not None:
         sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
     if target == queue:
-        raise JobWrong("a queue is not put into itself", queue=queue, remedy="name another target")
+        raise JobWrong("a queue cannot be its own target", queue=queue, remedy="name another target")
     return JobRequest(
         queue,
         bulk.name,
@@ -149,7 +149,7 @@ def moment_us(text: str | None, now_us: int) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise JobWrong("this is no moment", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
+        raise JobWrong("invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
 
@@ -166,11 +166,13 @@ def _check(bulk: Bulk) -> None:
     if wrong:
         needs = {
             "drain": "one of a handler, a sink and a target",
-            "replay": "one of a target and a sink; a handler transforms",
-            "redrive": "neither handler nor sink; a target, if not where each message died",
+            "replay": "a target or a sink; a handler transforms",
+            "redrive": "neither handler nor sink; a target is optional",
             "move": "a target, and neither handler nor sink",
             "export": "a sink, and neither handler nor target",
         }[bulk.mode]
-        raise JobWrong("the bulk job names the wrong places", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}")
+        raise JobWrong(
+            "the bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
+        )
     if bulk.mode == "export" and bulk.sink is not None and bulk.sink.format not in FILES:
         raise JobWrong("an export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")

@@ -121,7 +121,7 @@ def _history(
     from_us = max(moment_us(request.from_, now_us) or 0, kept_us)
     until_us = min(moment_us(request.to, now_us) or now_us, now_us)
     if from_us >= until_us:
-        raise JobWrong("the range is empty, or older than what is kept", begins=request.from_, ends=request.to)
+        raise JobWrong("the range is empty, or older than the retention", begins=request.from_, ends=request.to)
     history = module_of(queue).history_of(queue)
     return HistoryJob(
         HistoryGround(

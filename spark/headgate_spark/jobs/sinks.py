@@ -84,7 +84,7 @@ class QueueSink:
         told = self._puts
         rate = None if told.rate is None else told.rate / self._at_once
         puts = replace(told, number=batch.number, scope_us=batch.scope_us, rate=rate)
-        with told_as(SinkFailed, target=told.target or "the queues they died in"):
+        with told_as(SinkFailed, target=told.target or "their source queues"):
             rows = messages.mapInArrow(puts_messages(puts), PUT_DDL).collect()
         return sum(row["messages"] for row in rows)
 

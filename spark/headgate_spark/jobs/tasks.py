@@ -142,7 +142,7 @@ def _row_and_index(text: object) -> tuple[bytes, int]:
             return _decoded(given[:-INDEX_LETTERS]), int.from_bytes(_decoded(given[-INDEX_LETTERS:]), "little")
         stored = _decoded(given)
     except ValueError:
-        raise SpecError("a handler gave an id that is none", id=given[:80]) from None
+        raise SpecError("the handler returned an invalid id", id=given[:80]) from None
     return stored[:-2], int.from_bytes(stored[-2:], "little")
 
 
@@ -265,7 +265,7 @@ def load(entry_point: str) -> Callable[..., Any]:
             found = getattr(found, name)
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SpecError("the handler can not be loaded", handler=entry_point, why=why) from None
+        raise SpecError("the handler cannot be loaded", handler=entry_point, why=why) from None
     if not callable(found):
-        raise SpecError("the handler is no function", handler=entry_point)
+        raise SpecError("the handler is not a function", handler=entry_point)
     return found  # type: ignore[no-any-return]

@@ -80,7 +80,7 @@ def collect(spark: SparkSession, here: WorkerConnection, told: Mapping[str, str]
 def _collector(here: WorkerConnection, counter: Counter) -> Collector:
     hints = here.headgate.ground.hints
     if hints is None:
-        raise Refused("there is no Cassandra behind this connection whose hint windows could be read")
+        raise Refused("this connection has no Cassandra whose hint windows can be read")
     return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
 
 

@@ -12,7 +12,7 @@ import org.apache.datasketches.theta.CompactSketch;
 import org.apache.datasketches.theta.SetOperation;
 import org.apache.datasketches.theta.Union;
 
-/** Reads states of counters as docs/formats.md says, and makes the same estimates itself: a line each. */
+/** Reads states of counters as docs/internals/formats.md says, and makes the same estimates itself: a line each. */
 public class Sketches {
   public static void main(String[] arguments) throws Exception {
     Path folder = Path.of(arguments[0]);

@@ -20,7 +20,7 @@ GROUNDS = ("simulated", "real")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each case on each ground; what needs a server says so."""
+    """Each case on each world; one that needs a server is marked."""
     if "ground" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
         grounds = [pytest.param(kind, marks=servers if kind == "real" else ()) for kind in GROUNDS]

@@ -48,7 +48,7 @@ def config(
 
 
 def deployment(ground: Ground, spec: Mapping[str, Any] | None = None, **container: Any) -> Document:
-    """A Deployment of one container, with no pods unless its spec says else."""
+    """A Deployment of one container, by default with no pods."""
     labels = {"headgate.io/queue": "emails"}
     made = {"name": "worker", "image": "registry.example/worker:1", **container}
     return {

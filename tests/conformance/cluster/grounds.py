@@ -92,7 +92,7 @@ class Ground(ABC):
 
     @abstractmethod
     def throttled(self) -> AbstractAsyncContextManager[ClusterPort]:
-        """A port of somebody who may do nothing, and is answered with 429 where he asks for much at once."""
+        """A port of a user without rights, who is answered with 429 when asking for much at once."""
 
     async def until(self, ask: Callable[[], Awaitable[T | None]], within_s: float = 30) -> T:
         """What it answers, once it is something."""
@@ -186,8 +186,8 @@ class RealGround(Ground):
         return self._runner.run(whole())
 
     async def begin_collecting(self, owner: Document, child: Document) -> None:
-        """Have the cluster's collector collect a child of our kinds: it looks for new ones every thirty seconds, and
-        what goes before is collected at some later try. An owner deleted in the foreground goes by its hand alone.
+        """Have the cluster's collector collect a child of our kinds: it searches for new ones every thirty seconds,
+        and what goes before is collected at some later try. An owner deleted in the foreground goes by it alone.
         """
         await self.make_namespace(self.namespace)
         made = applied(await self.port.apply(owner, manager="contract"))
@@ -230,7 +230,7 @@ class RealGround(Ground):
 
     @asynccontextmanager
     async def throttled(self) -> AsyncIterator[ClusterPort]:
-        """As a user for whom there is no seat, and who has no rights either."""
+        """As a user for whom there is no seat, and without rights."""
         self._kubectl.apply(*JAIL)
         port = await self._connect(self._kubectl.kubeconfig)
         port._api.set_default_header("Impersonate-User", JAILED)  # type: ignore[no-untyped-call]
@@ -243,7 +243,7 @@ class RealGround(Ground):
                 self._kubectl.delete(str(one["kind"]), JAILED)
 
     def openapi(self) -> dict[str, Any]:
-        """What the server says of all of its kinds."""
+        """The server's report of all of its kinds."""
         found: dict[str, Any] = json.loads(self._kubectl.run("get", "--raw", "/openapi/v2"))
         return found
 

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns what, who takes it from whom, and what goes when it is left out."""
+"""Server-side apply: which manager owns a field, which takes it from another, and what goes when it is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator makes, on a server: it comes back as it was applied, so that nothing is mended for ever."""
+"""The operator's children on a server: each comes back as it was applied, so that nothing is fixed for ever."""
 
 from __future__ import annotations
 

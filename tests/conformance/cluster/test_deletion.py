@@ -74,7 +74,7 @@ async def test_29_what_is_being_deleted_gets_no_new_finalizer(ground: Ground) ->
 
 
 async def test_30_a_finalizer_and_a_delete_that_race_never_leave_it_undeleted(ground: Ground) -> None:
-    """A finalizer that was acknowledged holds nothing if the delete was under way: the server looks too early."""
+    """A finalizer that was acknowledged holds nothing if the delete was under way: the server checks too early."""
     for number in range(5):
         name = f"race-{number}"
         made = applied(await ground.port.apply(queue(ground, name), manager="one"))

@@ -1,7 +1,7 @@
 """Many managers write one object in turn, by chance: the simulated server and a real one make the same of it.
 
-What is compared after each step: what was refused and for which fields, the object, and who owns which of its fields.
-Of who wrote otherwise than by apply only the lowest fields are compared: a real server also notes maps on the way,
+Compared after each step: the refusals and their fields, the object, and the owner of each of its fields.
+Of managers that did not apply only the lowest fields are compared: a real server also notes maps on the way,
 where its Go types leave them out when they are empty.
 """
 

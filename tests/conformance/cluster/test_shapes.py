@@ -1,4 +1,4 @@
-"""How fields merge: what the simulation has in its tables is what a real server says of itself."""
+"""How fields merge: the tables of the simulation agree with the schema of a real server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Schema = Mapping[str, Any]
 
 @cache
 def definitions(ground: RealGround) -> Mapping[str, Schema]:
-    """What the server says of all kinds."""
+    """The server's report of all kinds."""
     return ground.openapi()["definitions"]  # type: ignore[no-any-return]
 
 
@@ -57,7 +57,7 @@ def resolved(found: Mapping[str, Schema], schema: Schema) -> Schema:
 
 
 def form_of(schema: Schema) -> tuple[Any, ...]:
-    """How a field merges, as the server says it."""
+    """How a field merges, by the server's schema."""
     if schema.get("x-kubernetes-map-type") == "atomic":
         return ("piece",)
     if schema.get("type") == "array":
@@ -72,7 +72,7 @@ def form_of(schema: Schema) -> tuple[Any, ...]:
 
 
 def ours(shape: Shape, schema: Schema) -> tuple[Any, ...]:
-    """How the table says it: a field that it does not name follows its value."""
+    """How a field merges by the table: a field without an entry follows its value."""
     if shape is FOLLOWS:
         is_struct = "properties" in schema and schema.get("x-kubernetes-map-type") != "atomic"
         return ("struct",) if is_struct else ("piece",)

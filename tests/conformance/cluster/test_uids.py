@@ -36,7 +36,7 @@ async def test_15_an_apply_with_the_right_uid_applies(ground: Ground) -> None:
 
 
 async def test_15_on_status_a_uid_protects_nothing_and_a_version_does(ground: Ground) -> None:
-    """The server sets aside the metadata of a status before it looks at the uid."""
+    """The server sets aside the metadata of a status before it compares the uid."""
     made = applied(await ground.port.apply(queue(ground), manager="one"))
     by_uid = status_of(ground, {"replicas": 3}, uid=NOBODYS)
     written = applied(await ground.port.apply(by_uid, manager="one", subresource="status"))

@@ -13,7 +13,7 @@ NOBODYS = Kind("nobody.example", "v1", "things", "Thing")
 
 
 async def heard(changes: AsyncIterator[Change | Denied], count: int) -> list[Change]:
-    """The first so many changes, bookmarks aside."""
+    """The first changes, bookmarks aside."""
     found: list[Change] = []
     async for change in changes:
         assert isinstance(change, Change), str(change)

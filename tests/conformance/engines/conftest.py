@@ -2,7 +2,7 @@
 
 On the real one a case is mostly waiting, so all of them run beside each other on one loop, a few at a time, in a
 thread of its own: leases have to be kept while the runner prints. The first that is asked for begins them all, and
-each is told its own end.
+each learns its own end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASE_S_MAX = 90.0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each case on each engine in each world; what needs a server says so."""
+    """Each case on each engine in each world; one that needs a server is marked."""
     if "ground" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.xdist_group("cassandra")]
         grounds = [
@@ -59,7 +59,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground | None]:
-    """A fresh simulation from a seed that the case's name tells; real cases make theirs when they begin."""
+    """A fresh simulation from a seed made of the case's name; real cases make theirs when they begin."""
     kind, world = request.param
     if world == "real":
         yield None

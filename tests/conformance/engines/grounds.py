@@ -1,7 +1,7 @@
 """The ground a case stands on: a store, time that passes, and processes that open queues and may be killed.
 
-Cases see nothing else of where they run. Whatever members do is told to the ledger of their queue, and when a case is
-over its queues are looked at by somebody new: all invariants have to hold, what was not settled has to be seen by
+Cases see nothing else of their world. Members record each action in the ledger of their queue, and when a case is
+over its queues are read by a new member: all invariants have to hold, what was not settled has to be seen by
 `peek`, and the books of `stats` have to balance.
 """
 
@@ -31,6 +31,7 @@ from headgate.engines.contract import (
 )
 from headgate.engines.host import Host
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.errors import HeadgateError
 from headgate.store.positions import Positions
 from headgate.store.rows import Row
 from headgate.store.simulated import Cluster, SimulatedStore
@@ -48,7 +49,7 @@ PEEK_MAX = 1_000
 REFRESH_S = 20.0
 BALANCED_WITHIN_S = 10
 COMES_WITHIN_S = 20.0
-"""A bound for what has to come: the longest is a lease and a look for free lanes."""
+"""A bound for anything that has to come: the longest is a lease and a search for free lanes."""
 
 
 class Place(ABC):
@@ -134,7 +135,7 @@ class QueueUnderTest:
         return member
 
     async def look_back(self) -> None:
-        """End all members in good order, look at what is left, and hold the ledger against it."""
+        """End all members in good order, read what is left, and hold the ledger against it."""
         books_are_whole = not any(member.is_dead for member in self.members)
         for member in self.members:
             if not member.is_dead:
@@ -173,7 +174,7 @@ class QueueUnderTest:
 
 
 class Member:
-    """One process with the queue open. What it does is told to the ledger."""
+    """One process with the queue open. Its actions are recorded in the ledger."""
 
     def __init__(self, queue: QueueUnderTest, name: str, place: Place) -> None:
         self.queue = queue
@@ -220,7 +221,7 @@ class Member:
         return self.place.host.now_us()
 
     def in_us(self, seconds: float) -> int:
-        """A moment so far from now."""
+        """A time this far from now."""
         return self.now_us() + round(seconds * SECOND_US)
 
     # ---- putting
@@ -228,6 +229,16 @@ class Member:
     async def put(self, *messages: Message) -> list[str]:
         """Put them in one call."""
         return await self.place.run(self.queue.ledger.put(self.engine.put, messages, self.name))
+
+    async def put_each(self, *messages: Message) -> list[str | HeadgateError]:
+        """Put them in one call that answers for each."""
+        outcomes: list[str | HeadgateError] = await self.place.run(self.engine.put_each(messages))
+        put = [
+            (message, outcome) for message, outcome in zip(messages, outcomes, strict=True) if type(outcome) is str
+        ]
+        tries = self.queue.ledger.trying([message for message, _ in put], self.name)
+        self.queue.ledger.acknowledged(tries, [str(message_id) for _, message_id in put])
+        return outcomes
 
     async def put_one(self, payload: bytes = b"x", **options: Any) -> str:
         """Put one message."""
@@ -241,7 +252,7 @@ class Member:
         return answer
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Deliver it at another moment."""
+        """Deliver it at another time."""
         put = self.queue.ledger.tale(message_id).put
         self.queue.ledger.cancelling(message_id)
         answer, new_id = await self.place.run(self.engine.reschedule(message_id, due_us))
@@ -252,7 +263,7 @@ class Member:
         return answer, new_id
 
     async def purge(self, before_us: int | None = None) -> int:
-        """Purge the queue, of what was put before a moment or before now."""
+        """Purge the queue, of messages put before a given time or before now."""
         purge = self.queue.ledger.purging()
         before_us = int(await self.place.run(self.engine.purge(before_us)))
         self.queue.ledger.purged(purge, before_us)
@@ -284,7 +295,7 @@ class Member:
         return found[0]
 
     async def take(self, count: int, **options: Any) -> list[Delivery]:
-        """So many messages, in as many calls as it takes."""
+        """This number of messages, in as many calls as it takes."""
         found: list[Delivery] = []
         while len(found) < count:
             some = await self.receive(count - len(found), **options)
@@ -301,14 +312,14 @@ class Member:
         return await self.settle(*(Ack(each.receipt) for each in found))
 
     async def settle_unseen(self, settle: Settle) -> Settled:
-        """A settle whose receipt the ledger can not know."""
+        """A settle whose receipt the ledger cannot know."""
         (answer,) = await self.place.run(self.engine.settle([settle]))
         return answer  # type: ignore[no-any-return]
 
-    # ---- looking
+    # ---- reading
 
     async def peek(self, limit: int = 100, *, from_us: int | None = None) -> list[Peeked]:
-        """Look without taking."""
+        """Read without taking."""
         return await self.place.run(self.engine.peek(limit, from_us=from_us))
 
     async def stats(self) -> Stats:
@@ -429,7 +440,7 @@ class RealPlace(Place):
         self._loops.append(asyncio.get_running_loop().create_task(work))
 
     def kill(self) -> None:
-        """Nothing that it sends is sent, and nothing that was sent is answered: so it looks to everybody else."""
+        """Nothing of it is sent, and nothing that was sent is answered: so it appears to all others."""
         self._store.is_dead = True
 
     def end(self) -> None:
@@ -468,7 +479,7 @@ class MortalStore(Store):
         await self._store.pause(seconds)
 
     async def close(self) -> None:
-        """It is shared, and closed by who opened it."""
+        """It is shared, and closed by its owner."""
 
 
 def texts(found: Sequence[Delivery]) -> list[str]:

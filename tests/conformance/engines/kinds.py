@@ -44,7 +44,7 @@ class Kind(Protocol):
         ...
 
     def open(self, host: Host, queue: UUID, terms: Terms, graves: UUID | None) -> Opened:
-        """The queue for one process; `graves` is its dead letter queue. To be called in the process."""
+        """The queue for one process; `graves` is its dead-letter queue. To be called in the process."""
         ...
 
 

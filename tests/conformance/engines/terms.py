@@ -1,4 +1,4 @@
-"""What a case says of the queue that it wants, in words that every engine understands."""
+"""A case's demands on its queue, in words that every engine understands."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class Terms:
 
     @property
     def visibility_us(self) -> int:
-        """How long a delivery is hidden unless its receiver says otherwise."""
+        """How long a delivery is hidden by default."""
         return round(self.visibility_s * SECOND_US)

@@ -1,4 +1,4 @@
-"""Cancel and reschedule: what was answered cancelled is never delivered; else it is too late, and says so."""
+"""Cancel and reschedule: a message whose cancel was answered is never delivered; else it is too late."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_moment_that_can_not_be_kept_is_refused_and_the_message_stays(gr
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one(due_us=member.in_us(2))
-    with pytest.raises(SpecError, match="can keep it"):
+    with pytest.raises(SpecError, match="can store"):
         await member.place.run(member.engine.reschedule(message_id, member.now_us() + 10**9 * 4 * SECOND_US))
     given = await member.one()
     assert message_id == given.message_id

@@ -1,4 +1,4 @@
-"""What fails too often, or kills who handles it, goes to the dead letter queue with its reason, and no other does."""
+"""A message that fails too often, or kills its handler, is dead-lettered with its reason, and no other is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking: peek, stats and where tell what is there without taking it, to who owns the lanes and to who does not."""
+"""Reading without taking: peek, stats and where report all messages, to the owner of the lanes and to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting: what is acknowledged comes as it was put, when it was asked for; what can not be kept is refused."""
+"""Putting: an acknowledged message comes as it was put, when it was asked for; one that cannot be kept is refused."""
 
 from __future__ import annotations
 
@@ -66,6 +66,28 @@ async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_o
     assert [] == await member.receive(wait_s=1.5)
 
 
+async def test_put_each_answers_for_each_message_and_refuses_only_what_cannot_be_kept(ground: Ground) -> None:
+    queue = await ground.queue(message_bytes_max=5_000)
+    member = await queue.member()
+    outcomes = await member.put_each(
+        Message(b"first"),
+        Message(b"x" * 5_001),
+        Message(b"grouped", group="g"),
+        Message(b"once", once="key"),
+        Message(b"x" * 5_001, once="another"),
+        Message(b"once again", once="key"),
+        Message(b"last"),
+    )
+    assert [str, SpecError, str, str, SpecError, str, str] == [type(outcome) for outcome in outcomes]
+    assert outcomes[3] == outcomes[5]
+    found = await member.take(4)
+    assert {
+        outcomes[at]: payload for at, payload in ((0, b"first"), (2, b"grouped"), (3, b"once"), (6, b"last"))
+    } == {each.message_id: each.payload for each in found}
+    await member.ack(*found)
+    assert [] == await member.put_each()
+
+
 async def test_put_by_one_process_is_received_by_another(ground: Ground) -> None:
     queue = await ground.queue()
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
@@ -118,7 +140,7 @@ async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
 async def test_what_can_not_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    with pytest.raises(SpecError, match="can keep it"):
+    with pytest.raises(SpecError, match="can store"):
         await member.put(Message(b"now"), Message(b"never", due_us=member.in_us(100 * 365 * 86_400)))
     assert [] == await member.receive(wait_s=1.5)
     assert [] == await member.peek()

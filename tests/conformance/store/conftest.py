@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each case in each world; what needs a server says so."""
+    """Each case in each world; one that needs a server is marked."""
     if "world" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.xdist_group("cassandra")]
         worlds = [pytest.param(kind, marks=servers if kind == "real" else ()) for kind in WORLDS]
@@ -69,7 +69,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.fixture
 def _simulated_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """A fresh one for each case, from a seed that its name tells."""
+    """A fresh one for each case, from a seed made of its name."""
     world = SimulatedWorld(zlib.crc32(request.node.nodeid.encode()))
     with world.simulation:
         yield world

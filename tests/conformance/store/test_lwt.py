@@ -1,4 +1,4 @@
-"""Lightweight transactions on one row: what conditions mean, what a refusal tells, who sees what."""
+"""Lightweight transactions on one row: what conditions mean, what a refusal returns, which reader sees what."""
 
 from __future__ import annotations
 

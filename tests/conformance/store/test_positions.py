@@ -1,4 +1,4 @@
-"""Positions as the store keeps them: all of one moment are there, in our order; slices by moments hold them (A10)."""
+"""Positions as the store keeps them: all of one time are there, in our order; slices by time hold them (A10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.store.worlds import ALL, World
 
 NINE = 1_750_000_000_000_000
 MANY = 16_385
-"""One more than the clock sequence of a time uuid can tell apart."""
+"""One more than the clock sequence of a time uuid can distinguish."""
 
 _chance = random.Random(10)
 

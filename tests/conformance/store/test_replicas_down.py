@@ -1,4 +1,4 @@
-"""What still works when replicas are down, and what it says when it does not."""
+"""What still works when replicas are down, and the errors when it does not."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LIFE_S = 3
 
 
 async def test_everything_expires_cell_by_cell_and_row_by_row(world: World) -> None:
-    """One wait for what is to be said of expiry on plain rows."""
+    """One wait for all claims about expiry on plain rows."""
     at = world.now_us()
     whole, updated, kept, again, static, older = (world.key() for _ in range(6))
     await world.insert(LOG, {"p": whole, "c": 1, "v": "v"}, at, ttl_s=LIFE_S)

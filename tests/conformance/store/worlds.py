@@ -45,7 +45,7 @@ class World(ABC):
 
     @abstractmethod
     def now_us(self) -> int:
-        """The time of day, as servers tell it."""
+        """The time of day, as servers report it."""
 
     @abstractmethod
     def only_these_are_down(self, replicas: frozenset[int]) -> None:
@@ -55,7 +55,7 @@ class World(ABC):
         """A partition that nobody else uses."""
         return f"{self.case}-{next(self._numbers)}-{uuid4().hex[:8]}"
 
-    # Short ways to say what every case says.
+    # Short forms of what every case needs.
 
     async def insert(
         self, table: Table, values: Mapping[str, Value], at: int, *, ttl_s: int | None = None, to: Consistency = ALL

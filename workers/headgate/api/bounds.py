@@ -2,7 +2,8 @@
 
 The operator decides about all resources of a cluster in one process. A resource without a bound could hold it up for
 everybody, so a spec beyond these bounds is invalid. The API server refuses the lists that the CRD declares. It cannot
-measure the rest, which is refused by all who parse a resource: the operator, `headgate validate` and `headgate plan`.
+measure the rest, which is refused by everything that parses a resource: the operator, `headgate validate` and
+`headgate plan`.
 
 The check ends at the first fault, so it reads at most `SPEC_BYTES_MAX` of a spec, however large that is.
 """

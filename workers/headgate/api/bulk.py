@@ -1,4 +1,4 @@
-"""Work on many messages at once, done by Spark: one SparkApplication a run."""
+"""Bulk jobs over many messages by Spark: one SparkApplication per run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Text = Annotated[str, StringConstraints(max_length=1024)]
 
 
 class Sink(Model):
-    """Where a job writes."""
+    """The sink of a job."""
 
     format: Literal["parquet", "json", "csv", "orc", "jdbc", "headgate"] = Field(
-        description="The form that Spark writes. parquet, json, csv, orc and headgate (a queue) get each message "
-        "exactly once, also when the job is killed and run again. jdbc gets each message at least once.",
+        description="The form that Spark writes. `parquet`, `json`, `csv`, `orc` and `headgate` (a queue) get each "
+        "message exactly once, even if the job is killed and restarted. `jdbc` gets each message "
+        "at least once.",
     )
     path: Annotated[str, StringConstraints(min_length=1, max_length=2048)] = Field(
-        description="Where to: a path such as s3a://bucket/emails, a JDBC URL, or namespace/queue for headgate."
+        description="The target: a path such as s3a://bucket/emails, a JDBC URL, or namespace/queue for headgate."
     )
     options: dict[Annotated[str, StringConstraints(max_length=128)], Text] | None = Field(
-        None, max_length=64, description="Options of Spark's writer. Secrets belong into a Secret, not here."
+        None, max_length=64, description="Options of Spark's writer. Put secrets into a Secret, not here."
     )
 
 
@@ -33,7 +34,7 @@ class Spark(Model):
     """The SparkApplication that runs the job."""
 
     image: Image | None = Field(
-        None, description="The image with Spark, headgate and the handler. Unset: the one that the chart names."
+        None, description="The image with Spark, headgate and the handler. Default: the chart's Spark image."
     )
     driver: dict[str, Any] | None = Field(
         None,
@@ -55,45 +56,50 @@ class Spark(Model):
 
 
 class Bulk(Model):
-    """A job over many messages, run by a schedule or when the backlog is great; one run at a time."""
+    """A job over many messages, run by a schedule or for a large backlog. One run at a time."""
 
-    name: PartName = Field(description="Its name within the queue; it names the SparkApplications.")
+    name: PartName = Field(description="Its name within the queue, which names the SparkApplications.")
     mode: Literal["drain", "replay", "redrive", "move", "export"] = Field(
-        description="drain: handle what waits and settle what succeeded. replay: send a range of kept history again. "
-        "redrive: send dead letters back to where they came from. move: put what waits into another queue. "
-        "export: write history to files, each run only what is new."
+        description="`drain`: handle the waiting messages and settle those that succeed. `replay`: send a range "
+        "of kept history again. `redrive`: return dead letters to their source queue. `move`: put "
+        "waiting messages into another queue. `export`: write new history to files at each run."
     )
     schedule: Annotated[str, CRON] | None = Field(
-        None, description='When to run, as cron in UTC, such as "0 2 * * *". This, or backlogAbove, or both.'
+        None,
+        description='The schedule of runs, as cron in UTC, such as "0 2 * * *". Set this, or backlogAbove, or both.',
     )
     backlog_above: Count | None = Field(
         None,
         ge=1,
         le=1_000_000_000_000,
-        description="Run when more messages than this wait. This, or schedule, or both.",
+        description="Run when more messages than this wait. Set this, or schedule, or both.",
     )
     handler: EntryPoint | None = Field(
         None,
-        description="The Python function, as module:function. drain: a DataFrame of messages in, a DataFrame of id, "
-        "outcome and reason out. replay: a DataFrame of messages in, one of messages out.",
+        description="The Python function, as module:function. For drain it takes a DataFrame of messages "
+        "and returns one of id, outcome and reason. For replay it takes and returns a DataFrame "
+        "of messages.",
     )
-    sink: Sink | None = Field(None, description="Where to write, instead of a handler or a queue.")
+    sink: Sink | None = Field(None, description="The sink to write to, instead of a handler or a queue.")
     target: QueueName | None = Field(
         None,
-        description="The Queue of this namespace to put into: needed by move; possible in drain and replay instead "
-        "of a sink; in redrive instead of the messages' own sources.",
+        description="The target Queue of this namespace. move needs it. drain and replay may have it "
+        "instead of a sink. redrive uses it instead of the messages' source queues.",
     )
     from_: Moment | None = Field(
         None,
         alias="from",
-        description="The beginning of the range: a moment such as 2026-11-18T09:00:00Z, or an age such as 24h. "
-        "Unset: all that is kept.",
+        description="The start of the range: a time such as 2026-11-18T09:00:00Z, or an age such as 24h. "
+        "Default: all kept messages.",
     )
     to: Moment | None = Field(
-        None, description="The end of the range, not included: a moment or an age. Unset: the start of the run."
+        None, description="The end of the range (exclusive): a time or an age. Default: the start of the run."
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=4096)] | None = Field(
-        None, description="An SQL predicate over the messages' columns; only those for which it is true are taken."
+        None,
+        description="An SQL predicate over the messages' columns. The job takes only messages for which it is true.",
     )
-    rate: Rate | None = Field(None, description="The most messages taken, such as 500/s. Unset: no limit.")
+    rate: Rate | None = Field(
+        None, description="The maximum rate at which messages are taken, such as 500/s. Default: no limit."
+    )
     spark: Spark = Field(default_factory=Spark, description="The SparkApplication that runs it.")

@@ -1,4 +1,4 @@
-"""What drains a queue: one Deployment a consumer, run by the worker runtime."""
+"""Consumers of a queue: one Deployment each, run by the worker runtime."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ class HttpHandler(Model):
     port: Count = Field(
         ge=1,
         le=65535,
-        description="The port on which the image listens, at all addresses of the pod: before workers start, "
-        "Kubernetes looks whether it does.",
+        description="The handler's port, on all addresses of the pod. Kubernetes probes it before workers start.",
     )
     path: UrlPath = Field(
         "/",
-        description="Where messages are posted. 2xx settles the message; 429 and 503 give it back for as long as "
-        "Retry-After says; anything else gives it back with a backoff.",
+        description="The path that messages are posted to. 2xx settles the message. 429 and 503 return it "
+        "for the time in Retry-After. Any other answer returns it with a backoff.",
     )
 
 
 class Scaling(Model):
-    """How many workers run. Without this block: as many as there are shards in force."""
+    """The number of workers. Without this block: the number of shards in force."""
 
     mode: Literal["auto", "external"] = Field(
         "auto",
-        description="auto: the operator sets the replicas between min and max by the load. external: it leaves them "
-        "alone, for an HPA or KEDA of your own.",
+        description="`auto`: the operator sets the replicas between min and max by the load. `external`: an HPA "
+        "or KEDA of your own sets them.",
     )
-    min: Count = Field(0, ge=0, le=1000, description="The fewest workers, kept also when nothing waits.")
+    min: Count = Field(0, ge=0, le=1000, description="The minimum number of workers, also when no message waits.")
     max: Count = Field(
-        10, ge=1, le=1000, description="The most workers. More than there are lanes are never started."
+        10,
+        ge=1,
+        le=1000,
+        description="The maximum number of workers. The operator never starts more workers than there are lanes.",
     )
     backlog_per_worker: Count = Field(
-        1000, ge=1, le=100_000_000, description="Waiting messages for which one worker is reckoned."
+        1000, ge=1, le=100_000_000, description="The number of waiting messages per worker."
     )
     lag: Annotated[Duration, between("1s", "1d")] = Field(
-        Duration("30s"), description="Workers are added while the oldest message waits longer than this."
+        Duration("30s"), description="The operator adds workers while the oldest message waits longer than this."
     )
 
 
@@ -75,44 +77,48 @@ class Consumer(Model):
     """One Deployment of workers; with engine extent, one consumer group."""
 
     name: PartName = Field(
-        description="Its name within the queue. It names the Deployment, and with engine extent the consumer group."
+        description="The consumer's name within the queue. It names the Deployment, and with engine extent "
+        "the consumer group."
     )
     image: Image | None = Field(
         None,
-        description="The image that carries the handler; a Python handler needs the package headgate in it. Unset, "
-        "for a Python handler only: the operator's own image, which carries nothing but headgate.",
+        description="The image with the handler. For a Python handler it needs the package headgate. "
+        "Default for a Python handler: the operator's own image, which contains nothing but "
+        "headgate.",
     )
     handler: EntryPoint | None = Field(
         None,
-        description="The Python function that is called with each message, as module:function. Either this or "
-        "`http`.",
+        description="The Python function that handles each message, as module:function. Set either this or `http`.",
     )
     http: HttpHandler | None = Field(
-        None, description="An HTTP handler in any language, in the image unchanged. Either this or `handler`."
+        None, description="An HTTP handler in any language, in an unchanged image. Set either this or `handler`."
     )
-    concurrency: Count = Field(16, ge=1, le=10_000, description="Messages that one worker handles at the same time.")
+    concurrency: Count = Field(
+        16, ge=1, le=10_000, description="The number of messages that one worker handles at the same time."
+    )
     scaling: Scaling | None = Field(
-        None, description="How many workers run. Unset: as many as there are shards in force."
+        None, description="The number of workers. Default: the number of shards in force."
     )
     start_from: StartFrom | None = Field(
         None,
-        description="Where a new consumer group begins: earliest (what is still kept), latest, or a moment such as "
-        "2026-11-18T09:00:00Z. Unset: earliest. Only with engine extent; a group that exists keeps its place.",
+        description="The start of a new consumer group: earliest (the oldest kept message), latest, or a "
+        "time such as 2026-11-18T09:00:00Z. Default: earliest. Only with engine extent. An "
+        "existing group keeps its position.",
     )
     max_receives: Count | None = Field(
-        None, ge=1, le=1000, description="This consumer's own maxReceives. Unset: the queue's."
+        None, ge=1, le=1000, description="This consumer's own maxReceives. Default: the queue's."
     )
     visibility_timeout: Annotated[Duration, between("1s", "7d")] | None = Field(
-        None, description="This consumer's own visibilityTimeout. Unset: the queue's."
+        None, description="This consumer's own visibilityTimeout. Default: the queue's."
     )
     dead_letter: QueueName | None = Field(
         None,
-        description="This consumer's own dead letter queue: another Queue of this namespace. Unset: the queue's.",
+        description="This consumer's own dead-letter queue: another Queue of this namespace. Default: the queue's.",
     )
     rate: Rate | None = Field(
         None,
-        description="The most messages that all workers of this consumer take together, such as 50/s or 600/m. "
-        "Unset: no limit.",
+        description="The maximum rate of all workers of this consumer together, such as 50/s or 600/m. "
+        "Default: no limit.",
     )
     template: PodTemplate | None = Field(
         None, description="A strategic-merge patch of the pod template: resources, env, volumes, node selection."

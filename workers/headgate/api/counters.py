@@ -20,47 +20,48 @@ class Mutator(Model):
 
     lifetime: Annotated[Duration, between("10s", "30d")] = Field(
         Duration("24h"),
-        description="How long a mutator writes to its shard before it dies and another is born. Longer lives make "
-        "fewer shards to read; shorter ones are collected sooner.",
+        description="How long a mutator writes to its shard before a new one replaces it. With longer lives "
+        "a read covers fewer shards. Shorter ones are collected sooner.",
     )
     refuse_within: Annotated[Duration, between("1s", "7d")] = Field(
         Duration("1h"),
-        description="How long before its end a mutator refuses updates, so that none is in flight when it ends. Less "
-        "than lifetime, and at least 4 maxClockSkew.",
+        description="How long before its end a mutator refuses updates, so that none is in flight when it "
+        "ends. Less than lifetime, and at least 4 maxClockSkew.",
     )
 
 
 class Collect(Model):
-    """When ended shards are folded into the tally."""
+    """The collector: it folds ended shards into the tally."""
 
     schedule: Annotated[str, CRON] = Field(
         "0 * * * *",
-        description="When the collector passes over all keys, as cron in UTC. All counters of a namespace with the "
-        "same schedule and connection share one CronJob.",
+        description="The schedule of the collector, as cron in UTC. Each run passes over all keys. All "
+        "counters of a namespace with the same schedule and connection share one CronJob.",
     )
     after: Annotated[Duration, between("1m", "30d")] = Field(
         Duration("24h"),
-        description="How long after its end a shard is taken for final. It must be longer than Cassandra's hint "
-        "window (3h unless set there) plus maxClockSkew: the collector reads the window of every node and refuses "
-        "to run otherwise.",
+        description="How long after its end a shard counts as final. It must be longer than Cassandra's "
+        "hint window (3h by default) plus maxClockSkew. The collector reads the window of every "
+        "node, and refuses to run otherwise.",
     )
     image: Image | None = Field(
         None,
-        description="The image of the collector: one that carries your own type, where `type` is vendor/name. Unset: "
-        "the operator's.",
+        description="The image of the collector. For a `type` of your own (vendor/name) it contains that "
+        "type. Default: the operator's.",
     )
 
 
 class CounterSpec(Model):
-    """What the counter should be."""
+    """The desired counter."""
 
     type: CounterType = Field(
         "sum",
-        description="What is kept of each key: sum, product, minmax, moments (count, mean, variance), distinct "
-        "(approximate number of different values), audience (distinct, with and/or/not across counters), quantiles, "
-        "topk, set, register (the last value), or a type of your own as vendor/name. Fixed when the counter is made.",
+        description="The value kept per key. One of sum, product, minmax, moments (count, mean, variance), "
+        "distinct (approximate), audience (distinct, with and/or/not across counters), "
+        "quantiles, topk, set and register (the last value). Or a type of your own, as "
+        "vendor/name. Fixed when the counter is created.",
     )
-    mutator: Mutator = Field(default_factory=Mutator, description="The life of the writers of shards.")
+    mutator: Mutator = Field(default_factory=Mutator, description="The life of mutators, which write the shards.")
     gc: Collect = Field(
         default_factory=Collect, description="The collector, which folds ended shards into one tally."
     )
@@ -68,28 +69,30 @@ class CounterSpec(Model):
         64,
         ge=1,
         le=4096,
-        description="Over how many partitions the keys are spread. More for counters with millions of keys; fewer "
-        "make larger batches. Fixed when the counter is made.",
+        description="The number of partitions that hold the keys. Use more for millions of keys. Fewer "
+        "partitions make larger batches. Fixed when the counter is created.",
     )
     max_clock_skew: Annotated[Duration, between("5ms", "30s")] = Field(
         Duration("500ms"),
-        description="The most by which the clocks of any two processes may differ. A process that finds itself out "
-        "of this bound stops and says so.",
+        description="The maximum difference between the clocks of any two processes. A process whose clock "
+        "is out of this bound stops and reports it.",
     )
     token_window: Annotated[Duration, between("1m", "24h")] = Field(
         Duration("15m"),
-        description="For how long an update with an idempotency token, sent again to any process, still counts once. "
-        "Fixed when the counter is made: it says when a minute of such updates is folded.",
+        description="How long an idempotency key is remembered: an update that is repeated within it, to "
+        "any process, counts once. Fixed when the counter is created, since it decides when a "
+        "minute of such updates is folded.",
     )
     windows: tuple[Annotated[Duration, between("1s", "366d")], ...] | None = Field(
         None,
         max_length=8,
-        description="The grains of a time series of the same counter, such as [1m, 1h, 1d]. Unset: only the total is "
-        "kept. Fixed when the counter is made.",
+        description="The grains of a time series of the same counter, such as [1m, 1h, 1d]. Default: only "
+        "the total is kept. Fixed when the counter is created.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     storage: Storage = Field(
-        default_factory=Storage, description="Where in Cassandra the tables lie. Fixed, but for connectionSecret."
+        default_factory=Storage,
+        description="The location of the tables in Cassandra. Fixed, except for connectionSecret.",
     )
     retention: Annotated[Duration, between("1m", "3650d")] = Field(
         Duration("14d"),
@@ -97,12 +100,12 @@ class CounterSpec(Model):
     )
     deletion_policy: Literal["Retain", "Delete"] = Field(
         "Retain",
-        description="What becomes of the values when the resource is deleted. Retain: the tables stay, and a Counter "
-        "made again can adopt them. Delete: they are dropped.",
+        description="Retain: the tables stay when the resource is deleted, and a recreated Counter can "
+        "adopt them. Delete: the tables are dropped.",
     )
     paused: Flag = Field(
         False,
-        description="true: the operator keeps its hands off; what it made goes on as it is.",
+        description="true: the operator does not change the counter or its children. Existing children keep running.",
     )
 
 
@@ -112,5 +115,5 @@ class Counter(Model):
     api_version: Literal["headgate.io/v1beta1"] = "headgate.io/v1beta1"
     kind: Literal["Counter"] = "Counter"
     metadata: Metadata
-    spec: CounterSpec = Field(description="What the counter should be.")
-    status: CounterStatus | None = Field(None, description="What the operator has found; written by it alone.")
+    spec: CounterSpec = Field(description="The desired state of the counter.")
+    status: CounterStatus | None = Field(None, description="The observed state. Only the operator writes it.")

@@ -1,10 +1,10 @@
 """CustomResourceDefinitions from the models: structural schemas, every default, bound and rule in them.
 
-What pydantic says is not yet structural: references are written out, `X or null` becomes X (absence is how a person
-says nothing), titles go, `additionalProperties: false` goes (the API server prunes and, asked strictly, refuses).
-A shape's pattern becomes a CEL rule with a sentence. Each description ends with the default and the bounds, since
-`kubectl explain` shows nothing else. Invariant: every list, map and string that a rule can read is bounded, else the
-API server's cost estimate refuses the CRD.
+Pydantic's schema is not structural yet: references are expanded, `X or null` becomes X (a person leaves the field
+out), and titles and `additionalProperties: false` are removed (the API server prunes and, under strict validation,
+refuses). A shape's pattern becomes a CEL rule with a sentence. Each description ends with the default and the bounds,
+since `kubectl explain` shows nothing else. Invariant: every list, map and string that a rule can read is bounded,
+else the API server's cost estimate refuses the CRD.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _READY: Final = {
     "name": "Ready",
     "type": "string",
     "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-    "description": "Whether it does what its spec says.",
+    "description": "Whether the resource is as its spec declares.",
 }
 _REASON: Final = {
     "name": "Reason",
     "type": "string",
     "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
-    "description": "Why it is, or is not, Ready.",
+    "description": "The reason of Ready.",
     "priority": 1,
 }
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
@@ -51,18 +51,18 @@ def _column(name: str, kind: str, path: str, description: str, *, wide: bool = F
 _COLUMNS: Final[dict[str, list[Schema]]] = {
     "Queue": [
         _column("Engine", "string", ".spec.engine", "How messages are kept."),
-        _column("Shards", "integer", ".spec.shards", "Into how many parts the queue is divided."),
+        _column("Shards", "integer", ".spec.shards", "The number of parts of the queue."),
         _column("Backlog", "integer", ".status.backlog", "Messages that are due and not yet received."),
-        _column("Oldest", "string", ".status.oldestAge", "How long the oldest of them has waited."),
-        _column("Workers", "integer", ".status.consumers[0].ready", "Workers that are ready, of its first consumer."),
+        _column("Oldest", "string", ".status.oldestAge", "Age of the oldest due message."),
+        _column("Workers", "integer", ".status.consumers[0].ready", "Ready workers of the first consumer."),
         _READY,
         _column("In-Flight", "integer", ".status.inFlight", "Messages received and not yet settled.", wide=True),
-        _column("Rate", "integer", ".status.rate", "Messages settled a second.", wide=True),
+        _column("Rate", "integer", ".status.rate", "Messages settled per second.", wide=True),
         _REASON,
         _AGE,
     ],
     "Counter": [
-        _column("Type", "string", ".spec.type", "What is kept of each key."),
+        _column("Type", "string", ".spec.type", "The value kept per key."),
         _column("Keys", "integer", ".status.keys", "Keys, as the last collection counted them."),
         _READY,
         _column("Shards", "integer", ".status.shards", "Shards of all keys.", wide=True),

@@ -48,9 +48,9 @@ def is_due(schedule: str, minute: datetime) -> bool:
 
 
 def shortest_gap_minutes(schedule: str) -> int:
-    """The shortest time between two moments at which it is due, as far as that is less than a day.
+    """The shortest time between two due times, as far as that is less than a day.
 
-    Days are not looked at: a schedule that leaves some out may have a longer one.
+    Days are not considered: a schedule that leaves some out may have a longer one.
     """
     (minutes, hours, *_), _, _ = _read(schedule)
     moments = sorted(hour * 60 + minute for hour in hours for minute in minutes)
@@ -59,12 +59,12 @@ def shortest_gap_minutes(schedule: str) -> int:
 
 
 def due_after(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
-    """The first minute after the moment that is due; None where there is none within that time."""
+    """The first due minute after the given time; None if there is none within that time."""
     return _search(schedule, moment, within, 1)
 
 
 def due_before(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
-    """The last minute up to the moment that is due; None where there is none within that time."""
+    """The last due minute up to the given time; None if there is none within that time."""
     return _search(schedule, moment, within, -1)
 
 

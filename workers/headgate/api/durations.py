@@ -1,6 +1,6 @@
 """Lengths of time as people write them: `90s`, `14d`, `1h30m`, `500ms`.
 
-A Duration keeps how it was written, so that what a person reads back is what he wrote, and compares by value, so that
+A Duration keeps how it was written, so that a person reads back the same text, and compares by value, so that
 `1d` equals `24h`. Inside it is whole milliseconds: no floats, and no unit that has two meanings (months, years).
 The same text is read by the API server's CEL rules (see expressions.py); PATTERN bounds the digits of each unit so
 that no sum of them leaves the range of Go's durations (292 years), which is what CEL counts in.

@@ -1,4 +1,4 @@
-"""The three engines' own settings: one block each, of which a queue may set that of its engine.
+"""The settings of the three engines, one block each; a queue may set the block of its engine.
 
 No block is filled in where it is absent (a bucket queue should not show timeline settings), so a rule that reads one
 takes the default given here when the field, or the whole block, is not there.
@@ -17,48 +17,50 @@ from headgate.api.shapes import between, sized
 
 
 class Lease(Model):
-    """How long a lane is owned without word from its owner, and how often the owner gives word."""
+    """How long a lane is owned without a renewal, and how often its owner renews it."""
 
     ttl: Annotated[Duration, between("2s", "10m")] = Field(
         Duration("10s"),
-        description="How long a lane stays owned after its owner's last sign of life: so long its messages wait when "
-        "the owner dies. At least 1s + 2 maxClockSkew + 2 touch. Lower it for faster takeover; raise it where pauses "
-        "(garbage collection, a busy node) make owners lose lanes that they still serve.",
+        description="How long a lane stays owned after its owner's last renewal, and so how long its "
+        "messages wait when the owner dies. At least 1s + 2 maxClockSkew + 2 touch. Lower it "
+        "for faster takeover. Raise it where pauses (garbage collection, a busy node) make live "
+        "owners lose lanes.",
     )
     touch: Annotated[Duration, between("100ms", "1m")] = Field(
         Duration("2s"),
-        description="How often an owner renews its lease and moves its position: one lightweight transaction a lane.",
+        description="How often an owner renews its lease and moves its position. Each renewal is one "
+        "lightweight transaction per lane.",
     )
 
 
 class Timeline(Model):
-    """Settings of the engine timeline: messages ordered by the moment they are due, in parts of equal length."""
+    """Settings of the engine timeline: messages ordered by their due time, in parts of equal length."""
 
     part: Annotated[Duration, between("1s", "1h")] = Field(
         Duration("1m"),
-        description="The length of time that shares a partition of a shard. Shorten it above some 10,000 messages a "
-        "second and shard, so that partitions stay small; lengthen it for queues with a few messages an hour. "
-        "Fixed when the queue is made.",
+        description="The length of time that shares a partition of a shard. Shorten it above 10,000 "
+        "messages per second and shard, so that partitions stay small. Lengthen it for queues "
+        "with a few messages per hour. Fixed when the queue is created.",
     )
     safety_lag: Annotated[Duration, between("10ms", "5m")] = Field(
         Duration("1s"),
         description="How far in the future a message that is due at once is placed, so that its write is "
-        "acknowledged before any reader passes its moment. It is the floor of the time from put to delivery: 1s "
-        "unless set, at least 2 maxClockSkew. Lower it (with maxClockSkew) for faster delivery where clocks and "
-        "write latency are good; raise it where writes often take longer, since each that comes too late is stamped "
-        "and sent again.",
+        "acknowledged before a reader passes that position. It is the minimum time from put to "
+        "delivery. At least 2 maxClockSkew. Lower it (with maxClockSkew) for faster delivery "
+        "where clocks and write latency are good. Raise it where writes often take longer, "
+        "since a late message is restamped and sent again.",
     )
     shard_by: Literal["flush", "second"] = Field(
         "flush",
-        description="How messages without a group are spread over the shards. flush: each write batch goes to the "
-        "next shard in turn, so that no second is a hot spot. second: by the second that they are due, which keeps "
-        "all of a second together. Fixed when the queue is made.",
+        description="How messages without a group are spread over the shards. `flush`: each write batch goes "
+        "to the next shard in turn, so that no second is a hot spot. `second`: all messages due "
+        "in the same second go to one shard. Fixed when the queue is created.",
     )
     late_write_timeout: Annotated[Duration, between("1s", "1d")] = Field(
         Duration("1m"),
-        description="How long after a part has closed repair looks at it for the first time, for writes that landed "
-        "late; it looks again after 15m, after 4h and once hints and batch logs have ended. At least 1s + "
-        "2 maxClockSkew.",
+        description="How long after a part has closed repair reads it for the first time, to find late "
+        "writes. Repair reads it again after 15m, after 4h, and after the end of hints and "
+        "batch logs. At least 1s + 2 maxClockSkew.",
     )
     lease: Lease = Field(default_factory=Lease, description="The ownership of lanes by consumers.")
 
@@ -70,34 +72,35 @@ class Bucket(Model):
         1000,
         ge=1,
         le=100_000,
-        description="Ids to a bucket, which is a partition. Smaller buckets are closed and dropped sooner; larger "
-        "ones mean fewer partitions. Fixed when the queue is made.",
+        description="The number of ids per bucket, which is a partition. Smaller buckets are closed and "
+        "dropped sooner. Larger ones mean fewer partitions. Fixed when the queue is created.",
     )
     order: Literal["random", "fifo"] = Field(
         "random",
-        description="random: receivers take any message of the current bucket, so that they seldom meet on the same. "
-        "fifo: strictly by id; needs `shards: 1`, and receivers wait for each other.",
+        description="`random`: receivers take any message of the current bucket, so that they seldom collide. "
+        "`fifo`: receivers take messages strictly by id and wait for each other, which needs "
+        "`shards: 1`.",
     )
     late_write_timeout: Annotated[Duration, between("1s", "1d")] = Field(
         Duration("1m"),
-        description="How long an id that was claimed may stay unwritten before repair gives it up: a put that is "
-        "acknowledged later than this less 2 maxClockSkew is claimed anew. At least 1s + 2 maxClockSkew.",
+        description="How long a claimed id may stay unwritten before repair gives it up. A put that is "
+        "acknowledged later than this less 2 maxClockSkew claims a new id. At least 1s + 2 "
+        "maxClockSkew.",
     )
     keep_finalized: Annotated[Duration, between("0s", "30d")] = Field(
         Duration("1h"),
-        description="How long a bucket whose messages are all settled is kept before its partition is dropped. So "
-        "far back `headgate repair --from` can go.",
+        description="How long a bucket whose messages are all settled is kept before its partition is dropped.",
     )
 
 
 class Rotate(Model):
-    """When an extent is sealed and another takes its place."""
+    """The conditions under which an extent is sealed and replaced."""
 
     size: Annotated[Size, sized("1Mi", "16Gi")] = Field(
         Size("256Mi"), description="Seal an extent once it holds this much. Smaller ones are freed sooner."
     )
     age: Annotated[Duration, between("1m", "7d")] = Field(
-        Duration("1h"), description="Seal an extent that has been open this long, however little it holds."
+        Duration("1h"), description="Seal an extent that has been open this long, even if it holds little."
     )
 
 
@@ -106,13 +109,13 @@ class Retain(Model):
 
     consumed: Annotated[Duration, between("0s", "3650d")] = Field(
         Duration("1h"),
-        description="How long an extent is kept once every consumer group has settled all of it: so far back a group "
-        "can be moved.",
+        description="How long an extent is kept once every consumer group has settled all of it. A group "
+        "can be moved back this far.",
     )
     unconsumed: Annotated[Duration, between("1m", "3650d")] = Field(
         Duration("14d"),
-        description="How long an extent is kept that some group has not settled. What is older is lost to that "
-        "group, and said to be.",
+        description="How long an extent is kept that some group has not settled. Older messages are lost to "
+        "that group, and the loss is reported.",
     )
 
 
@@ -120,10 +123,10 @@ class Dedup(Model):
     """Deduplication of puts in a queue with `fifo: true`."""
 
     window: Annotated[Duration, between("1s", "1d")] = Field(
-        Duration("5m"), description="Within this time a second put with the same deduplication id makes no message."
+        Duration("5m"), description="A second put with the same deduplication id within this time adds no message."
     )
     content_based: Flag = Field(
-        False, description="Where a put names no deduplication id, use a hash of its body. Needs `fifo: true`."
+        False, description="For a put without a deduplication id, use a hash of its body. Needs `fifo: true`."
     )
 
 
@@ -132,8 +135,9 @@ class Extent(Model):
 
     mode: Literal["AP", "CP"] = Field(
         "AP",
-        description="What a network partition costs. AP: every side goes on, and some messages may be delivered "
-        "twice. CP: exactly one extent is open and order is kept; the side without a majority stops.",
+        description="AP: under a network partition every side continues, and some messages may be delivered "
+        "twice. CP: exactly one extent is open and order is kept, but a side without a majority "
+        "stops.",
     )
     fifo: Flag = Field(
         False,
@@ -144,9 +148,14 @@ class Extent(Model):
         2000,
         ge=1,
         le=1_000_000,
-        description="Messages a second that one extent should take; above it another is opened, up to maxExtents.",
+        description="The number of messages per second that one extent should take. Above it another is "
+        "opened, up to maxExtents.",
     )
-    max_extents: Count = Field(16, ge=1, le=1024, description="The most extents open at once. At least `shards`.")
-    rotate: Rotate = Field(default_factory=Rotate, description="When an extent is sealed and replaced.")
+    max_extents: Count = Field(
+        16, ge=1, le=1024, description="The maximum number of open extents. At least `shards`."
+    )
+    rotate: Rotate = Field(
+        default_factory=Rotate, description="The conditions under which an extent is sealed and replaced."
+    )
     retain: Retain = Field(default_factory=Retain, description="How long sealed extents are kept.")
-    dedup: Dedup = Field(default_factory=Dedup, description="Deduplication of puts; works with `fifo: true`.")
+    dedup: Dedup = Field(default_factory=Dedup, description="Deduplication of puts. Needs `fifo: true`.")

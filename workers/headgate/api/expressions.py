@@ -2,7 +2,7 @@
 
 A term renders itself with `cel(subject)`, where the subject is `self` or `oldSelf`, and answers for a plain JSON
 object with `of(object)`. A field that is absent has its effective value: the default of the model. Where a text does
-not have the form it should have, a comparison holds: the field's own shape says what is wrong, once.
+not have the form it should have, a comparison holds: the field's own shape reports the fault, once.
 Durations become numbers of milliseconds in Python and Go durations in CEL, so that `1d` and `24h` are the same.
 """
 
@@ -38,7 +38,7 @@ def read_path(subject: Json, path: str) -> Any:
 
 
 def has_cel(path: str, subject: str = "self") -> str:
-    """CEL that says whether each step of a dotted path is there."""
+    """CEL that checks whether each step of a dotted path exists."""
     steps = path.split(".")
     return " && ".join(f"has({subject}.{'.'.join(steps[: end + 1])})" for end in range(len(steps)))
 

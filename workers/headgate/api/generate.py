@@ -1,6 +1,6 @@
 """Write what is made from the models: `python -m headgate.api.generate [--check] [--into DIRECTORY]`.
 
-crds/*.yaml, docs/schema/*.json, docs/reference.md and docs/conditions.md. With --check nothing is written: what is
+crds/*.yaml, docs/schema/*.json and docs/reference.md. With --check nothing is written: what is
 stale or does not belong is named, and the exit code is 1. `generated_files` is pure, so the test for staleness is one
 comparison.
 """
@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from headgate.api.conditions_page import build_conditions_page
 from headgate.api.crd import KINDS, PLURALS, build_crd
 from headgate.api.json_schema import build_json_schema
 from headgate.api.model import GROUP, kind_of
@@ -36,7 +35,7 @@ class _Plain(yaml.SafeDumper):
 
 def generated_files() -> dict[str, str]:
     """Every generated file by its path in the repository."""
-    files = {"docs/reference.md": build_reference(), "docs/conditions.md": build_conditions_page()}
+    files = {"docs/reference.md": build_reference()}
     for model in KINDS:
         crd = yaml.dump(build_crd(model), Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
         files[f"crds/{PLURALS[kind_of(model)]}.{GROUP}.yaml"] = _HEADER + crd
@@ -58,7 +57,7 @@ def read_stale(root: Path) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headgate.api.generate", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing, report stale files")
     parser.add_argument("--into", type=Path, default=Path(), help="the root of the repository (here unless set)")
     options = parser.parse_args(arguments)
     if options.check:

@@ -1,6 +1,6 @@
 """A JSON schema of each kind, for editors: completion, descriptions, and red lines before anything is applied.
 
-It says what a schema can say; the rules between fields are the API server's and `headgate validate`'s.
+It has all that a schema can express; the API server and `headgate validate` check the rules between fields.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Resources from YAML files: several documents a file, each fault with its file, line, document and field.
+"""Resources from YAML files: several documents per file, each fault with its file, line, document and field.
 
-What kubectl does not read alike is not read at all: a key that is there twice is a fault, a moment such as
-2026-11-18T09:00:00Z stays the text that it is, `1:30` is no number of base 60. Documents of other groups (a Secret
-beside its Queue) are passed over and counted. This module knows YAML; what is right or wrong is parse.py's.
+YAML that kubectl reads differently is refused: a duplicate key is a fault, a time such as 2026-11-18T09:00:00Z stays
+a text, and `1:30` is no number of base 60. Documents of other groups (a Secret next to its Queue) are skipped and
+counted. This module knows YAML; parse.py checks the resources.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ def read_text(text: str, file: str) -> Reading:
 def _read_file(path: Path) -> str:
     try:
         if path.stat().st_size > _BYTES_MAX:
-            raise SpecError("the file is too large for resources", file=path, bytes_max=_BYTES_MAX)
+            raise SpecError("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError(f"{path}: there is no such file") from None
+        raise SpecError(f"{path} does not exist") from None
     except IsADirectoryError:
-        raise SpecError(f"{path}: is a directory; name the files in it") from None
+        raise SpecError(f"{path} is a directory, not a file") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path}: is not text in UTF-8") from None
+        raise SpecError(f"{path} is not text in UTF-8") from None
     except OSError as error:
-        raise Surroundings(f"{path}: can not be read", reason=error.strerror) from None
+        raise Surroundings(f"{path} cannot be read", reason=error.strerror) from None
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:

@@ -10,12 +10,12 @@ from headgate.api.names import NamespaceName, ResourceName
 
 
 class Metadata(Model):
-    """Name and namespace; whatever else Kubernetes keeps there is not looked at."""
+    """Name and namespace; other metadata of Kubernetes is ignored."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     name: ResourceName = Field(description="The resource's name, at most 63 characters.")
-    namespace: NamespaceName = Field("default", description="The namespace; `default` unless set.")
+    namespace: NamespaceName = Field("default", description="The namespace. Default: `default`.")
     generation: int | None = Field(None, description="Counts the changes of the spec; set by the API server.")
     uid: str | None = Field(None, description="Names this creation; set by the API server.")
     labels: dict[str, str] = Field(default_factory=dict, description="Labels.")

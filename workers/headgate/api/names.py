@@ -120,7 +120,7 @@ StartFrom = Annotated[
     str,
     text(
         f"^(earliest|latest|{_TIMESTAMP})$",
-        "must be earliest, latest, or a moment such as 2026-11-18T09:00:00Z",
+        "must be earliest, latest, or a time such as 2026-11-18T09:00:00Z",
         length_max=32,
         wrong=("beginning", "2026-11-18", "2026-13-18T09:00:00Z"),
     ),
@@ -130,7 +130,7 @@ Moment = Annotated[
     str,
     text(
         f"^({_TIMESTAMP}|([0-9]{{1,4}}d)?([0-9]{{1,5}}h)?([0-9]{{1,7}}m)?([0-9]{{1,9}}s)?)$",
-        "must be a moment such as 2026-11-18T09:00:00Z, or an age counted back from the start such as 24h",
+        "must be a time such as 2026-11-18T09:00:00Z, or an age counted back from the start such as 24h",
         length_max=32,
         wrong=("yesterday", "2026-11-18", "-24h"),
     ),

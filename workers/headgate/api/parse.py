@@ -1,7 +1,7 @@
 """A resource from plain JSON: valid, or every fault with the path of its field and what would be right.
 
-The same for all who read resources: the operator, the CLI, the catalogue's writer. What is refused here is what the
-API server refuses, by the same models and rules. Nulls are dropped first, as the API server drops them.
+It is the same for the operator, the CLI and the catalogue's writer. It refuses the same resources as the API server,
+by the same models and rules. Nulls are dropped first, as the API server drops them.
 """
 
 from __future__ import annotations

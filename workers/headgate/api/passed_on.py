@@ -1,7 +1,8 @@
 """Pieces of somebody else's resource inside of ours: a pod template, the driver and the executor of a Spark job.
 
-They are handed on as they are, and only their size is bounded (bounds.py). What a CRD can say of that stands here: it
-declares the lists of a pod whose place is known, since a rule cannot see what has no schema.
+They are passed on unchanged, and only their size is bounded (bounds.py). This module has the part of that bound that
+a CRD can express: it declares the lists of a pod whose place is known, since a rule cannot read fields without a
+schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Regular expressions that mean the same to Python and to RE2, which the API server uses.
 
-They keep to what both have (no look-around, no back references), and are anchored with ^ and $; Python's `$` would
-also match before a last newline, so a value with one is refused here as RE2 refuses it.
+They keep to what both have (no lookahead or lookbehind, no back references), and are anchored with ^ and $; Python's
+`$` would also match before a last newline, so a value with one is refused here as RE2 refuses it.
 """
 
 from __future__ import annotations

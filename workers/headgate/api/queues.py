@@ -1,4 +1,4 @@
-"""`Queue`: what a person declares, and what the operator reports of it."""
+"""`Queue`: the declared spec, and the status that the operator reports."""
 
 from __future__ import annotations
 
@@ -22,102 +22,104 @@ SHARDS_MAX = 1024
 
 
 class Repair(Model):
-    """When repair runs."""
+    """The repair job."""
 
     schedule: Annotated[str, CRON] = Field(
         "*/5 * * * *",
-        description="When the repair job runs, as cron in UTC. All resources of a namespace with the same schedule "
-        "and connection share one CronJob.",
+        description="The schedule of the repair job, as cron in UTC. All resources of a namespace with the "
+        "same schedule and connection share one CronJob.",
     )
 
 
 class QueueSpec(Model):
-    """What the queue should be."""
+    """The desired queue."""
 
     engine: Literal["timeline", "bucket", "extent"] = Field(
         "timeline",
-        description="How messages are kept. timeline: by the moment they are due; delays of any length, cancel, "
-        "groups. bucket: by growing ids, with pop receipts. extent: an append-only log with consumer groups. "
-        "Fixed when the queue is made.",
+        description="How messages are kept. `timeline`: ordered by due time, with delays of any length, "
+        "cancel and groups. `bucket`: by growing ids, with pop receipts. `extent`: an append-only "
+        "log with consumer groups. Fixed when the queue is created.",
     )
     shards: Count = Field(
         4,
         ge=1,
         le=SHARDS_MAX,
-        description="Into how many parts the queue is divided, so the most workers that can drain it at once. "
-        "`kubectl scale queue/NAME --replicas=N` sets it. timeline: lanes (a change makes a new generation, the old "
-        "one drains); bucket: counters of ids; extent: the fewest open extents.",
+        description="The number of parts of the queue, and so the maximum number of workers that can drain "
+        "it at once. `kubectl scale queue/NAME --replicas=N` sets it. `timeline`: the number of "
+        "lanes, where a change starts a new generation while the old one drains. `bucket`: the "
+        "number of id counters. `extent`: the minimum number of open extents.",
     )
     retention: Annotated[Duration, between("1m", "3650d")] = Field(
         Duration("14d"),
-        description="How long a message that nobody settled is kept, counted from the moment it is due. Engine "
-        "extent keeps and drops whole extents, by `extent.retain`.",
+        description="How long an unsettled message is kept, counted from its due time. Engine extent keeps "
+        "and drops whole extents, by `extent.retain`.",
     )
     visibility_timeout: Annotated[Duration, between("1s", "7d")] = Field(
         Duration("30s"),
-        description="How long a message that was received stays hidden before it is delivered again. Set it above "
-        "the time a handler needs; workers extend it while a handler lives.",
+        description="How long a received message stays hidden before it is delivered again. Set it above "
+        "the time a handler needs. Workers extend it while a handler lives.",
     )
     delay: Annotated[Duration, between("0s", "3650d")] = Field(
-        Duration("0s"), description="How long a message waits before it is first delivered, unless its put says else."
+        Duration("0s"), description="How long a message waits before its first delivery, unless its put sets a delay."
     )
     max_receives: Count = Field(
         5,
         ge=1,
         le=1000,
-        description="How often a message is delivered before it goes to the dead letter queue. A worker that dies "
-        "by a message counts as a delivery. Without a dead letter queue it is delivered until its retention ends.",
+        description="How often a message is delivered before it goes to the dead-letter queue. A delivery "
+        "that kills its worker counts. Without a dead-letter queue it is delivered until its "
+        "retention ends.",
     )
     max_message_size: Annotated[Size, sized("1Ki", "8Mi")] = Field(
         Size("1Mi"),
-        description="The largest message, body and attributes together; a greater one is refused when it is put.",
+        description="The maximum size of a message, body and attributes together. A put of a larger one is refused.",
     )
     once_window: Annotated[Duration, between("1m", "30d")] = Field(
         Duration("24h"),
-        description="How long a key given to put(once=...) is remembered: within it the same key makes one message. "
-        "A Spark query that was stopped for longer than this can not be resumed.",
+        description="How long a key of put(once=...) is remembered. Within this time the same key makes one "
+        "message. A Spark query that was stopped for longer than this cannot be resumed.",
     )
     max_clock_skew: Annotated[Duration, between("5ms", "30s")] = Field(
         Duration("500ms"),
-        description="The most by which the clocks of any two processes may differ. A process that finds itself out "
-        "of this bound stops and says so. Lower it where clocks are well kept, since safetyLag and takeovers grow "
-        "with it.",
+        description="The maximum difference between the clocks of any two processes. A process whose clock "
+        "is out of this bound stops and reports it. Lower it where clocks are well kept, since "
+        "safetyLag and takeovers grow with it.",
     )
     dead_letter: QueueName | None = Field(
         None,
-        description="Where messages go that failed maxReceives times: another Queue of this namespace. Unset: they "
-        "stay, and are delivered again.",
+        description="The queue for messages that failed maxReceives times: another Queue of this namespace. "
+        "Default: they stay, and are delivered again.",
     )
-    timeline: Timeline | None = Field(None, description="Settings of engine timeline; refused with another engine.")
-    bucket: Bucket | None = Field(None, description="Settings of engine bucket; refused with another engine.")
-    extent: Extent | None = Field(None, description="Settings of engine extent; refused with another engine.")
+    timeline: Timeline | None = Field(None, description="Settings of engine timeline. Refused with another engine.")
+    bucket: Bucket | None = Field(None, description="Settings of engine bucket. Refused with another engine.")
+    extent: Extent | None = Field(None, description="Settings of engine extent. Refused with another engine.")
     consumers: tuple[Consumer, ...] | None = Field(
         None,
         max_length=32,
-        description="What drains the queue: a Deployment each. Engine extent: each is a consumer group and gets all "
-        "messages; the other engines: at most one. None: drained through the gateway or the SDK.",
+        description="The workers that drain the queue, one Deployment each. With engine extent each is a "
+        "consumer group and gets all messages. The other engines take at most one. Without any, "
+        "the gateway or the SDK drains the queue.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    repair: Repair = Field(
-        default_factory=Repair, description="The job that finds what was written late or left behind."
-    )
+    repair: Repair = Field(default_factory=Repair, description="The job that finds late writes.")
     bulk: tuple[Bulk, ...] | None = Field(
         None,
         max_length=32,
-        description="Work on many messages at once, by Spark.",
+        description="The bulk jobs, run by Spark.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     storage: Storage = Field(
-        default_factory=Storage, description="Where in Cassandra the tables lie. Fixed, but for connectionSecret."
+        default_factory=Storage,
+        description="The location of the tables in Cassandra. Fixed, except for connectionSecret.",
     )
     deletion_policy: Literal["Retain", "Delete"] = Field(
         "Retain",
-        description="What becomes of the messages when the resource is deleted. Retain: the tables stay, and a Queue "
-        "made again can adopt them. Delete: they are dropped.",
+        description="Retain: the tables stay when the resource is deleted, and a recreated Queue can adopt "
+        "them. Delete: the tables are dropped.",
     )
     paused: Flag = Field(
         False,
-        description="true: the operator keeps its hands off; what it made goes on as it is.",
+        description="true: the operator does not change the queue or its children. Existing workers keep running.",
     )
 
     def engine_settings(self) -> Timeline | Bucket | Extent:
@@ -133,5 +135,5 @@ class Queue(Model):
     api_version: Literal["headgate.io/v1beta1"] = "headgate.io/v1beta1"
     kind: Literal["Queue"] = "Queue"
     metadata: Metadata
-    spec: QueueSpec = Field(description="What the queue should be.")
-    status: QueueStatus | None = Field(None, description="What the operator has found; written by it alone.")
+    spec: QueueSpec = Field(description="The desired state of the queue.")
+    status: QueueStatus | None = Field(None, description="The observed state. Only the operator writes it.")

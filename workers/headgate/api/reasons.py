@@ -1,6 +1,6 @@
-"""What follows from a reason: what a person does about it, which conditions may have it, whether it is waited for.
+"""Remedies of reasons, the conditions that may have them, and whether the operator waits for them.
 
-Beside `status.py`, which has the reasons and what they mean; both make the page docs/conditions.md.
+`status.py` has the reasons and their meanings. Both modules make the page docs/reference.md.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ from headgate.api.status import Reason
 
 NOTHING_TO_DO: Final = "Nothing."
 REMEDIES: Final[dict[Reason, str]] = {
-    Reason.RECONCILING: "Wait; the message says what is being done.",
-    Reason.PROGRESSING: "Wait; the message says for what.",
-    Reason.DELETING: "Wait. Where Cassandra is away: mend it, or set `deletionPolicy: Retain`.",
+    Reason.RECONCILING: "Wait. The message names the change.",
+    Reason.PROGRESSING: "Wait. The message names the object.",
+    Reason.DELETING: "Wait. If Cassandra is unavailable, fix it, or set `deletionPolicy: Retain`.",
     Reason.PAUSED: "Set `spec.paused: false` (`kubectl headgate resume`).",
-    Reason.SPEC_INVALID: "Mend the field that the message names.",
-    Reason.ENGINE_UNAVAILABLE: "Upgrade the operator, or take another engine.",
-    Reason.NAME_TAKEN: "Rename this one, delete the other, or adopt with the annotation of the message.",
-    Reason.CASSANDRA_UNAVAILABLE: "Mend Cassandra; nothing has to be done here.",
-    Reason.CONNECTION_MISSING: "Make the Secret, or add the key that the message names.",
+    Reason.SPEC_INVALID: "Fix the field that the message names.",
+    Reason.ENGINE_UNAVAILABLE: "Upgrade the operator, or choose another engine.",
+    Reason.NAME_TAKEN: "Rename this resource, delete the other, or adopt its data by the annotation in the message.",
+    Reason.CASSANDRA_UNAVAILABLE: "Fix Cassandra. The operator then continues by itself.",
+    Reason.CONNECTION_MISSING: "Create the Secret, or add the key that the message names.",
     Reason.WRONG_DATA_CENTER: "Name a connectionSecret that leads to the home data centre.",
-    Reason.CLOCK_OUT_OF_BOUNDS: "Mend the clock of the node that the message names, or raise maxClockSkew.",
-    Reason.TABLES_MISSING: "Wait. Where it lasts, a table was dropped by hand: restore a backup.",
+    Reason.CLOCK_OUT_OF_BOUNDS: "Fix the clock of the node that the message names, or raise maxClockSkew.",
+    Reason.TABLES_MISSING: "Wait. If it stays, a table was dropped by hand: restore a backup.",
     Reason.TABLES_DRIFTED: "Run the CQL of the message, or restore what it names.",
-    Reason.TOO_MANY_TABLES: "Make it anew with `storage.tables: shared`.",
-    Reason.RIGHTS_MISSING: "Hand the CQL of the message (`headgate apply --print`) to an administrator.",
-    Reason.LANES_UNPROCESSED: "Look at the workers, if the extra one that was started does not mend it.",
-    Reason.LANES_SUSPICIOUS: "Look for a handler that blocks the worker's loop.",
-    Reason.LANE_HELD: "Let the message be settled that holds the lane, or cancel it.",
+    Reason.TOO_MANY_TABLES: "Recreate the resource with `storage.tables: shared`.",
+    Reason.RIGHTS_MISSING: "Let an administrator run the CQL of the message (`headgate apply --print`).",
+    Reason.LANES_UNPROCESSED: "Check the workers, if the extra worker that was started does not help.",
+    Reason.LANE_OWNER_STALLED: "Find the handler that blocks the worker's event loop, in the worker's log.",
+    Reason.LANE_HELD: "Settle or cancel the message that holds the lane.",
     Reason.CONSUMERS_STARTING: "Wait.",
-    Reason.CONSUMERS_FAILING: "Look at `kubectl logs`; the message has the worker's last words.",
-    Reason.HANDLER_REFUSED: "Mend the image or the handler; the message has the worker's words.",
-    Reason.APPLY_REFUSED: "Mend what the server's words name: the quota, the webhook or the template.",
+    Reason.CONSUMERS_FAILING: "Check `kubectl logs`. The message has the worker's last log line.",
+    Reason.HANDLER_REFUSED: "Fix the image or the handler. The message has the worker's error.",
+    Reason.APPLY_REFUSED: "Fix the quota, the webhook or the template that the server's answer names.",
     Reason.REPAIR_PENDING: "Wait for the next run.",
-    Reason.REPAIR_OVERDUE: "Look at the repair CronJob of the namespace; bring replicas of Cassandra back.",
-    Reason.REPAIR_FAILING: "Look at the log of the last job.",
+    Reason.REPAIR_OVERDUE: "Check the repair CronJob of the namespace, and bring replicas of Cassandra back.",
+    Reason.REPAIR_FAILING: "Check the log of the last job.",
     Reason.COLLECTION_PENDING: "Wait for the next run.",
-    Reason.COLLECTION_OVERDUE: "Look at the gc CronJob of the namespace; bring replicas of Cassandra back.",
-    Reason.COLLECTION_FAILING: "Look at the log of the last job.",
+    Reason.COLLECTION_OVERDUE: "Check the gc CronJob of the namespace, and bring replicas of Cassandra back.",
+    Reason.COLLECTION_FAILING: "Check the log of the last job.",
     Reason.GC_AFTER_TOO_SHORT: "Raise `gc.after`.",
-    Reason.BULK_FAILING: "Look at the message and at the SparkApplication that it names.",
+    Reason.BULK_FAILING: "Check the message and the SparkApplication that it names.",
     Reason.SPARK_OPERATOR_MISSING: "Install the Spark operator, or remove `bulk`.",
-    Reason.DEAD_LETTER_MISSING: "Apply the queue that the message names; the order does not matter.",
+    Reason.DEAD_LETTER_MISSING: "Apply the queue that the message names. The order does not matter.",
     Reason.DEAD_LETTER_CYCLE: "Break the cycle that the message shows.",
 }
-"""What a person does; where nothing stands, nothing."""
+"""The remedy of each reason; a reason without one needs none."""
 
 _STORE_REASONS: Final = (
     Reason.TABLES_PRESENT,
@@ -72,7 +72,7 @@ _CONSUMERS_REASONS: Final = (
 _LANES_REASONS: Final = (
     Reason.LANES_SERVED,
     Reason.LANES_UNPROCESSED,
-    Reason.LANES_SUSPICIOUS,
+    Reason.LANE_OWNER_STALLED,
     Reason.LANE_HELD,
     Reason.PROGRESSING,
 )
@@ -96,7 +96,7 @@ STALLING: Final = frozenset(
         Reason.DEAD_LETTER_CYCLE,
     }
 )
-"""Why it will not become Ready until a person changes something."""
+"""Reasons that last until a person changes something."""
 AWAITED: Final = frozenset(
     {
         Reason.RECONCILING,
@@ -107,9 +107,9 @@ AWAITED: Final = frozenset(
         Reason.DEAD_LETTER_MISSING,
     }
 )
-"""Why it is not Ready yet, and may become so by itself."""
+"""Reasons that pass by themselves."""
 IN_READY: Final = ("TablesReady", "ConsumersReady", "DeadLetterResolved", "LanesHealthy")
-"""Conditions without which a resource is not Ready, the one that is told first in front."""
+"""Conditions that Ready requires, in the order in which Ready reports them."""
 _READY_REASONS: Final = tuple(
     dict.fromkeys(
         (
@@ -160,4 +160,4 @@ REASONS_OF: Final[dict[str, tuple[Reason, ...]]] = {
         Reason.GC_AFTER_TOO_SHORT,
     ),
 }
-"""Which reasons a condition may have."""
+"""The reasons that each condition may have."""

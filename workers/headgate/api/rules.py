@@ -1,4 +1,4 @@
-"""What no single field can say: the rules between fields, and between what is and what was.
+"""Rules between fields, and between a resource and its former version.
 
 Each rule is a value: where it is scoped, which field is to blame, the sentence its author reads, and one condition
 that the API server evaluates as CEL and everything else as Python (expressions.py). No webhook is needed, and
@@ -36,7 +36,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a resource: the path of the field, what would be right, and the rule that says so."""
+    """A fault of a resource: the path of the field, the requirement, and the rule that it breaks."""
 
     path: str
     says: str
@@ -190,7 +190,7 @@ _ENGINES: Final = (
         "queue.timeline.lateWriteTimeout",
         "spec",
         "timeline.lateWriteTimeout",
-        "lateWriteTimeout must be at least 1s + 2 maxClockSkew, else repair looks before writes can have landed",
+        "lateWriteTimeout must be at least 1s + 2 maxClockSkew, else repair reads before writes can have landed",
         e.implies(
             _engine_is("timeline"),
             e.Longer(_queue("timeline.lateWriteTimeout"), ">=", "1s", ((_queue("maxClockSkew"), 2),)),
@@ -260,22 +260,21 @@ _QUEUE: Final = (
         "queue.deadLetter",
         "",
         "spec.deadLetter",
-        "a queue can not be its own dead letter queue; name another Queue of this namespace",
+        "a queue cannot be its own dead-letter queue; name another Queue of this namespace",
         e.NotOwnName("spec.deadLetter"),
     ),
     Rule(
         "queue.consumers.deadLetter",
         "",
         "spec.consumers",
-        "a consumer's deadLetter can not be the queue itself; name another Queue of this namespace",
+        "a consumer's deadLetter cannot be the queue itself; name another Queue of this namespace",
         e.NoneOwnName("spec.consumers", "deadLetter"),
     ),
     Rule(
         "queue.bulk.move",
         "",
         "spec.bulk",
-        "a bulk job of mode move can not move a queue into itself; name another Queue of this namespace as its "
-        "target",
+        "a bulk job of mode move cannot move a queue into itself; name another Queue of this namespace as its target",
         e.NoneOwnName("spec.bulk", "target", ("mode", "move")),
     ),
     Rule(

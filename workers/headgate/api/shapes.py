@@ -1,9 +1,9 @@
-"""What a single value must look like, said once: as a check in Python, as a CEL rule on the field, and in words.
+"""The form of a single value, written once: a check in Python, a CEL rule on the field, and a sentence.
 
 A shape rides on a field as an annotation: `Annotated[str, DNS_LABEL]`, `Annotated[Duration, between("1s", "12h")]`.
-The CRD gets a CEL rule with a sentence for the person who wrote the value, where a bare pattern would show him a
-regular expression. `wrong` is a value that the shape refuses and its neighbours accept; the tests offer each of them
-to the real API server.
+The CRD gets a CEL rule with a sentence for the author of the value, where a bare pattern would show a regular
+expression. `wrong` is a value that the shape refuses and its neighbours accept; the tests send each of them to the
+real API server.
 """
 
 from __future__ import annotations

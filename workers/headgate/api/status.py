@@ -1,7 +1,7 @@
-"""What the operator reports: conditions as kstatus reads them, and the figures that `kubectl get` shows.
+"""The status of resources: conditions as kstatus reads them, and the figures that `kubectl get` shows.
 
-A condition's reason is one of `Reason`, each with the sentence that the docs give. The CRD bounds only its form: an
-operator that is newer than the CRD must be able to report, so the list is closed here and not there.
+A condition's reason is one of `Reason`, each with its sentence in the docs. The CRD bounds only its form, since an
+operator that is newer than the CRD must be able to report. So this list is closed, and the CRD's is not.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ QUEUE_CONDITIONS = (
 COUNTER_CONDITIONS = ("Ready", "Reconciling", "Stalled", "TablesReady", "CollectionHealthy")
 
 CONDITION_MEANINGS = {
-    "Ready": "It does what its spec says. kstatus, Argo CD and Flux look at this one.",
-    "Reconciling": "The operator is at work on it; present while it is.",
-    "Stalled": "It will not become Ready until a person changes something.",
-    "TablesReady": "Its tables are there and are as they should be.",
-    "LanesHealthy": "Every lane with work is served by an owner that gets on.",
-    "ConsumersReady": "The Deployments of its consumers run as many ready workers as they should.",
-    "RepairHealthy": "Repair has kept up; false before anything is lost by its delay.",
+    "Ready": "The resource is as its spec declares. kstatus, Argo CD and Flux read this condition.",
+    "Reconciling": "The operator is applying a change. Present only while it does.",
+    "Stalled": "The resource does not become Ready before a person changes something.",
+    "TablesReady": "Its tables exist and have the expected schema.",
+    "LanesHealthy": "Every lane with messages has an owner that makes progress.",
+    "ConsumersReady": "The Deployments of its consumers have the required number of ready workers.",
+    "RepairHealthy": "Repair keeps up. False before its delay can lose anything.",
     "BulkReady": "Its bulk jobs can run, and their last runs succeeded.",
-    "DeadLetterResolved": "Every dead letter queue it names is there, and none leads back to it.",
+    "DeadLetterResolved": "Every dead-letter queue that it names exists, and none leads back to it.",
     "CollectionHealthy": "The collector has passed over all keys in time.",
 }
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is. The list is closed: what is not here can not be reported."""
+    """The reasons of conditions, as a closed list."""
 
     RECONCILED = "Reconciled"
     RECONCILING = "Reconciling"
@@ -63,7 +63,7 @@ class Reason(StrEnum):
     TOO_MANY_TABLES = "TooManyTables"
     LANES_SERVED = "LanesServed"
     LANES_UNPROCESSED = "LanesUnprocessed"
-    LANES_SUSPICIOUS = "LanesSuspicious"
+    LANE_OWNER_STALLED = "LaneOwnerStalled"
     LANE_HELD = "LaneHeld"
     NO_CONSUMERS = "NoConsumers"
     CONSUMERS_RUNNING = "ConsumersRunning"
@@ -93,51 +93,51 @@ class Reason(StrEnum):
 
 
 REASON_MEANINGS: dict[Reason, str] = {
-    Reason.RECONCILED: "All is as the spec says.",
-    Reason.RECONCILING: "A change is being carried out.",
-    Reason.PROGRESSING: "Something that was asked for is not there yet; nothing is wrong.",
-    Reason.DELETING: "It is being deleted.",
-    Reason.PAUSED: "spec.paused is true; nothing is changed until it is false.",
-    Reason.SPEC_INVALID: "The spec can not be carried out; the message says which field and why.",
-    Reason.ENGINE_UNAVAILABLE: "This version of the operator does not carry the engine; nothing is made for it.",
-    Reason.NAME_TAKEN: "Another, older resource has this name or these tables; rename this one or delete the other.",
-    Reason.CASSANDRA_UNAVAILABLE: "Cassandra does not answer, or not enough replicas of it do.",
+    Reason.RECONCILED: "The resource is as its spec declares.",
+    Reason.RECONCILING: "The operator is applying a change.",
+    Reason.PROGRESSING: "A requested object is not ready yet. Nothing is wrong.",
+    Reason.DELETING: "The resource is being deleted.",
+    Reason.PAUSED: "`spec.paused` is true, and the operator changes nothing until it is false.",
+    Reason.SPEC_INVALID: "The spec is not valid. The message names the field and the rule.",
+    Reason.ENGINE_UNAVAILABLE: "This version of the operator does not support the engine and creates nothing.",
+    Reason.NAME_TAKEN: "An older resource has this name or these tables.",
+    Reason.CASSANDRA_UNAVAILABLE: "Cassandra does not answer, or too few of its replicas do.",
     Reason.CONNECTION_MISSING: "The Secret with the connection to Cassandra is missing or lacks a key.",
-    Reason.WRONG_DATA_CENTER: "The connection leads to another data centre than the resource's home.",
-    Reason.CLOCK_OUT_OF_BOUNDS: "A clock differs by more than maxClockSkew; mend the clock, or raise the bound.",
-    Reason.TABLES_PRESENT: "The tables are there and are as they should be.",
-    Reason.TABLES_MISSING: "A table is not there (yet).",
-    Reason.TABLES_DRIFTED: "A table differs from what it should be, in a way that is not safe to mend.",
-    Reason.TOO_MANY_TABLES: "The cluster holds too many tables for another dedicated set; use `tables: shared`.",
-    Reason.LANES_SERVED: "Every lane with work has an owner that gets on.",
-    Reason.LANES_UNPROCESSED: "A lane has work due and no owner.",
-    Reason.LANES_SUSPICIOUS: "A lane has an owner that does not get on; it was told to stop.",
-    Reason.LANE_HELD: "A lane hands out nothing new, since too many of its messages are settled out of order.",
-    Reason.NO_CONSUMERS: "It has no consumers; it is drained through the gateway or the SDK.",
-    Reason.CONSUMERS_RUNNING: "As many workers are ready as there should be.",
-    Reason.CONSUMERS_STARTING: "Workers are being started.",
-    Reason.CONSUMERS_FAILING: "Workers do not become ready, or crash; the message names the consumer.",
-    Reason.REPAIR_CURRENT: "Repair has looked at all that it should have.",
+    Reason.WRONG_DATA_CENTER: "The connection leads to a data centre that is not the resource's home.",
+    Reason.CLOCK_OUT_OF_BOUNDS: "A clock differs by more than maxClockSkew. Fix the clock, or raise the bound.",
+    Reason.TABLES_PRESENT: "The tables exist and have the expected schema.",
+    Reason.TABLES_MISSING: "A table does not exist (yet).",
+    Reason.TABLES_DRIFTED: "The schema of a table differs in a way that is not safe to fix.",
+    Reason.TOO_MANY_TABLES: "The cluster has too many tables for another dedicated set. Use `tables: shared`.",
+    Reason.LANES_SERVED: "Every lane with messages has an owner that makes progress.",
+    Reason.LANES_UNPROCESSED: "A lane has due messages and no owner.",
+    Reason.LANE_OWNER_STALLED: "The owner of a lane makes no progress and was stopped.",
+    Reason.LANE_HELD: "A lane is held, since too many of its messages are settled out of order.",
+    Reason.NO_CONSUMERS: "The queue has no consumers. The gateway or the SDK drains it.",
+    Reason.CONSUMERS_RUNNING: "The required number of workers is ready.",
+    Reason.CONSUMERS_STARTING: "Workers are starting.",
+    Reason.CONSUMERS_FAILING: "Workers do not become ready, or crash. The message names the consumer.",
+    Reason.REPAIR_CURRENT: "Repair has made all checks that are due.",
     Reason.REPAIR_PENDING: "Repair has not run yet.",
-    Reason.REPAIR_OVERDUE: "A look is owed for too long; repair does not run, or can not reach all replicas.",
+    Reason.REPAIR_OVERDUE: "A check is overdue for too long. Repair does not run, or cannot reach all replicas.",
     Reason.REPAIR_FAILING: "The last runs of repair failed.",
-    Reason.NO_BULK: "It has no bulk jobs.",
+    Reason.NO_BULK: "The queue has no bulk jobs.",
     Reason.BULK_IDLE: "No bulk job runs, and the last ones succeeded.",
-    Reason.BULK_RUNNING: "A bulk job runs.",
-    Reason.BULK_FAILING: "The last run of a bulk job failed; the message names it.",
+    Reason.BULK_RUNNING: "A bulk job is running.",
+    Reason.BULK_FAILING: "The last run of a bulk job failed. The message names it.",
     Reason.SPARK_OPERATOR_MISSING: "The Spark operator's SparkApplication resource is not installed.",
-    Reason.NO_DEAD_LETTER: "It names no dead letter queue.",
-    Reason.DEAD_LETTER_FOUND: "The dead letter queue is there.",
-    Reason.DEAD_LETTER_MISSING: "The dead letter queue is not there; until it is, its messages stay in this one.",
-    Reason.DEAD_LETTER_CYCLE: "The dead letter queues lead back to this queue.",
+    Reason.NO_DEAD_LETTER: "The queue names no dead-letter queue.",
+    Reason.DEAD_LETTER_FOUND: "The dead-letter queue exists.",
+    Reason.DEAD_LETTER_MISSING: "The dead-letter queue does not exist yet. Failed messages stay in this queue.",
+    Reason.DEAD_LETTER_CYCLE: "The dead-letter queues lead back to this queue.",
     Reason.COLLECTION_CURRENT: "The collector has passed over all keys in time.",
     Reason.COLLECTION_PENDING: "The collector has not run yet.",
-    Reason.COLLECTION_OVERDUE: "A full pass of the collector is owed for too long.",
+    Reason.COLLECTION_OVERDUE: "A full pass of the collector is overdue for too long.",
     Reason.COLLECTION_FAILING: "The last runs of the collector failed.",
     Reason.GC_AFTER_TOO_SHORT: "gc.after is not longer than Cassandra's hint window plus maxClockSkew.",
-    Reason.RIGHTS_MISSING: "The connection's role may not create what is needed; the message has the CQL.",
+    Reason.RIGHTS_MISSING: "The connection's role lacks the right to create tables. The message has the CQL.",
     Reason.APPLY_REFUSED: "The API server refuses a child: a quota, an admission webhook, or a bad template.",
-    Reason.HANDLER_REFUSED: "A worker refuses its handler: an import fails, or headgate is missing or too far away.",
+    Reason.HANDLER_REFUSED: "A worker refuses its handler: an import fails, or headgate is missing or too old.",
 }
 
 Amount = Annotated[Count, Field(ge=0)]
@@ -150,16 +150,20 @@ _BY_NAME: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-ke
 
 
 class Condition(Model):
-    """One thing that is so, or not, and since when (a metav1.Condition)."""
+    """One condition of a resource (a metav1.Condition)."""
 
-    type: Annotated[str, StringConstraints(max_length=316)] = Field(description="What is spoken of, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False, or Unknown: nobody could look yet.")
-    observed_generation: Amount | None = Field(None, description="The generation of the spec this was found for.")
+    type: Annotated[str, StringConstraints(max_length=316)] = Field(
+        description="The type of the condition, such as Ready."
+    )
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False, or Unknown if not yet observed.")
+    observed_generation: Amount | None = Field(
+        None, description="The generation of the spec that this was observed for."
+    )
     last_transition_time: Time = Field(description="When `status` last changed.")
     reason: Annotated[
         str, StringConstraints(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    ] = Field(description="Why, in one word of a closed list; the reference explains each.")
-    message: Sentence = Field(description="Why, in a sentence for the person who reads it.")
+    ] = Field(description="The cause, as one word of a closed list that the reference explains.")
+    message: Sentence = Field(description="The cause, in a sentence for people.")
 
 
 class Lanes(Model):
@@ -167,7 +171,7 @@ class Lanes(Model):
 
     total: Amount | None = Field(None, description="Lanes, those of older generations included.")
     leased: Amount | None = Field(None, description="Lanes that have an owner.")
-    stalled: Amount | None = Field(None, description="Lanes with work due that do not get on.")
+    stalled: Amount | None = Field(None, description="Lanes with due messages that make no progress.")
 
 
 class Extents(Model):
@@ -186,15 +190,15 @@ class ConsumerStatus(Model):
 
 
 class RepairStatus(Model):
-    """Repair, as its last run left it."""
+    """Repair, after its last run."""
 
     last_run: Time | None = Field(None, description="When repair last ended.")
     last_result: Word | None = Field(None, description="Succeeded or Failed.")
-    oldest_owed: Time | None = Field(None, description="The moment of the oldest look that is still owed.")
+    oldest_owed: Time | None = Field(None, description="The due time of the oldest overdue check.")
 
 
 class BulkStatus(Model):
-    """One bulk job, as its last run left it."""
+    """One bulk job, after its last run."""
 
     state: Word | None = Field(None, description="Idle, Running, Succeeded or Failed.")
     application: Word | None = Field(None, description="The SparkApplication of the last run.")
@@ -202,41 +206,43 @@ class BulkStatus(Model):
     finished: Time | None = Field(None, description="When the last run ended.")
     done: Amount | None = Field(None, description="Messages that the last run settled or wrote.")
     failed: Amount | None = Field(None, description="Messages that the last run returned or dead-lettered.")
-    message: Sentence | None = Field(None, description="What the last run had to say.")
+    message: Sentence | None = Field(None, description="The last message of the last run.")
 
 
 Conditions = Annotated[
     tuple[Condition, ...],
-    Field(max_length=16, json_schema_extra=_BY_TYPE, description="What is so, what is not, and why."),
+    Field(max_length=16, json_schema_extra=_BY_TYPE, description="The conditions of the resource."),
 ]
 
 
 class QueueStatus(Model):
-    """What the operator has found of a queue."""
+    """The observed state of a queue."""
 
     observed_generation: Amount | None = Field(None, description="The generation of the spec that was last acted on.")
     conditions: Conditions | None = None
-    replicas: Amount | None = Field(None, description="The shards in force; `spec.shards` may be ahead of it.")
+    replicas: Amount | None = Field(
+        None, description="The number of shards in force. `spec.shards` may be ahead of it."
+    )
     selector: Annotated[str, StringConstraints(max_length=1024)] | None = Field(
         None, description="The label selector of the queue's workers, for the scale subresource."
     )
     backlog: Amount | None = Field(None, description="Messages that are due and not yet received.")
     in_flight: Amount | None = Field(None, description="Messages received and not yet settled.")
-    oldest_age: Duration | None = Field(None, description="How long the oldest message that is due has waited.")
-    rate: Amount | None = Field(None, description="Messages settled a second.")
+    oldest_age: Duration | None = Field(None, description="Age of the oldest due message that is not yet received.")
+    rate: Amount | None = Field(None, description="Messages settled per second.")
     lanes: Lanes | None = Field(None, description="The lanes of the queue.")
     extents: Extents | None = Field(None, description="The extents of the queue (engine extent).")
     consumers: tuple[ConsumerStatus, ...] | None = Field(
         None, max_length=32, description="The Deployments of its consumers.", json_schema_extra=_BY_NAME
     )
-    repair: RepairStatus | None = Field(None, description="The repair job, as its last run left it.")
+    repair: RepairStatus | None = Field(None, description="The repair job, after its last run.")
     bulk: dict[Annotated[str, StringConstraints(max_length=40)], BulkStatus] | None = Field(
         None, max_length=32, description="The bulk jobs by name."
     )
 
 
 class CounterStatus(Model):
-    """What the operator has found of a counter."""
+    """The observed state of a counter."""
 
     observed_generation: Amount | None = Field(None, description="The generation of the spec that was last acted on.")
     conditions: Conditions | None = None

@@ -1,7 +1,7 @@
 """Resources across versions: a document of the catalogue may be older or newer than the models that read it.
 
-Who reads takes what it knows and passes the rest over; who writes carries on what it does not know, so that an older
-release that changes one field does not drop what a newer one has added. Pure, on documents as JSON.
+A reader takes the fields that it knows and skips the rest. A writer keeps unknown fields, so that an older release
+that changes one field does not drop fields of a newer one. Pure, on documents as JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def known_part(document: Document) -> dict[str, Any]:
     """The document without fields that this version's models do not have."""
     model = KINDS.get(str(document.get("kind")))
     if model is None:
-        raise SpecError("a resource of a kind that this version does not know", kind=document.get("kind"))
+        raise SpecError("This version does not know the kind of the resource", kind=document.get("kind"))
     return _known(model, document)
 
 

@@ -1,7 +1,7 @@
-"""Values that a person writes as a text with units, and that are compared by what they mean.
+"""Values that a person writes as a text with units, and that are compared by their meaning.
 
-The text is kept, so that what is read back is what was written; the number is what counts: equal numbers are equal
-values, with one hash. A kind of value says how it is read and what it looks like; everything else is here.
+The text is kept, so that a reader gets the written text back. Values with equal numbers are equal and have one hash.
+A subclass defines how a text is parsed, and its form; everything else is here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Written:
     __slots__ = ("number", "text")
 
     says: ClassVar[str]
-    """What a text must be, for the person whose text is not."""
+    """The requirement on a text, for the author of an invalid one."""
     json_schema: ClassVar[dict[str, Any]]
-    """What a schema can say of it."""
+    """The part of it that a schema can express."""
 
     text: str
     number: int
@@ -41,7 +41,7 @@ class Written:
         raise NotImplementedError
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{self!r} is a value: {name} can not be set")
+        raise AttributeError(f"{self!r} is a value: {name} cannot be set")
 
     def __eq__(self, other: object) -> bool:
         return self.number == other.number if isinstance(other, type(self)) else NotImplemented

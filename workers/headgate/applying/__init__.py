@@ -1,1 +1,1 @@
-"""Resources brought to Cassandra: keyspace, tables, catalogue. Used by `headgate apply`, dev and the operator."""
+"""Applies resources to Cassandra: keyspace, tables, catalogue. Used by `headgate apply`, dev and the operator."""

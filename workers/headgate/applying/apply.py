@@ -1,12 +1,12 @@
-"""Bring resources to Cassandra: the catalogue's keyspace and tables, then for each its entry, tables, lanes, shards.
+"""Apply resources to Cassandra: the catalogue's keyspace and tables, then for each its entry, tables, lanes, shards.
 
-It knows neither YAML nor the command line nor Kubernetes: `headgate apply`, `headgate dev` and the operator call it.
-Each step can be taken by several processes at once, and again after a crash: the entry decides which creation it is,
-tables follow from its id, then lanes, and only then the entry says that it is active. Which steps are left is
-decided by decide_steps.py, from what was found; this is the loop that looks, decides and performs.
+This module knows neither YAML nor the command line nor Kubernetes; `headgate apply`, `headgate dev` and the operator
+call it. Several processes can take each step at once, and again after a crash. The entry decides which creation it
+is, tables follow from its id, then lanes, and only then does the entry become active. decide_steps.py decides the
+remaining steps from the observed state. This module is the loop that observes, decides and performs.
 
-What is refused for one resource (another owner, a field that is fixed) is told and the others go on; what stands in
-the way of all (no right, no agreement, a clock out of bounds) is raised.
+An error of one resource (another owner, a fixed field) is reported, and the others continue. An error that blocks all
+(a missing permission, no schema agreement, a clock out of bounds) is raised.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from headgate.store.store import Store
 from headgate.store.table import Table
 
 ROUNDS_MAX = 8
-"""After each round of steps it is looked at and decided about again; so many are more than it ever takes."""
+"""Each round of steps is followed by a new observation and decision. This is more rounds than it ever takes."""
 
 _ANY_CREATION = UUID(int=0)
 
 
 class NeverDone(Bug):
-    """Steps that were taken are asked for again."""
+    """Completed steps are requested again."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of one resource."""
+    """The result for one resource."""
 
     name: Name
     outcome: str
@@ -80,13 +80,13 @@ class Applied:
 
     @property
     def unmended(self) -> tuple[Drift, ...]:
-        """What only a person can mend."""
+        """Problems that only a person can fix."""
         return unmended(self.drifts)
 
 
 @dataclass
 class _Course:
-    """What was done for one resource so far."""
+    """The work done for one resource so far."""
 
     change: Change = Change.UNCHANGED
     tables: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ class _Course:
 
     @property
     def outcome(self) -> str:
-        """In one word."""
+        """The result in one word."""
         if self.change is Change.UNCHANGED and (self.tables or self.moved):
             return Change.UPDATED.value
         return self.change.value
@@ -115,7 +115,7 @@ class _Course:
 
 @dataclass
 class Applier:
-    """The connection, the catalogue and the surroundings of one run."""
+    """The connection, the catalogue and the environment of one run."""
 
     schema: SchemaPort
     catalogue: Catalogue
@@ -125,7 +125,7 @@ class Applier:
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
     tables_max: int = TABLES_MAX
     adopting: bool = False
-    """Whether what is another's, or was retained, is taken over."""
+    """Whether to take over an entry that has another owner, or was retained."""
 
     async def prepare(self) -> SchemaReport:
         """The keyspace and the tables of the catalogue."""
@@ -136,7 +136,7 @@ class Applier:
         return [await self.apply_one(resource) for resource in resources]
 
     async def apply_one(self, resource: Resource) -> Applied:
-        """What is refused for this one is an answer, not an error."""
+        """A rejection of this resource is an answer, not an error."""
         wanted = wanted_of(resource, self.surroundings)
         try:
             return await self._apply(wanted)
@@ -146,7 +146,7 @@ class Applier:
             return Applied(wanted.name, "refused", notes=_lines(refused))
 
     async def _apply(self, wanted: Wanted) -> Applied:
-        """Look, decide, perform; until nothing is left to do."""
+        """Observe, decide, perform; until no step is left."""
         course = _Course()
         for rounds_left in reversed(range(ROUNDS_MAX)):
             found = await self.look(wanted)
@@ -161,7 +161,7 @@ class Applier:
         raise NeverDone(resource=wanted.name, steps=", ".join(type(step).__name__ for step in decided.steps))
 
     async def look(self, wanted: Wanted) -> Found:
-        """What there is of it."""
+        """Its observed state."""
         known = await self.catalogue.find(wanted.name)
         if known is None:
             needs_room = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
@@ -204,7 +204,7 @@ class Applier:
         notes: tuple[str, ...] = ()
         if not decided.carried:
             engine = engine_of(wanted.resource)
-            notes = (f"its tables join with a later release: this one does not carry {engine}",)
+            notes = (f"its tables need a later release: this release does not support {engine}",)
         elif decided.stopped is not None:
             notes = _lines(decided.stopped)
         drifts = (*course.mended, *decided.by_hand)
@@ -214,7 +214,7 @@ class Applier:
         return tables_of(wanted.resource, creation, carried=self.carried)
 
     async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
-        """The CQL of what is missing, and comments where an entry has to be there first. Changes nothing."""
+        """The CQL of the missing objects, and comments where an entry has to exist first. Changes nothing."""
         planned = await plan(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
         catalogue_there = not planned.keyspaces and not planned.tables
         lines = list(_commented("the catalogue", planned.statements))
@@ -246,7 +246,7 @@ class Applier:
 
 
 def _may_be_taken(entry: Entry) -> bool:
-    """What an operator manages is given up there first: else both would write it."""
+    """An entry that an operator manages has to be released by the operator first; otherwise both would write it."""
     return entry.state is State.RETAINED or not entry.owner.startswith("operator/")
 
 

@@ -1,13 +1,14 @@
-"""What is left to do in the store for one resource, as steps: the same for `headgate apply` and for the operator.
+"""The remaining steps in the store for one resource: the same for `headgate apply` and for the operator.
 
-Pure: it is told what is wanted and what was found, and names the first steps that are missing, in their order; who
-performs them (perform_steps.py) looks again afterwards, and asks again, until there are none. Each step says all of
-what it makes, and can be performed twice, by two at once, and after a crash: it is an LWT, or worded IF NOT EXISTS.
+Pure: the input is the wanted and the observed state, the output the first missing steps in their order. The performer
+(perform_steps.py) observes again afterwards and asks again, until there are none. Each step names everything it
+creates. It can be performed twice, by two processes at once, and after a crash, because it is an LWT or uses IF NOT
+EXISTS.
 
-Invariants: nothing is named that depends on the answer of an earlier step; lanes come before whoever could hear of
-them (before `Activate`, before `Announce`); a table that was noted is never made again; nothing of an entry of
-somebody else's is changed, but by `Adopt`, which names whom it was seen to belong to; rows and tables go only once
-the entry says `deleting`.
+Invariants: a step never depends on the answer of an earlier step. Lanes are created before any process can learn of
+them (before `Activate`, before `Announce`). A table that was noted is never created again. An entry with another
+owner is changed only by `Adopt`, which names the owner that was observed. Rows and tables are deleted only once the
+entry is `deleting`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from headgate.store.table import Keyspace, Table
 TABLES_MAX = 300
 """Of all users in a cluster: each costs every node memory, and past a few hundred the cluster suffers."""
 HEARD_AFTER_US = 20 * SECOND_US
-"""So long after it was marked as being deleted every process that can read the catalogue has stopped using it."""
+"""After this time as `deleting`, every process that can read the catalogue has stopped using it."""
 
 _ANY_CREATION = UUID(int=0)
 
@@ -51,7 +52,7 @@ _ANY_CREATION = UUID(int=0)
 
 @dataclass(frozen=True)
 class CreateKeyspace:
-    """Make a keyspace; one that is there stays as it is."""
+    """Create a keyspace; an existing one stays as it is."""
 
     keyspace: Keyspace
 
@@ -76,7 +77,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class NoteTables:
-    """Wait until every node serves these tables, then remember that they were made, so that none is made again."""
+    """Wait until every node serves these tables, then record their creation, so that none is created again."""
 
     keyspace: str
     names: tuple[str, ...]
@@ -97,7 +98,7 @@ class MendDrift:
 
 @dataclass(frozen=True)
 class DeclareEntry:
-    """Make the entry, or write this document into the one that stands, if it is this owner's."""
+    """Create the entry, or write this document into the existing one if this owner owns it."""
 
     name: Name
     owner: str
@@ -108,7 +109,7 @@ class DeclareEntry:
 
 @dataclass(frozen=True)
 class MakeLanes:
-    """Make what a generation of shards needs before anybody uses it."""
+    """Create the rows of a generation of shards before any process uses it."""
 
     engine: str
     entry: Entry
@@ -117,14 +118,14 @@ class MakeLanes:
 
 @dataclass(frozen=True)
 class Activate:
-    """Say that all of it is there: from now on it takes puts."""
+    """Mark the entry as complete: from now on it takes puts."""
 
     entry: Entry
 
 
 @dataclass(frozen=True)
 class Announce:
-    """Tell everybody of the next generation, if the one before it is still this."""
+    """Announce the next generation to all processes, if the current one is still this."""
 
     entry: Entry
     number: int
@@ -134,7 +135,7 @@ class Announce:
 
 @dataclass(frozen=True)
 class MakeSure:
-    """Write from when on nobody writes to the generation before the announced one (rule R6)."""
+    """Write the time from which no process writes to the generation before the announced one (rule R6)."""
 
     entry: Entry
     skew_us: int
@@ -142,7 +143,7 @@ class MakeSure:
 
 @dataclass(frozen=True)
 class Turn:
-    """Let the announced generation be the current one, now that nobody writes to the one before."""
+    """Make the announced generation the current one, now that no process writes to the one before."""
 
     entry: Entry
     skew_us: int
@@ -150,10 +151,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Adopt:
-    """Let this owner have an entry that belonged to another, if it still does, and write his document into it."""
+    """Transfer an entry to this owner, if it still belongs to the observed one, and write this owner's document into
+    it."""
 
     entry: Entry
-    """As it was seen: its owner is the one that gives it up."""
+    """As it was observed: its current owner is the one that releases it."""
     owner: str
     document: Document = field(hash=False)
 
@@ -188,8 +190,8 @@ class DropTable:
 
 @dataclass(frozen=True)
 class ForgetRows:
-    """Remove what a creation that is being deleted keeps in shared tables and what would not go by itself; messages
-    expire."""
+    """Delete the rows of a creation under deletion from shared tables, except those that expire by themselves, such
+    as messages."""
 
     engine: str
     entry: Entry
@@ -209,23 +211,23 @@ EntryStep = DeclareEntry | Activate | Announce | MakeSure | Turn | Adopt | Retai
 Step = SchemaStep | EntryStep | NoteTables | MakeLanes | ForgetRows
 
 
-# ---- what is told
+# ---- observed state
 
 
 @dataclass(frozen=True)
 class Found:
-    """What Cassandra has of one resource, as it was read."""
+    """The state of one resource in Cassandra, as it was read."""
 
     entry: Entry | None = None
     """None where there is none, or only one that is gone."""
     keyspace_there: bool = True
-    """Whether the keyspace of its tables is there."""
+    """Whether the keyspace of its tables exists."""
     there: frozenset[str] = frozenset()
     """The tables of that keyspace."""
     noted: frozenset[str] = frozenset()
     """The tables that were ever made in it."""
     drifts: tuple[Drift, ...] = ()
-    """Of those of its tables that are there."""
+    """Of those of its tables that exist."""
     tables_total: int = 0
     """Of all users of the cluster."""
 
@@ -236,17 +238,18 @@ class Decided:
 
     steps: tuple[Step, ...] = ()
     stopped: HeadgateError | None = None
-    """What its author or somebody else has to do first; or a change of shards that has to be over first."""
+    """An action that its author or another person has to take first, or a change of shards that has to finish
+    first."""
     by_hand: tuple[Drift, ...] = ()
-    """Differences that only a person can mend: nothing goes on before."""
+    """Differences that only a person can fix: no step is taken before."""
     carried: bool = True
     """Whether this release has its engine; of another only the entry is made."""
     again_at_us: int | None = None
-    """When there will be something to do, if nothing else changes."""
+    """When the next step is due, if nothing else changes."""
 
 
 class TooManyTables(Refused):
-    """Dedicated tables would bring the cluster past the bound."""
+    """Dedicated tables would bring the cluster above its limit."""
 
 
 class StorageElsewhere(Refused):
@@ -267,7 +270,7 @@ def decide_steps(
     tables_max: int = TABLES_MAX,
     carried: Mapping[str, str] = CARRIED,
 ) -> Decided:
-    """What is to be done so that the store is as this resource wants it. `data_center` is the connection's."""
+    """The steps that bring the store to the state that this resource wants. `data_center` is the connection's."""
     if wanted.place.data_center != data_center:
         return Decided(stopped=_elsewhere(wanted, data_center))
     entry = found.entry
@@ -290,9 +293,9 @@ def decide_steps(
 
 
 def decide_removal(entry: Entry, found: Found, *, now_us: int, carried: Mapping[str, str] = CARRIED) -> Decided:
-    """What is to be done so that nothing is left of a creation but its used up id. Asked again until it is gone.
+    """The steps that leave nothing of a creation but its used id. Called again until it is gone.
 
-    Whoever asks stops its workers once it is marked, and before he asks on.
+    The caller stops its workers once the entry is marked, and before it calls again.
     """
     if entry.state is not State.DELETING:
         return Decided((MarkDeleting(entry),))
@@ -365,7 +368,7 @@ def _lanes_of_all(wanted: Wanted, entry: Entry) -> Iterator[Step]:
 
 
 def _generation_steps(wanted: Wanted, entry: Entry, *, lanes: bool, now_us: int) -> Iterator[Step]:
-    """One change at a time: what is announced is made sure of, and turned to once it is over."""
+    """One change at a time: an announced generation is confirmed, and becomes current once the change is over."""
     known = entry.generations
     if known.next is not None and known.sure_us is None:
         yield MakeSure(entry, wanted.skew_us)
@@ -393,7 +396,7 @@ def _declare(wanted: Wanted, owner: str) -> DeclareEntry:
 
 
 def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
-    """With what a newer version wrote beside it. One that stands already was checked when it was written."""
+    """With the fields that a newer version added. An existing document was checked when it was written."""
     carried = carry_unknown(entry.document, wanted.document)
     if encode_document(carried) == encode_document(entry.document):
         return entry.document
@@ -402,7 +405,7 @@ def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
 
 def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
     home = wanted.place.data_center
-    remedy = f"set DATA_CENTER={home} and name contact points there"
+    remedy = f"set DATA_CENTER={home} and name contact points in that data center"
     return StorageElsewhere(home=home, here=data_center, remedy=remedy)
 
 

@@ -1,8 +1,8 @@
 """Performs the steps of decide_steps.py: each by one call of the schema, the catalogue or the engine's module.
 
-It decides nothing. A step that comes too late (the entry has moved on, its name is another creation's) raises a
-Conflict and has changed nothing: whoever performs looks again. Nothing is dropped or forgotten of an entry that a
-serial read does not show as being deleted.
+It decides nothing. A step that comes too late (the entry has changed, its name belongs to another creation) raises a
+Conflict and has changed nothing; the caller observes again. An entry loses tables or rows only if a serial read shows
+it as being deleted.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from headgate.store.store import Store
 
 @dataclass(frozen=True)
 class Performed:
-    """What a step told."""
+    """The result of a step."""
 
     entry: Entry | None = None
-    """As it stands after a step that changed it."""
+    """The entry after a step that changed it."""
     change: Change | None = None
-    """What became of a declaration."""
+    """The outcome of a declaration."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class StepPerformer:
 
     schema: SchemaPort
     catalogue: Catalogue
-    """Of whatever owner: steps name the one for whom they are taken."""
+    """Of any owner: steps name the owner they act for."""
     store_in: Callable[[str], Store]
     """The store of a keyspace: rows are made where the tables are."""
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
@@ -91,11 +91,12 @@ class StepPerformer:
             case Announce() | MakeSure() | Turn():
                 return Performed(await self._bring_on(step))
             case _:
-                raise Bug("a step that nobody knows", step=type(step).__name__)
+                raise Bug("unknown kind of step", step=type(step).__name__)
         return Performed()
 
     async def _make_keyspace(self, step: CreateKeyspace) -> None:
-        """One that is there is not asked for: Cassandra refuses that to a role whose rights end at its keyspace."""
+        """An existing keyspace is not created again: Cassandra rejects that from a role whose permissions end at its
+        keyspace."""
         if await self.schema.read_keyspace(step.keyspace.name) is None:
             await self.schema.change(step.cql)
 

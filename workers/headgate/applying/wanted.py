@@ -1,4 +1,5 @@
-"""What a resource needs of Cassandra: a place, an entry, a keyspace. Pure: from the resource and the surroundings."""
+"""The requirements of a resource on Cassandra: a place, an entry, a keyspace. Pure: from the resource and the
+environment."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ MS_US = 1000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is chosen for a resource that does not choose for itself."""
+    """The defaults for a resource that sets no storage."""
 
     keyspace: str
-    """The connection's: it holds the catalogue, and the tables of whoever names no other."""
+    """The connection's: it holds the catalogue, and the tables of all resources that name no keyspace."""
     data_center: str
     nodes: int
     """Of the data centre."""
@@ -28,7 +29,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A resource, and what follows from it."""
+    """A resource, and the values derived from it."""
 
     resource: Resource
     name: Name
@@ -50,7 +51,7 @@ class Wanted:
 
 
 def wanted_of(resource: Resource, surroundings: Surroundings) -> Wanted:
-    """Its storage as it says, else as the connection does."""
+    """Its storage if it sets one, else the connection's."""
     storage = resource.spec.storage
     name = Name(resource.kind, resource.metadata.namespace, resource.metadata.name)
     place = Place(
@@ -79,7 +80,7 @@ def keyspace_of(wanted: Wanted, place: Place) -> Keyspace:
 
 
 def allowed_change(standing: Document, wanted: Document) -> Document:
-    """The document to write over the one that stands: the same rules as the API server's, one line for each fault."""
+    """The document to write over the existing one: the same rules as the API server's, one line for each fault."""
     found = check_resource(known_part(wanted), known_part(standing))
     if isinstance(found, list):
         raise ResourceInvalid(found)

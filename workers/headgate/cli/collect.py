@@ -72,7 +72,7 @@ MakePass = Callable[[Counter], Awaitable[PassReport]]
 """Makes a pass, or a part of one."""
 
 
-async def collect_counter(connection: Headgate, name: str, collect: MakePass = Counter.collect) -> bool:
+async def collect_counter(connection: Headgate, name: str, collect: MakePass = Counter.run_collector) -> bool:
     """Whether it was collected, or only has to wait. `collect` may share the pass out, as Spark does."""
     counter = await connection.counter(name)
     report = await collect(counter)

@@ -164,7 +164,7 @@ def merge(counter: str, keys: tuple[str, ...], others: tuple[tuple[str, str], ..
 @command.command("export")
 @click.argument("counter")
 @click.option("--output", type=click.Path(path_type=Path), help="A file to write to. Unset: standard output.")
-@click.option("--states", is_flag=True, help="With each state, as base64 (docs/formats.md).")
+@click.option("--states", is_flag=True, help="With each state, as base64.")
 @connection_options
 def export(counter: str, output: Path | None, *, states: bool, **options: Any) -> None:
     """Print every key and its value, a JSON object a line. A key's value is of the moment in which it is read."""

@@ -28,7 +28,7 @@ def command(**options: Any) -> None:
 
 
 async def _peek(queue: Queue, options: dict[str, Any]) -> list[str]:
-    found = await queue.peek(options["limit"], since=options["since"])
+    found = await queue.read_peeked(options["limit"], since=options["since"])
     now_us = queue.now_us()
     if not found:
         return ["nothing waits"]

@@ -24,7 +24,8 @@ HEAD = """# The commands of `headgate`
 <!-- Written by `make generate` from the commands themselves; a test compares them. -->
 
 `headgate COMMAND --help` says the same. A worker's options, metrics and probes are explained in [its own
-page](worker-reference.md); how queues and counters are declared in [the reference](reference.md).
+page](workers.md#reference-options-metrics-probes-headers); how queues and counters are declared in [the
+reference](reference.md).
 
 **Where Cassandra is** stands in the environment, as for every process of Headgate
 ([the variables](python.md#before-you-begin)). Most commands take these options over it. The password has no option
@@ -53,7 +54,8 @@ def page() -> str:
         for line in _command(command, name, context)
     ]
     connection = _table([(f"`{option}`", f"{says} [{PREFIX}{variable}]") for option, variable, says in OPTIONS])
-    return HEAD + "\n".join(connection) + "\n" + AFTER + "\n".join(["", *sections]).rstrip() + "\n"
+    commands = ["", "<!-- commands -->", *sections, "<!-- end of commands -->", ""]
+    return HEAD + "\n".join(connection) + "\n" + AFTER + "\n".join(commands)
 
 
 def _command(command: click.Command, name: str, above: click.Context) -> Iterator[str]:

@@ -81,7 +81,7 @@ async def _repair(connection: Headgate, name: str) -> bool:
 async def repair_queue(connection: Headgate, name: str) -> tuple[str, tuple[str, ...]]:
     """One pass over a queue, noted where the operator reads it: what it came to, and what went wrong."""
     queue = await connection.queue(name)
-    done = await queue.repair()
+    done = await queue.run_repair()
     now_us = queue.now_us()
     if done.end is not PassEnd.BUSY:
         await note(connection, queue.entry.id, _result(done, now_us))

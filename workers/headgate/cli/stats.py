@@ -27,7 +27,7 @@ def command(**options: Any) -> None:
         queue = await connection.queue(options["queue"])
         ground = connection.ground
         last = await read_standing_of(ground.store_in(ground.keyspace), queue.entry.id)
-        return await queue.stats(), last, queue.now_us()
+        return await queue.read_stats(), last, queue.now_us()
 
     found, last, now_us = on_connection(options, look)
     if options["as_json"]:

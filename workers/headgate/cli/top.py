@@ -40,7 +40,7 @@ async def _show(connection: Headgate, options: dict[str, Any]) -> None:
     await connection.ground.clock.until_trusted(PATIENCE_S)
     while True:
         try:
-            found = ranked(await connection.overview(options["namespace"]))
+            found = ranked(await connection.read_overview(options["namespace"]))
             click.echo((CLEAR if clears else "") + (as_json(found) if options["as_json"] else as_text(found)))
         except Unavailable as error:
             if options["once"]:

@@ -19,7 +19,7 @@ EXIT_NOT_FOUND = 1
 @connection_options
 def command(message_id: str, **options: Any) -> None:
     """Tell where the message ID lies, and what became of it. Exit code 1 if there is no such message."""
-    found = on_queue(options, lambda queue: queue.where(message_id))
+    found = on_queue(options, lambda queue: queue.read_whereabouts(message_id))
     click.echo(f"{found.fate.value}")
     if found.due_us:
         click.echo(f"due {moment(found.due_us)}")

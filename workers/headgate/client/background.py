@@ -1,7 +1,7 @@
 """One event loop on a thread of its own, for callers without one. Any thread may call; each waits for its own work.
 
-A process that ends without closing is noticed: what is open is closed then, so that lanes go back at once. A child of
-a fork has none of these threads, and is told so instead of waiting for ever.
+A process that ends without closing is detected, and its connections are closed then, so that lanes are released at
+once. A forked child has none of these threads; it gets an error instead of waiting forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WaitsForItself(Refused):
 
 
 class BackgroundLoop:
-    """A loop, the thread that runs it, and what closes what was opened on it."""
+    """A loop, the thread that runs it, and the functions that close the objects opened on it."""
 
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
@@ -35,7 +35,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result. Whoever is interrupted meanwhile takes his work back."""
+        """Its result. An interrupted caller cancels its work."""
         future = self.begin(work)
         try:
             return future.result()
@@ -44,13 +44,13 @@ class BackgroundLoop:
             raise
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same for who waits for it later."""
+        """The same for a caller that waits for it later."""
         try:
             require_process(self._pid)
             if threading.current_thread() is self._thread:
                 raise WaitsForItself
             if self._loop.is_closed():
-                raise Bug("work for a loop that has ended")
+                raise Bug("work was submitted to an event loop that has ended")
         except BaseException:
             work.close()
             raise
@@ -72,7 +72,7 @@ class BackgroundLoop:
             self._loop.close()
 
     async def _end_tasks(self) -> None:
-        """What was cancelled gets its turn to end, as at the end of `asyncio.run`."""
+        """Cancelled tasks get their turn to end, as at the end of `asyncio.run`."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -81,7 +81,7 @@ class BackgroundLoop:
 
 
 class Closer(Protocol):
-    """What has to be closed."""
+    """The objects to close."""
 
     def close(self) -> None:
         """Close it; a second time does nothing."""
@@ -89,10 +89,10 @@ class Closer(Protocol):
 
 
 class _Ending:
-    """Closes what is still open when the main thread has ended.
+    """Closes the open objects when the main thread has ended.
 
-    A thread that is no daemon is waited for by the interpreter before anything is taken down; a function of `atexit`
-    would come when executors and, since Python 3.12, threads can not be begun any more.
+    The interpreter waits for a non-daemon thread before it dismantles anything. A function of `atexit` would run when
+    executors and, since Python 3.12, threads can no longer be started.
     """
 
     def __init__(self) -> None:

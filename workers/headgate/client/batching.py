@@ -1,7 +1,7 @@
-"""A message in a batch of the application's own. The prose is docs/protocols/timeline.md, "A message in the
+"""A message in a batch of the application's own. The prose is docs/internals/protocols/timeline.md, "A message in the
 application's own batch".
 
-    put = await q.put_statements(batch, {"order": 7})
+    put = await q.add_to_batch(batch, {"order": 7})
     put.check()
     session.execute(batch)
 """
@@ -20,10 +20,10 @@ WITHIN_S = 2.0
 
 
 class Batches(Protocol):
-    """What is known of batches where the application sends them."""
+    """The facts about batches that the application sends itself."""
 
     async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
-        """Ask the server what there is to know for this batch; refuse what would be written by half."""
+        """Query the server for the facts about this batch; reject a batch that could be applied in part."""
         ...
 
     def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
@@ -31,11 +31,11 @@ class Batches(Protocol):
         ...
 
     def check(self, batch: Any) -> None:
-        """Refuse what the server would refuse."""
+        """Reject a batch that the server would reject."""
         ...
 
 
-class PutStatements:
+class BatchPut:
     """A message that was added to a batch. It is put when the batch is acknowledged."""
 
     def __init__(
@@ -44,7 +44,8 @@ class PutStatements:
         self.id = batched.message_id
         """Of the message, should the batch be acknowledged."""
         self.until: datetime = moment_of(batched.promise.silent_after_us)
-        """Acknowledged before this moment, the message comes when it is due; later, by repair, some minutes late."""
+        """If the batch is acknowledged before this time, the message comes when it is due; later, repair delivers it
+        some minutes late."""
         self._batch = batch
         self._batched = batched
         self._puts = puts
@@ -52,10 +53,11 @@ class PutStatements:
         self._usable = usable
 
     def check(self) -> None:
-        """Right before the batch is sent: raises, in one line, why it had better not be. Asks nobody."""
+        """Call it right before the batch is sent: raises, in one line, the reason not to send it. Makes no
+        request."""
         self._usable()
         self._batches.check(self._batch)
         self._puts.check(self._batched)
 
     def __repr__(self) -> str:
-        return f"PutStatements({self.id}, until {self.until.isoformat()})"
+        return f"BatchPut({self.id}, until {self.until.isoformat()})"

@@ -1,37 +1,55 @@
-"""The SDK without async: the same calls, each of which waits. For threads, scripts, and frameworks that know no loop.
+"""The SDK without async: the same calls, each of which blocks. For threads, scripts, and frameworks without an event
+loop.
 
     with headgate.connect_sync() as p:
         q = p.queue("shop/emails")
         q.put({"to": "you"})
 
 It decides nothing: every call is one of `Headgate` or `Queue`, run on a loop in the background. Any thread may call,
-and what several put at once shares a write.
+and concurrent puts share a write.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Unpack
 
 from headgate.client.background import BackgroundLoop, close_at_end, was_closed
-from headgate.client.batching import WITHIN_S, PutStatements
+from headgate.client.batching import WITHIN_S, BatchPut
 from headgate.client.blocking_counter import SyncCounter
 from headgate.client.connection import NAMESPACE, SKEW_S, Headgate, NotConnected, connect
 from headgate.client.message import Message, Received, reason_of
 from headgate.client.moments import Span
 from headgate.client.outgoing import Put
-from headgate.client.overview import QueueOverview
 from headgate.client.payloads import Payload
+from headgate.client.put_many import (
+    Piece,
+    PutResult,
+    Source,
+    collect_outcomes_waiting,
+    put_chunks_waiting,
+    read_chunks,
+    results_of,
+)
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
-from headgate.engines.contract import Attributes, Peeked, Repaired, Settle, Settled, Stats, Whereabouts
+from headgate.client.settle_commands import SettleCommand
+from headgate.client.values import (
+    MessageStatus,
+    PeekedMessage,
+    QueueStats,
+    QueueSummary,
+    RepairReport,
+    RescheduleResult,
+)
+from headgate.engines.contract import Attributes, Settled
 from headgate.store.cassandra_settings import ConnectionOptions
 
 
 class SyncHeadgate:
-    """A connection whose calls wait. `connect_sync()` makes it."""
+    """A connection whose calls block. `connect_sync()` creates it."""
 
     def __init__(self, connection: Headgate) -> None:
         self.connection = connection
@@ -56,7 +74,7 @@ class SyncHeadgate:
         return self
 
     def close(self) -> None:
-        """Write what waits, give lanes back, disconnect. `with` does it, and so does the end of the process."""
+        """Write pending messages, release lanes, disconnect. `with` does it, and so does the end of the process."""
         with self._lock:
             background, self._closed = self._background, True
             if background is None:
@@ -94,7 +112,7 @@ class SyncHeadgate:
         """The names of all counters, or of those in one namespace."""
         return self._running().run(self.connection.counters(namespace))
 
-    def overview(self, namespace: str | None = None) -> list[QueueOverview]:
+    def overview(self, namespace: str | None = None) -> list[QueueSummary]:
         """As `Headgate.overview`."""
         return self._running().run(self.connection.overview(namespace))
 
@@ -106,7 +124,7 @@ class SyncHeadgate:
 
 
 class SyncQueue:
-    """One queue, whose calls wait."""
+    """One queue, whose calls block."""
 
     def __init__(self, queue: Queue, connection: SyncHeadgate) -> None:
         self.queue = queue
@@ -141,11 +159,23 @@ class SyncQueue:
             )
         )
 
-    def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """As `Queue.put_many`."""
-        return self._background.run(self.queue.put_many(messages))
+    def put_many(self, messages: Source) -> list[str]:
+        """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
+        if isinstance(messages, AsyncIterable):
+            return self._background.run(self.queue.put_many(messages))
+        return collect_outcomes_waiting(self._put_chunks(messages))
 
-    def put_statements(
+    def put_each(self, messages: Iterable[Put | Payload]) -> Iterator[PutResult]:
+        """As `Queue.put_each`, of an iterable, which is read in the calling thread."""
+        for chunk, outcomes in self._put_chunks(messages):
+            yield from results_of(chunk, outcomes)
+
+    def _put_chunks(self, messages: Iterable[Put | Payload]) -> Iterator[Piece]:
+        background = self._background
+        chunks = read_chunks(messages, self.queue.now_us)
+        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk)))
+
+    def add_to_batch(
         self,
         batch: Any,
         message: Put | Payload,
@@ -156,10 +186,10 @@ class SyncQueue:
         attributes: Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
-    ) -> SyncPutStatements:
-        """As `Queue.put_statements`."""
+    ) -> SyncBatchPut:
+        """As `Queue.add_to_batch`."""
         put = self._background.run(
-            self.queue.put_statements(
+            self.queue.add_to_batch(
                 batch,
                 message,
                 delay=delay,
@@ -170,7 +200,7 @@ class SyncQueue:
                 tables=tables,
             )
         )
-        return SyncPutStatements(put, self._connection)
+        return SyncBatchPut(put, self._connection)
 
     def receive(
         self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
@@ -184,9 +214,9 @@ class SyncQueue:
         while True:
             yield from self.receive(1, wait=ITERATION_WAIT_S)
 
-    def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+    def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
         """As `Queue.settle`."""
-        return self._background.run(self.queue.settle(settles))
+        return self._background.run(self.queue.settle(commands))
 
     def ack(self, messages: Iterable[SyncMessage]) -> list[Settled]:
         """These are done; how each ended, in order."""
@@ -198,23 +228,23 @@ class SyncQueue:
 
     def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> tuple[bool, str | None]:
+    ) -> RescheduleResult:
         """As `Queue.reschedule`."""
         return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
 
-    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+    def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
         """As `Queue.peek`."""
         return self._background.run(self.queue.peek(limit, since=since))
 
-    def stats(self) -> Stats:
+    def stats(self) -> QueueStats:
         """As `Queue.stats`."""
         return self._background.run(self.queue.stats())
 
-    def where(self, message_id: str) -> Whereabouts:
+    def where(self, message_id: str) -> MessageStatus:
         """As `Queue.where`."""
         return self._background.run(self.queue.where(message_id))
 
-    def repair(self, *, within: Span = REPAIR_S) -> Repaired:
+    def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
         """As `Queue.repair`."""
         return self._background.run(self.queue.repair(within=within))
 
@@ -230,17 +260,17 @@ class SyncQueue:
         return f"SyncQueue({self.name})"
 
 
-class SyncPutStatements:
+class SyncBatchPut:
     """A message that was added to a batch, whose check waits."""
 
-    def __init__(self, put: PutStatements, connection: SyncHeadgate) -> None:
+    def __init__(self, put: BatchPut, connection: SyncHeadgate) -> None:
         self.id = put.id
         self.until = put.until
         self._put = put
         self._connection = connection
 
     def check(self) -> None:
-        """As `PutStatements.check`."""
+        """As `BatchPut.check`."""
 
         async def check() -> None:
             self._put.check()
@@ -249,7 +279,7 @@ class SyncPutStatements:
 
 
 class SyncMessage(Received):
-    """One delivery of one message, whose settling waits. As a context it is acknowledged at the end:
+    """One delivery of one message, whose settling blocks. As a context manager it is acknowledged at the end:
 
     with message:
         send(message.json())
@@ -267,11 +297,11 @@ class SyncMessage(Received):
         self._connection._running().run(self.message.ack())
 
     def nack(self, delay: Span = 0, *, reason: str = "") -> None:
-        """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+        """The handler failed: retry after this delay, or move to the dead-letter queue after too many receives."""
         self._connection._running().run(self.message.nack(delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
-        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        """The message can never succeed: move it to the dead-letter queue at once; without one, deliver it again."""
         self._connection._running().run(self.message.reject(reason))
 
     def extend(self, visibility: Span) -> None:
@@ -296,8 +326,11 @@ def connect_sync(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> SyncHeadgate:
     """As `connect`, with calls that wait."""
-    connection = connect(environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, **options)
+    connection = connect(
+        environment, namespace=namespace, name=name, max_clock_skew=max_clock_skew, session=session, **options
+    )
     return SyncHeadgate(connection)

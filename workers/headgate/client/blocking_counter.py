@@ -1,4 +1,5 @@
-"""A counter without async: the same calls, each of which waits. What several threads add at once shares a write."""
+"""A counter without async: the same calls, each of which blocks. Concurrent updates of several threads share a
+write."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 from headgate.client.background import BackgroundLoop
 from headgate.client.counter import Cached, Counter, CounterState
 from headgate.client.moments import Span
-from headgate.counters.collector import PassReport
+from headgate.client.values import CollectReport
 from headgate.counters.counter import STALENESS_S_MAX
 from headgate.counters.types.contract import Json
 
@@ -17,7 +18,7 @@ SCANNED_AT_ONCE = 500
 
 
 class SyncCounter:
-    """One counter, whose calls wait."""
+    """One counter, whose calls block."""
 
     def __init__(self, counter: Counter, running: Callable[[], BackgroundLoop]) -> None:
         self.counter = counter
@@ -76,7 +77,7 @@ class SyncCounter:
         while some := self._running().run(_next_of(scanning)):
             yield from some
 
-    def collect(self) -> PassReport:
+    def collect(self) -> CollectReport:
         """As `Counter.collect`."""
         return self._running().run(self.counter.collect())
 

@@ -1,4 +1,4 @@
-"""The connection of a process: its ground, its queues and counters, and what keeps them fresh.
+"""The connection of a process: its shared context, its queues and counters, and the refresh of both.
 
     async with headgate.connect() as p:
         q = await p.queue("shop/emails")
@@ -6,9 +6,9 @@
         views = await p.counter("shop/page-views")
         await views.add("home", 1)
 
-Each is opened once a process, and belongs to the event loop and the process that opened it. Closing writes what
-waits and gives the lanes back, so that others take them at once; a process that ends without it costs its lanes the
-length of a lease.
+Each is opened once per process, and belongs to the event loop and the process that opened it. Closing writes pending
+messages and releases the lanes, so that other processes take them at once. If a process ends without closing, its
+lanes stay locked until their leases expire.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 from headgate.client.batching import Batches
 from headgate.client.counter import Counter
@@ -38,10 +38,15 @@ from headgate.client.queue import (
     Queue,
     require_process,
 )
+from headgate.client.values import QueueSummary, build_summary
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import Refused
-from headgate.store.cassandra_settings import ConnectionOptions, read_settings
+from headgate.store.cassandra_settings import (
+    ConnectionOptions,
+    read_session_settings,
+    read_settings,
+)
 from headgate.store.catalogue_entry import Entry, Name
 from headgate.supervised_loop import SupervisedLoop
 
@@ -57,7 +62,7 @@ class NotConnected(Refused):
 
 @dataclass(frozen=True)
 class _Open:
-    """What there is while a connection is open."""
+    """The parts of an open connection."""
 
     ground: Ground
     directory: Directory
@@ -66,7 +71,7 @@ class _Open:
     counters: Counters
     home: Home
     keeper: SupervisedLoop
-    """Keeps what is known of the catalogue fresh: without it, puts end within a minute."""
+    """Refreshes the knowledge of the catalogue: without it, puts end within a minute."""
 
 
 class Headgate:
@@ -104,7 +109,7 @@ class Headgate:
         return _Open(ground, directory, freshness, overview, counters, Home(loop), keeper)
 
     async def close(self) -> None:
-        """Write what waits, give lanes back, disconnect. `async with` does it."""
+        """Write pending messages, release lanes, disconnect. `async with` does it."""
         if self._closed or self._now is None:
             self._closed = True
             return
@@ -148,12 +153,12 @@ class Headgate:
             raise ConnectionOfAnotherLoop
 
     def now_us(self) -> int:
-        """The time, good for telling moments; promises are made by `ground.clock.require`."""
+        """The time, good enough for display; promises are made by `ground.clock.require`."""
         return self._known().ground.clock.now_us()
 
     @property
     def batches(self) -> Batches | None:
-        """What is known of batches of the application's own."""
+        """The facts about the application's own batches."""
         return self._known().ground.batches
 
     # ---- queues
@@ -167,7 +172,7 @@ class Headgate:
             standing = self._queues.get(wanted)
             if standing is not None and standing.ended is None:
                 return standing
-            await known.ground.clock.until_trusted(PATIENCE_S)  # it may not be yet, a moment after the start
+            await known.ground.clock.until_trusted(PATIENCE_S)  # it may not be ready shortly after the start
             found = await known.directory.find(wanted)
             dead = await known.freshness.find_dead_letters(found)
             self.require_usable()
@@ -177,7 +182,7 @@ class Headgate:
             return opened
 
     async def queues(self, namespace: str | None = None) -> list[str]:
-        """The names of all queues, or of those in one namespace; without what was deleted."""
+        """The names of all queues, or of those in one namespace; without deleted ones."""
         self.require_usable()
         return await self._known().directory.names(namespace)
 
@@ -186,8 +191,8 @@ class Headgate:
     async def counter(self, name: str, *, memory_bytes: int | None = None) -> Counter:
         """The counter of that name (`namespace/name`); the same object each time, until it was deleted.
 
-        `memory_bytes` is what its states may take in this process, 64 MiB unless said: beyond that, keys that were
-        not updated for long are let go, and read back when they are."""
+        `memory_bytes` is the maximum memory of its states in this process. Default: 64 MiB. Beyond that, keys without
+        recent updates are evicted, and read back when they are updated."""
         self.require_usable()
         return await self._known().counters.open(name, memory_bytes=memory_bytes)
 
@@ -197,22 +202,26 @@ class Headgate:
         return await self._known().counters.names(namespace)
 
     async def counter_entries(self, namespace: str | None = None) -> list[Entry]:
-        """The same, as the catalogue has them: those too that this process can not open."""
+        """The same, as in the catalogue, including those that this process cannot open."""
         self.require_usable()
         return await self._known().counters.entries(namespace)
 
     # ---- all queues
 
-    async def overview(self, namespace: str | None = None) -> list[QueueOverview]:
-        """How all queues stand, or those of one namespace: from the summary, in a few small reads. `Queue.stats()` is
-        exact, and costs more."""
+    async def overview(self, namespace: str | None = None) -> list[QueueSummary]:
+        """The figures of all queues, or of those in one namespace: from the summary, in a few small reads.
+        `Queue.stats()` is exact, and costs more."""
+        return [build_summary(each) for each in await self.read_overview(namespace)]
+
+    async def read_overview(self, namespace: str | None = None) -> list[QueueOverview]:
+        """As `overview`, with the engine's figures, for the commands."""
         self.require_usable()
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())
 
     async def refresh(self) -> None:
-        """Read the catalogue for all that is open now, which happens by itself every quarter of a minute: what was
-        applied before is in force here when this returns. Raises the first failure.
+        """Read the catalogue for all open queues and counters, which also happens every 15 s by itself. Changes that
+        were applied before are in force in this process when this returns. Raises the first failure.
         """
         self.require_usable()
         known = self._known()
@@ -236,12 +245,12 @@ class Headgate:
         return Queue(found, engine, self, bound)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
-        """What repair does to the catalogue."""
+        """Repair's updates to the catalogue."""
         catalogue = self._known().ground.catalogue()
         return CatalogueGenerations(catalogue, queue.entry, lambda: queue.found.settings.skew_us)
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
-        """Return when the clock and what is known of the queue are fit; else raise the reason why not."""
+        """Return when the clock and the knowledge of the queue are current; else raise the reason."""
         await self._known().freshness.freshen(queue, within_s)
 
     def _known(self) -> _Open:
@@ -256,17 +265,24 @@ def connect(
     namespace: str = NAMESPACE,
     name: str | None = None,
     max_clock_skew: Span = SKEW_S,
+    session: Any = None,
     **options: Unpack[ConnectionOptions],
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
     An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
+    `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
+    leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
+    then.
     """
-    settings = read_settings(os.environ if environment is None else environment, options)
+    given = os.environ if environment is None else environment
+    settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 
     async def ground() -> Ground:
-        return await open_ground(settings, name=name or process_name(), max_skew_us=max_skew_us)
+        return await open_ground(
+            settings, name=name or process_name(), max_skew_us=max_skew_us, driver_session=session
+        )
 
     return Headgate(ground, namespace=namespace)

@@ -4,9 +4,9 @@
     await views.add("home", 1)
     await views.value("home")
 
-What an update takes and a value is, is the type's matter (headgate/counters/types/). What can not be done at this
-moment because the time may not be relied on was not sent: it is tried again for `PATIENCE_S`, so that a process which
-was paused goes on by itself. It knows neither Cassandra nor how the catalogue is read.
+The arguments of an update and the form of a value depend on the type (headgate/counters/types/). A call that is not
+possible now because the clock is not trusted was not sent. It is retried for `PATIENCE_S`, so that a process that was
+paused continues by itself. This module knows neither Cassandra nor how the catalogue is read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from headgate.client.ground import Bound, Ground
 from headgate.client.moments import SECOND_US, Span, moment_us, span_us
+from headgate.client.values import CollectReport, build_collect_report
 from headgate.counters.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
 from headgate.counters.decide_life import next_stamp_us
@@ -41,19 +42,20 @@ REPEAT_S = 0.2
 
 
 class TypesDiffer(SpecError):
-    """Values of different types can not be combined."""
+    """Values of different types cannot be combined."""
 
 
 @dataclass(frozen=True)
 class Cached:
-    """A value, and how old it may be: what was acknowledged longer ago is in it."""
+    """A value, and its maximum age: updates acknowledged longer ago are included."""
 
     value: Any
     age_s: float
 
 
 class CounterState:
-    """What a key held at one moment: to be told, combined with that of other keys or counters, and kept as bytes."""
+    """The state of a key at one time: to show, to combine with that of other keys or counters, and to keep as
+    bytes."""
 
     __slots__ = ("kind", "state")
 
@@ -66,20 +68,20 @@ class CounterState:
         return self.kind.value(self.state, question)
 
     def dump(self) -> bytes:
-        """As it is stored; docs/formats.md."""
+        """As it is stored; docs/internals/formats.md."""
         return self.kind.dump(self.state)
 
     def __or__(self, other: CounterState) -> CounterState:
-        """Both together: of sums their sum, of audiences who is in either."""
+        """Both together: of sums their sum, of audiences the union."""
         self._require_same(other)
         return CounterState(self.kind, self.kind.merge(self.state, other.state))
 
     def __and__(self, other: CounterState) -> CounterState:
-        """Of audiences: who is in both."""
+        """Of audiences: the intersection."""
         return CounterState(self.kind, self._of_two("both", other)(self.state, other.state))
 
     def __sub__(self, other: CounterState) -> CounterState:
-        """Of audiences: who is in this one but not in the other."""
+        """Of audiences: the members of this one that are not in the other."""
         return CounterState(self.kind, self._of_two("without", other)(self.state, other.state))
 
     def _of_two(self, name: str, other: CounterState) -> Callable[[Any, Any], Any]:
@@ -87,7 +89,7 @@ class CounterState:
         found = getattr(self.kind, name, None)
         if found is None:
             raise TypesDiffer(
-                "values of this type can be merged, and nothing else",
+                "values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
@@ -113,10 +115,10 @@ class Counter:
         connection_is_usable: Callable[[], None],
     ) -> None:
         self.entry = entry
-        """What the catalogue said of it last."""
+        """The last state that the catalogue reported."""
         self.handle = handle
         self.ended: HeadgateError | None = None
-        """Why it can not be used any more: it was deleted, or closed."""
+        """Why it cannot be used any more: it was deleted, or closed."""
         self._clock = ground.clock
         self._hints = ground.hints
         self._bound = bound
@@ -137,13 +139,13 @@ class Counter:
         return self.handle.kind
 
     def settings_changed(self, entry: Entry, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told."""
+        """The result of a later read of the catalogue."""
         self.entry = entry
         self._bound.max_skew_us = settings.skew_us
         self.handle.settings_changed(settings)
 
     def end(self, why: HeadgateError) -> None:
-        """It is gone: whoever uses it from now on is told why."""
+        """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
             log.warning("%s", why)
@@ -154,7 +156,7 @@ class Counter:
         await self.handle.flush()
 
     async def close(self) -> None:
-        """Write what waits. The connection does it when it is closed."""
+        """Write pending updates. The connection does it when it is closed."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._close())
         await self._ending
@@ -172,8 +174,8 @@ class Counter:
     async def add(self, key: str, *arguments: Json, token: str | None = None) -> None:
         """Add to a key what its type takes; counted on a quorum of the home data centre when it returns.
 
-        `Unknown` means that it may have been counted. With a token (`token()`) it is repeated for a while, which
-        counts once; and so may you, with the same token, from whatever process, within `tokenWindow`.
+        `Unknown` means that it may have been counted. With a token (`token()`) the update is retried for a while and
+        counted once. You can repeat it too, with the same token, from any process, within `tokenWindow`.
         """
         if token is not None:
             return await self.update("add", key, *arguments, token=token)
@@ -195,11 +197,11 @@ class Counter:
         await self.update("remove", key, *elements, token=token)
 
     async def set(self, key: str, value: Json, *, token: str | None = None) -> None:
-        """Of a register: write a value over what is there."""
+        """Of a register: overwrite the current value."""
         await self.update("set", key, value, token=token)
 
     async def update(self, verb: str, key: str, *arguments: Json, token: str | None = None) -> None:
-        """Any update, by the verb that the type knows."""
+        """Any update, by a verb of the type."""
         self._require_usable()
         try:
             await self._send(verb, key, arguments, token)
@@ -247,17 +249,17 @@ class Counter:
     async def value(
         self, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
     ) -> Any:
-        """The value of a key: all that was acknowledged before the call is in it. A key that nobody has added to has
-        the value of nothing.
+        """The value of a key: it includes all updates acknowledged before the call. A key without updates has the
+        neutral value.
 
-        With `since` or `until`: what was counted in that time, by whole windows of the counter's finest grain (the
-        first one that `since` lies in up to the last one before `until`). `question` is the type's: ranks=(0.5, 0.99)
-        for quantiles, limit=20 for topk.
+        With `since` or `until`: the updates of that time, by whole windows of the counter's finest grain (from the
+        one that contains `since` up to the last one before `until`). `question` depends on the type: ranks=(0.5,
+        0.99) for quantiles, limit=20 for topk.
         """
         return (await self.state(key, since=since, until=until)).value(**question)
 
     async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> Cached:
-        """The value as this process read it at most so long ago, a second unless said and at most, with its age."""
+        """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
             raise SpecError(f"staleness is at most {STALENESS_S_MAX} s", given=staleness)
@@ -271,7 +273,7 @@ class Counter:
         return {key: self.kind.value(state, question) for key, state in states.items()}
 
     async def state(self, key: str, *, since: datetime | None = None, until: datetime | None = None) -> CounterState:
-        """What the key holds, to be combined with others: audiences by `&`, `|` and `-`, all types by `|`."""
+        """The state of the key, to combine with others: audiences by `&`, `|` and `-`, all types by `|`."""
         if since is None and until is None:
             return CounterState(self.kind, await self._tried(lambda: self.handle.read(_checked(key))))
         from_us, to_us = self._stretch(since, until)
@@ -285,27 +287,31 @@ class Counter:
             raise SpecError(
                 "this counter has no windows",
                 counter=self.name,
-                remedy="ask for the value without since and until, or make a counter with spec.windows",
+                remedy="read the value without since and until, or create a counter with spec.windows",
             )
         grain_us = min(settings.grains_us)
         now_us = self.handle.host.now_us()
         from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
         to_us = now_us if until is None else moment_us(until, "until")
         if from_us >= to_us:
-            raise SpecError("since is before until", since=since, until=until)
+            raise SpecError("since must be before until", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
-        """Every key and what it holds, a page of them in memory at a time; not one moment's picture."""
+        """Every key and its state, one page in memory at a time; not a consistent snapshot."""
         self._require_usable()
         async for key, state in self.handle.scan():
             yield key, CounterState(self.kind, state)
 
     # ---- the whole counter
 
-    async def collect(self) -> PassReport:
-        """One pass of the collector over all keys, or the rest of the one that is under way. Harmless twice and side
-        by side; where not all replicas answer, what they would have told of is skipped, and counted."""
+    async def collect(self) -> CollectReport:
+        """One pass of the collector over all keys, or the rest of the pass that is running. Repeating it is harmless,
+        also in several processes. A key for which not all replicas answer is skipped and counted."""
+        return build_collect_report(await self.run_collector())
+
+    async def run_collector(self) -> PassReport:
+        """As `collect`, with the collector's report, for the commands."""
         return await self._tried(self._collector().run)
 
     async def standing(self) -> Standing:
@@ -314,7 +320,7 @@ class Counter:
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("there is no Cassandra behind this connection whose hint windows could be read")
+            raise Refused("this connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -356,4 +362,4 @@ def _checked(key: str) -> str:
 
 
 def _no_key(key: object) -> SpecError:
-    return SpecError("a key is a text", given=repr(key)[:60])
+    return SpecError("a key must be a string", given=repr(key)[:60])

@@ -1,8 +1,8 @@
-"""The counters of one connection: found by name in the catalogue, opened once a process, and kept fresh.
+"""The counters of one connection: looked up by name in the catalogue, opened once per process, and refreshed.
 
-What a counter is made of never changes; how long its mutators live, how far clocks may differ and whether it is there
-at all may. That is read anew every `REFRESH_EVERY_S`. Unlike a queue, a counter goes on while the catalogue is away:
-nothing that an update or a read relies on can change under it.
+The type of a counter never changes. The lifetime of its mutators, the clock bound and its existence may change; they
+are read every `REFRESH_EVERY_S`. Unlike a queue, a counter continues while the catalogue is unavailable: nothing that
+an update or a read relies on can change under it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CounterUnknown(SpecError):
 
 
 class CounterNotReady(Unavailable):
-    """Its tables are not all there yet."""
+    """Its tables do not all exist yet."""
 
 
 class CounterDeleted(Refused):
@@ -71,9 +71,7 @@ class Counters:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError(
-                "a counter is named by its namespace and name", remedy="write shop/page-views", given=text
-            )
+            raise SpecError("a counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -81,7 +79,7 @@ class Counters:
         return [_shown(entry.name) for entry in await self.entries(namespace)]
 
     async def entries(self, namespace: str | None = None) -> list[Entry]:
-        """The same, as the catalogue has them; those too that can not be opened."""
+        """The same, as in the catalogue, including those that cannot be opened."""
         namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
         return [known.entry for each in namespaces for known in await self._catalogue.list(each, KIND)]
 
@@ -111,7 +109,7 @@ class Counters:
             return CounterUnknown(counter=_shown(name), remedy=f"did you mean {close[0]}?")
         told = ", ".join((here or everywhere)[:5])
         return CounterUnknown(
-            counter=_shown(name), remedy=f"there is {told}" if told else "make one: headgate apply FILE"
+            counter=_shown(name), remedy=f"available: {told}" if told else "create one: headgate apply FILE"
         )
 
     # ---- opening
@@ -151,7 +149,7 @@ class Counters:
             pause_s = RETRY_EVERY_S if await self.refresh_all() else REFRESH_EVERY_S
 
     async def refresh_all(self) -> list[HeadgateError]:
-        """Read the catalogue for all that are open; what failed."""
+        """Read the catalogue for all open counters; returns the failures."""
         failed = [await self._refresh(counter) for counter in list(self._open.values())]
         return [failure for failure in failed if failure is not None]
 
@@ -164,7 +162,9 @@ class Counters:
                 counter.end(CounterDeleted(counter=counter.name))
                 return None
             if known.entry.id != counter.entry.id:
-                counter.end(CounterMadeAgain(counter=counter.name, remedy="open it anew to use the new one"))
+                counter.end(
+                    CounterMadeAgain(counter=counter.name, remedy="open the counter again to use the new one")
+                )
                 return None
             settings = self._usable(known)
         except CounterDeleted as gone:
@@ -173,7 +173,7 @@ class Counters:
         except HeadgateError as error:
             if self._said.get(counter.name) != str(error):
                 self._said[counter.name] = str(error)
-                log.warning("%s: the catalogue can not be read: %s", counter.name, error)
+                log.warning("%s: the catalogue cannot be read: %s", counter.name, error)
             return error
         self._said.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max
@@ -184,7 +184,7 @@ class Counters:
     # ---- the end
 
     async def close(self) -> None:
-        """Write what waits in all of them."""
+        """Write pending updates in all of them."""
         await self._keeper.stop()
         await asyncio.gather(*(counter.close() for counter in self._open.values()))
 

@@ -1,4 +1,4 @@
-"""Queues as the catalogue tells of them: found by name, with what was meant where there is none, and how old it is.
+"""Queues from the catalogue: looked up by name, with a suggestion where there is no match, and with their age.
 
 It opens no queue and keeps nothing; every answer is a read.
 """
@@ -25,7 +25,7 @@ class QueueUnknown(SpecError):
 
 
 class QueueNotReady(Unavailable):
-    """Its tables are not all there yet."""
+    """Its tables do not all exist yet."""
 
 
 class QueueDeleted(Refused):
@@ -46,7 +46,7 @@ class EngineNotCarried(Refused):
 
 @dataclass(frozen=True)
 class Found:
-    """A queue, as a read of the catalogue told."""
+    """A queue, as a read of the catalogue returned it."""
 
     entry: Entry
     settings: TimelineSettings
@@ -55,7 +55,7 @@ class Found:
 
 
 class Directory:
-    """Looks queues up, for one process."""
+    """Looks queues up for one process."""
 
     def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
         self._catalogue = catalogue
@@ -66,23 +66,23 @@ class Directory:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("a queue is named by its namespace and name", remedy="write shop/emails", given=text)
+            raise SpecError("a queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Found:
-        """The queue, ready to be used; else the reason why it is not, and what to do."""
+        """The queue, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)
 
     async def find_again(self, entry: Entry) -> Found:
-        """The very creation that was found before, as it is now."""
+        """The same creation that was looked up before, as it is now."""
         known = await self._catalogue.find(entry.name)
         if known is None:
             raise QueueDeleted(queue=_shown(entry.name))
         if known.entry.id != entry.id:
-            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open it anew to use the new one")
+            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open the queue again to use the new one")
         return self._usable(known)
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -131,7 +131,7 @@ class Directory:
         if close:
             return QueueUnknown(queue=wanted, remedy=f"did you mean {close[0]}?")
         told = ", ".join((here or everywhere)[:5])
-        return QueueUnknown(queue=wanted, remedy=f"there is {told}" if told else "make one: headgate apply FILE")
+        return QueueUnknown(queue=wanted, remedy=f"available: {told}" if told else "create one: headgate apply FILE")
 
 
 def _shown(name: Name) -> str:

@@ -1,8 +1,8 @@
-"""Keeps what a process knows of its queues fresh: every `REFRESH_EVERY_S`, at once when a queue asks, and every
-`RETRY_EVERY_S` while the catalogue can not be read.
+"""Refreshes a process's knowledge of its queues: every `REFRESH_EVERY_S`, at once on a queue's request, and every
+`RETRY_EVERY_S` while the catalogue cannot be read.
 
-What was read is good for `notice` from the start of its read (rule R6); else a queue puts nothing. It
-opens and closes nothing. A queue that is gone from the catalogue is told so, and ends.
+A read is valid for `notice` from its start (rule R6); after that a queue puts nothing. This module opens and closes
+nothing. A queue that was deleted from the catalogue is notified, and ends.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RETRY_EVERY_S = 1.0
 
 
 class CatalogueUnreadable(Unavailable):
-    """The catalogue could not be read for so long that it is not known where to put."""
+    """The catalogue could not be read for too long: the place of new messages is unknown."""
 
 
 class Freshness:
-    """What one connection knows of its queues."""
+    """The state of a connection's queues."""
 
     def __init__(self, ground: Ground, directory: Directory, queues: Collection[Queue]) -> None:
         self._ground = ground
@@ -47,12 +47,12 @@ class Freshness:
             await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
 
     async def refresh_all(self) -> list[HeadgateError]:
-        """Read once for all that are open; what failed."""
+        """Read once for all open queues; returns the failures."""
         ended = await asyncio.gather(*(self.refresh(queue) for queue in list(self._queues)))
         return [failure for failure in ended if failure is not None]
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """End the running tasks."""
         reading = list(self._reading.values())
         for task in reading:
             task.cancel()
@@ -65,7 +65,7 @@ class Freshness:
         await self._ground.clock.until_trusted(within_s, queue.found.settings.skew_us)
         while not self._is_fresh(queue):
             left_s = max(deadline_s - loop.time(), 0.0)
-            with contextlib.suppress(TimeoutError):  # the read itself goes on
+            with contextlib.suppress(TimeoutError):  # the read itself continues
                 await asyncio.wait_for(self.refresh(queue), left_s)
             if queue.ended is not None or self._is_fresh(queue):
                 return
@@ -74,7 +74,7 @@ class Freshness:
             await asyncio.sleep(RETRY_EVERY_S)
 
     async def refresh(self, queue: Queue) -> HeadgateError | None:
-        """Read once for this queue; who comes while it is being read waits for the same read. The failure, if any."""
+        """Read once for this queue; concurrent callers wait for the same read. Returns the failure, if any."""
         task = self._reading.get(queue)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._refresh(queue))
@@ -83,7 +83,7 @@ class Freshness:
         return await asyncio.shield(task)
 
     async def find_dead_letters(self, found: Found) -> Found | None:
-        """The queue that takes what fails too often; where there is none, what fails stays and comes again."""
+        """The dead-letter queue for messages that fail too often. Without one they stay and come again."""
         name = found.settings.dead_letter
         if name is None:
             return None
@@ -91,7 +91,9 @@ class Freshness:
         try:
             dead = await self._directory.find(wanted)
         except (QueueUnknown, QueueDeleted, QueueNotReady) as error:
-            self._say(f"dead letters of {found.settings.name}", f"{error}: what fails too often stays in the queue")
+            self._say(
+                f"dead letters of {found.settings.name}", f"{error}: messages that fail too often stay in the queue"
+            )
             return None
         self._said.pop(f"dead letters of {found.settings.name}", None)
         return dead
@@ -105,10 +107,10 @@ class Freshness:
             queue.end(gone)
             return None
         except HeadgateError as error:
-            self._say(queue.name, f"the catalogue can not be read: {error}")
+            self._say(queue.name, f"the catalogue cannot be read: {error}")
             return error
         if self._said.pop(queue.name, None) is not None:
-            log.info("%s: the catalogue can be read again", queue.name)
+            log.info("%s: the catalogue is readable again", queue.name)
         queue.bound.max_skew_us = found.settings.skew_us
         self._ground.clock.serve(queue.bound.max_skew_us)
         queue.found = found
@@ -116,11 +118,11 @@ class Freshness:
         return await self._refresh_dead_letters(queue, found)
 
     async def _refresh_dead_letters(self, queue: Queue, found: Found) -> HeadgateError | None:
-        """Apart from the queue's own: a queue of dead letters that can not be read stops no put."""
+        """Separate from the queue's own read: a dead-letter queue that cannot be read stops no put."""
         try:
             dead = await self.find_dead_letters(found)
         except (Unavailable, SpecError) as error:
-            self._say(f"dead letters of {queue.name}", f"their queue can not be read: {error}")
+            self._say(f"dead letters of {queue.name}", f"their queue cannot be read: {error}")
             return error
         if dead is None:
             queue.engine.dead_letters_changed(None, read_us=found.read_us)

@@ -1,6 +1,7 @@
-"""Repair's way to the catalogue: generations are brought on, and forgotten, by whoever repairs a queue.
+"""Repair's access to the catalogue: the process that repairs a queue advances and deletes its generations.
 
-Anybody may (docs/protocols/repair.md): it follows from what stands there, and each step is an LWT on what was read.
+Any process may do it (docs/internals/protocols/repair.md): the step follows from the stored state, and each
+step is an LWT on the read state.
 """
 
 from __future__ import annotations

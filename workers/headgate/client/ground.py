@@ -109,9 +109,15 @@ def process_name() -> str:
 
 
 async def open_ground(
-    settings: ConnectionSettings, *, name: str, max_skew_us: int, must_exist: bool = True
+    settings: ConnectionSettings,
+    *,
+    name: str,
+    max_skew_us: int,
+    must_exist: bool = True,
+    driver_session: object = None,
 ) -> Ground:
-    """Connect to Cassandra, and compare clocks with it. Not `must_exist`: its keyspace may be made later."""
+    """Connect to Cassandra, and compare clocks with it. Not `must_exist`: its keyspace may be made later. With a
+    driver session of the application that one is used, and stays open."""
     from headgate.store.cassandra import CassandraStore
     from headgate.store.cassandra_batches import CassandraBatches
     from headgate.store.cassandra_compatibility import keeps_past_2038
@@ -120,7 +126,7 @@ async def open_ground(
     from headgate.store.clock import Bounds
     from headgate.store.clocks import Clock
 
-    store = await CassandraStore.connect(settings, must_exist=must_exist)
+    store = await CassandraStore.connect(settings, must_exist=must_exist, driver_session=driver_session)
     clock = Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=max_skew_us))
     stores: dict[str, Store] = {settings.keyspace: store}
 

@@ -1,4 +1,4 @@
-"""A message in the hands of an application: what it says, and how to settle it."""
+"""A message received by an application: its content, and the methods that settle it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Settler(Protocol):
 
 
 class Received:
-    """What a delivery says. `Message` and `SyncMessage` are this, and settle."""
+    """A message as it was delivered. `Message` and `SyncMessage` are this, and settle it; a handler may take this."""
 
     __slots__ = ("delivery",)
 
@@ -54,17 +54,17 @@ class Received:
 
     @property
     def payload(self) -> bytes:
-        """What was put."""
+        """The payload as it was put."""
         return self.delivery.payload
 
     @property
     def attributes(self) -> Attributes:
-        """What was put beside it."""
+        """The attributes that were put with it."""
         return self.delivery.attributes
 
     @property
     def content_type(self) -> str | None:
-        """The form of the payload, where its producer told it."""
+        """The content type of the payload, if its producer set one."""
         found = self.delivery.attributes.get(CONTENT_TYPE)
         return found if isinstance(found, str) else None
 
@@ -73,7 +73,7 @@ class Received:
         return payloads.read_text(self.payload)
 
     def json(self) -> Any:
-        """The payload as what it says in JSON."""
+        """The payload decoded from JSON."""
         return payloads.read_json(self.payload)
 
     def read(self, model: type[Model]) -> Model:
@@ -92,7 +92,7 @@ class Received:
 
     @property
     def fencing_token(self) -> int:
-        """The fencing token of its lane: who acts on the outside world refuses what has a lower one than it saw."""
+        """The fencing token of its lane: an external system rejects any token lower than the highest it has seen."""
         return self.delivery.epoch
 
     @property
@@ -112,12 +112,12 @@ class Received:
 
     @property
     def suspect(self) -> bool:
-        """Whether a process died with it in hand: it is delivered alone."""
+        """Whether a process died with it in flight: it is delivered alone."""
         return self.delivery.suspect
 
     @property
     def receipt(self) -> str:
-        """What settles this delivery, and nothing else."""
+        """The receipt, which settles this delivery and no other."""
         return self.delivery.receipt
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ class Message(Received):
     """One delivery of one message. Acknowledge it when its work is done, or use it as a context, which does that:
 
     async with message:
-        await send(message.json())        # acknowledged at the end, given back with the traceback where it raises
+        await send(message.json())        # acknowledged at the end, returned with the traceback if it raises
     """
 
     __slots__ = ("_queue",)
@@ -138,15 +138,16 @@ class Message(Received):
         self._queue = queue
 
     async def ack(self) -> None:
-        """It is done. StaleReceipt if another delivery was recorded since, Unknown if nobody can tell."""
+        """Acknowledge it. StaleReceipt if another delivery was recorded since, Unknown if the outcome cannot be
+        determined."""
         await self._settle_one(Ack(self.receipt))
 
     async def nack(self, delay: Span = 0, *, reason: str = "") -> None:
-        """It failed: again after this delay, or to the dead letter queue when it was received too often."""
+        """The handler failed: retry after this delay, or move to the dead-letter queue after too many receives."""
         await self._settle_one(Nack(self.receipt, span_us(delay, "delay"), reason[:REASON_CHARACTERS_MAX]))
 
     async def reject(self, reason: str = "") -> None:
-        """It will never succeed: to the dead letter queue at once; where there is none, delivered again."""
+        """The message can never succeed: move it to the dead-letter queue at once; without one, deliver it again."""
         await self._settle_one(DeadLetter(self.receipt, reason[:REASON_CHARACTERS_MAX]))
 
     async def extend(self, visibility: Span) -> None:
@@ -173,14 +174,14 @@ class Message(Received):
 
 
 def raise_unless_done(settled: Settled, message_id: str) -> None:
-    """What is not done is an error to who settles one message."""
+    """When a caller settles one message, every outcome but success is an error."""
     if settled is Settled.STALE:
         raise StaleReceipt(message=message_id)
     if settled is Settled.UNKNOWN:
-        raise Unknown("the message may be settled, or may come again", message=message_id)
+        raise Unknown("the message may be settled, or may be delivered again", message=message_id)
 
 
 def reason_of(error: BaseException) -> str:
-    """A traceback as a dead letter tells it: its end, which says most."""
+    """A traceback in a dead letter: its end, which is the most useful part."""
     told = "".join(traceback.format_exception(error))
     return told[-REASON_CHARACTERS_MAX:]

@@ -1,4 +1,4 @@
-"""Lengths of time and moments as applications say them, in the microseconds that engines count in. Pure."""
+"""Durations and times of the application, converted to the microseconds of the engines. Pure."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def span_us(span: Span, what: str) -> int:
     """Microseconds; a length of time is not negative."""
     if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
-        raise SpecError(f"{what} is a timedelta, or a number of seconds", given=repr(span))
+        raise SpecError(f"{what} must be a timedelta or a number of seconds", given=repr(span))
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if not (math.isfinite(seconds) and 0 <= seconds <= SPAN_S_MAX):
-        raise SpecError(f"{what} is a length of time, from nothing to a hundred years", given=span)
+        raise SpecError(f"{what} must be a duration from 0 to 100 years", given=span)
     if isinstance(span, timedelta):
         return span // timedelta(microseconds=1)
     return round(seconds * SECOND_US)
 
 
 def moment_us(moment: datetime, what: str) -> int:
-    """Microseconds since 1970. A moment without a time zone could mean any of many."""
+    """Microseconds since 1970. A time without a time zone is ambiguous."""
     if not isinstance(moment, datetime):
-        raise SpecError(f"{what} is a datetime with a time zone", given=repr(moment))
+        raise SpecError(f"{what} must be a datetime with a time zone", given=repr(moment))
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise SpecError(
             f"{what} has no time zone",
             given=moment.isoformat(),
-            remedy="say which: datetime.now(UTC), or .astimezone()",
+            remedy="add one: datetime.now(UTC), or .astimezone()",
         )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def moment_of(us: int) -> datetime:
-    """Microseconds since 1970 as a moment."""
+    """A datetime from microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=us)

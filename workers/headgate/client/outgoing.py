@@ -1,4 +1,4 @@
-"""What an application wants to put, and how it becomes an engine's message. Pure."""
+"""A put of an application, and its conversion to an engine's message. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.telemetry.tracing import with_trace
 
 @dataclass(frozen=True)
 class Put:
-    """One message to be put, with whatever sets it apart from the others of its `put_many`."""
+    """One message to put, with the options that differ from the others of its `put_many`."""
 
     payload: Payload
     delay: Span | None = None
@@ -28,20 +28,27 @@ class Put:
 
 def message_of(put: Put, now_us: int) -> Message:
     """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
+    message = encode_put(put, now_us)
+    message.attributes = with_trace(message.attributes)
+    return message
+
+
+def encode_put(put: Put, now_us: int) -> Message:
+    """The same without a trace."""
     payload, form = encode_payload(put.payload)
-    attributes = with_trace(_checked(put.attributes))
+    attributes = put.attributes
+    if attributes or type(attributes) is not dict:
+        attributes = _checked(attributes)
     if form is not None and CONTENT_TYPE not in attributes:
         attributes = {**attributes, CONTENT_TYPE: form}
     if put.once_scope is not None and put.once is None:
-        raise SpecError(
-            "once_scope says where the key of `once` is looked for; there is none", remedy="give once too"
-        )
+        raise SpecError("once_scope was passed without `once`, whose key it scopes", remedy="pass once too")
     return Message(payload, _due_us(put, now_us), attributes, put.group, put.once, put.once_scope)
 
 
 def _due_us(put: Put, now_us: int) -> int | None:
     if put.delay is not None and put.deliver_at is not None:
-        raise SpecError("delay and deliver_at say the same thing twice", remedy="give one of them")
+        raise SpecError("delay and deliver_at both set the delivery time", remedy="pass one of them")
     if put.delay is not None:
         return now_us + span_us(put.delay, "delay")
     return None if put.deliver_at is None else moment_us(put.deliver_at, "deliver_at")
@@ -49,8 +56,10 @@ def _due_us(put: Put, now_us: int) -> int | None:
 
 def _checked(attributes: Attributes) -> Attributes:
     if not isinstance(attributes, Mapping):
-        raise SpecError("attributes are a mapping of names to texts or bytes", given=type(attributes).__name__)
+        raise SpecError("attributes must map names to strings or bytes", given=type(attributes).__name__)
     for name, value in attributes.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):
-            raise SpecError("an attribute is a text or bytes under a name", name=name, type=type(value).__name__)
+            raise SpecError(
+                "an attribute must be a string or bytes under a name", name=name, type=type(value).__name__
+            )
     return attributes

@@ -1,7 +1,8 @@
-"""How all queues stand, from the summary: 16 small reads, whatever their number. docs/protocols/summary.md.
+"""The figures of all queues from the summary: 16 small reads, whatever the number of queues.
+docs/internals/protocols/summary.md.
 
-The table knows queues by their ids; names come from the catalogue, which is read again when they are old, or when the
-table names a queue that they do not. A queue that was deleted is left out.
+The table identifies queues by their ids. Names come from the catalogue, which is read again when they are old, or
+when the table has an unknown id. A deleted queue is left out.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from headgate.store.store import Store
 
 NAMES_KEPT_US = 15_000_000
 UNKNOWN_KEPT_US = 2_000_000
-"""An id without a name is looked for again only after this: it may be that of a queue that was deleted."""
+"""An id without a name is looked up again only after this time: it may be that of a deleted queue."""
 
 
 @dataclass(frozen=True)
 class QueueOverview:
-    """How one queue stands, a second or two ago."""
+    """The figures of one queue, a second or two old."""
 
     name: str
     figures: QueueFigures
     at_us: int
-    """The moment of this look."""
+    """The time of this read."""
 
     @property
     def is_worked(self) -> bool:
-        """Whether somebody holds lanes of it."""
+        """Whether any process holds lanes of it."""
         return self.figures.workers > 0
 
     @property
@@ -40,7 +41,7 @@ class QueueOverview:
 
 
 class Overview:
-    """The looks of one connection."""
+    """The reads of one connection."""
 
     def __init__(self, store: Store, names: Callable[[], Awaitable[dict[UUID, str]]]) -> None:
         self._store = store
@@ -49,7 +50,7 @@ class Overview:
         self._named_us: int | None = None
 
     async def read(self, namespace: str | None, *, now_us: int) -> list[QueueOverview]:
-        """One look; also queues of which the summary tells nothing. By name."""
+        """One read, including queues without figures in the summary. By name."""
         found = await read_summary(self._store, now_us=now_us)
         if self._names_are_old(now_us, found.keys() <= self._names.keys()):
             self._names = await self._read_names()

@@ -1,9 +1,9 @@
-"""What an application puts, as bytes with the name of their form, and back. Pure.
+"""Converts an application's payload to bytes with a content type, and back. Pure.
 
-Bytes are left as they are. A text is UTF-8. Everything else is JSON: what JSON has, a pydantic model, and every value
-that pydantic writes as JSON (dataclasses, datetimes, UUIDs, decimals, enumerations, sets), at any depth. The worker's
-decoder reads the same values back (`runtime/payloads.py`). The attribute `content-type` names the form, so that a
-consumer in any language knows how to read it.
+Bytes are left as they are. A string is UTF-8. Everything else is JSON: plain JSON values, a pydantic model, and every
+value that pydantic writes as JSON (dataclasses, datetimes, UUIDs, decimals, enumerations, sets), at any depth. The
+worker's decoder reads the same values back (`runtime/payloads.py`). The attribute `content-type` names the form, so
+that a consumer in any language knows how to read it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PayloadUnfit(SpecError):
 
 
 class PayloadUnreadable(SpecError):
-    """The payload of a message is not what its handler wants."""
+    """The payload of a message does not fit its handler."""
 
 
 def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
@@ -75,7 +75,7 @@ def read_text(payload: bytes) -> str:
 
 
 def read_json(payload: bytes) -> Any:
-    """What the payload says in JSON."""
+    """The payload decoded from JSON."""
     try:
         return json.loads(payload)
     except ValueError as error:

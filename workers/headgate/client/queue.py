@@ -1,8 +1,8 @@
 """A queue as an application uses it: comfortable calls over one engine, kept fresh by the connection.
 
-What can not be done at this moment because the time, or what is known of the catalogue, may not be relied on was not
-sent: it is tried again for `PATIENCE_S`, so a process that was paused goes on by itself. It knows neither Cassandra
-nor how the catalogue is read.
+A call that is not possible now because the clock or the knowledge of the catalogue is not trusted was not sent. It is
+retried for `PATIENCE_S`, so a process that was paused continues by itself. This module knows neither Cassandra nor
+how the catalogue is read.
 """
 
 from __future__ import annotations
@@ -11,16 +11,40 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from headgate.client.batching import WITHIN_S, Batches, PutStatements
+from headgate.client.batching import WITHIN_S, Batches, BatchPut
 from headgate.client.directory import Found
 from headgate.client.ground import Bound
 from headgate.client.message import Message
 from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
+from headgate.client.put_many import (
+    Chunk,
+    Outcome,
+    PutResult,
+    Source,
+    collect_outcomes,
+    put_chunks,
+    read_chunks_async,
+    results_of,
+)
+from headgate.client.settle_commands import SettleCommand, build_settles
+from headgate.client.values import (
+    MessageStatus,
+    PeekedMessage,
+    QueueStats,
+    RepairReport,
+    RescheduleResult,
+    build_peeked,
+    build_repair_report,
+    build_reschedule_result,
+    build_stats,
+    build_status,
+)
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -28,7 +52,6 @@ from headgate.engines.contract import (
     Delivery,
     Peeked,
     Repaired,
-    Settle,
     Settled,
     Stats,
     Whereabouts,
@@ -42,7 +65,7 @@ from headgate.errors import HeadgateError, Refused, SpecError
 from headgate.store.catalogue_entry import Entry
 from headgate.store.clocks import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
-from headgate.telemetry.tracing import is_traced
+from headgate.telemetry.tracing import is_traced, with_trace
 
 T = TypeVar("T")
 
@@ -70,14 +93,14 @@ class ConnectionOfAnotherLoop(Refused):
 
 
 class Upkeep(Protocol):
-    """What a queue asks of its connection."""
+    """The interface that a queue needs of its connection."""
 
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, and after the end."""
         ...
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
-        """Have the clock and the catalogue looked at now, and return when both are fit; else raise the reason."""
+        """Check the clock and read the catalogue now, and return when both are current; else raise the reason."""
         ...
 
     def generations_of(self, queue: Queue) -> GenerationKeeper:
@@ -90,7 +113,7 @@ class Upkeep(Protocol):
 
     @property
     def batches(self) -> Batches | None:
-        """What is known of batches of the application's own; None: there can be none."""
+        """The facts about the application's own batches; None where they are not supported."""
         ...
 
 
@@ -103,21 +126,21 @@ class Queue:
         self.engine = engine
         """The engine behind it: the worker runtime shares its lanes through this."""
         self.ended: HeadgateError | None = None
-        """Why it can not be used any more: it was deleted."""
+        """Why it cannot be used any more: it was deleted."""
         self._upkeep = upkeep
         self._ending: asyncio.Task[None] | None = None
 
     # ---- its life
 
     def end(self, why: HeadgateError) -> None:
-        """It is gone: whoever uses it from now on is told why."""
+        """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
             log.warning("%s", why)
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def close(self) -> None:
-        """Write what waits, give the lanes back. The connection does it when it is closed."""
+        """Write pending messages, release the lanes. The connection does it when it is closed."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._close())
         await self._ending
@@ -126,7 +149,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("%s was not closed cleanly, its lanes run out by themselves: %r", self.name, error)
+            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
 
     @property
     def name(self) -> str:
@@ -135,7 +158,7 @@ class Queue:
 
     @property
     def entry(self) -> Entry:
-        """What the catalogue said of it last."""
+        """The last state that the catalogue reported."""
         return self.found.entry
 
     def now_us(self) -> int:
@@ -183,13 +206,63 @@ class Queue:
             return (await self._put_traced([put]))[0]
         return (await self._put([message_of(put, self.now_us())]))[0]
 
-    async def put_many(self, messages: Iterable[Put | Payload]) -> list[str]:
-        """Put many at once: payloads, or `Put` where one needs more than a payload. Their ids, in order."""
-        puts = [each if isinstance(each, Put) else Put(each) for each in messages]
-        if is_traced():
-            return await self._put_traced(puts)
-        now_us = self.now_us()
-        return await self._put([message_of(each, now_us) for each in puts])
+    async def put_many(self, messages: Source) -> list[str]:
+        """Put many messages from an iterable or an async iterable: payloads, or `Put` where one needs more than a
+        payload. The ids, in the order of the source.
+
+        Each message stands for itself: one that fails does not stop the others. If some fail, PutManyFailed lists the
+        ids and the failures. If all fail, the first error is raised. The source is read in chunks, at most
+        `READ_AHEAD_MAX` messages ahead; the ids of all messages are kept, which `put_each` avoids.
+        """
+        chunks = read_chunks_async(messages, self.now_us)
+        return await collect_outcomes(put_chunks(chunks, self.put_chunk))
+
+    async def put_each(self, messages: Source) -> AsyncIterator[PutResult]:
+        """As `put_many`, in constant memory: the outcome of each message as soon as it is known, in the order of the
+        source. A message that fails has an error in its result; nothing is raised for it."""
+        chunks = read_chunks_async(messages, self.now_us)
+        async with aclosing(put_chunks(chunks, self.put_chunk)) as pieces:
+            async for chunk, outcomes in pieces:
+                for result in results_of(chunk, outcomes):
+                    yield result
+
+    async def put_chunk(self, chunk: Chunk) -> list[Outcome]:
+        """The outcome of each message of a chunk, in a span of its own where OpenTelemetry has a current one."""
+        if not is_traced():
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        spans = producer_spans()
+        if spans is None:
+            _carry_trace(chunk.messages)
+            return chunk.join(await self._put_outcomes(chunk.messages))
+        with spans.sending(self.name, len(chunk.sources)) as span:
+            _carry_trace(chunk.messages)
+            outcomes = chunk.join(await self._put_outcomes(chunk.messages))
+            span.sent([each for each in outcomes if isinstance(each, str)])
+            failures = [each for each in outcomes if not isinstance(each, str)]
+            if failures:
+                span.failed(str(failures[0]))
+            return outcomes
+
+    async def _put_outcomes(self, messages: Sequence[Sent]) -> list[Outcome]:
+        """What was not sent, since the clock or the catalogue was not fit, is put again for `PATIENCE_S`."""
+        self._require_usable()
+        if not messages:
+            return []
+        outcomes = await self.engine.put_each(messages)
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        while unsent := _unsent_of(outcomes):
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            try:
+                await self._upkeep.freshen(self, left_s)
+                self._require_usable()
+            except HeadgateError as error:
+                return [error if isinstance(each, ClockNotTrusted | KnowledgeTooOld) else each for each in outcomes]
+            again = await self.engine.put_each([messages[at] for at in unsent])
+            for at, outcome in zip(unsent, again, strict=True):
+                outcomes[at] = outcome
+        return outcomes
 
     async def _put_traced(self, puts: Sequence[Put]) -> list[str]:
         """Put them in the caller's trace: in a span of their own where OpenTelemetry has a current one."""
@@ -209,7 +282,7 @@ class Queue:
         except (ClockNotTrusted, KnowledgeTooOld):
             return await self._try_again(lambda: self.engine.put(messages))
 
-    async def put_statements(
+    async def add_to_batch(
         self,
         batch: Any,
         message: Put | Payload,
@@ -220,15 +293,16 @@ class Queue:
         attributes: Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
-    ) -> PutStatements:
-        """Add a message to a LOGGED batch of the application's own (a BatchStatement of the driver), which then sends
-        it: its write and its message happen together or not at all. No once key can be claimed there. `within` is the
-        time until the batch is answered; `tables` names tables (`shop.orders`) that can not be seen in it. `check()`
-        of what it returns, right before the batch is sent, says why it had better not be.
+    ) -> BatchPut:
+        """Add a message to a LOGGED batch of the application (a BatchStatement of the driver), which the application
+        sends: its write and the message happen together or not at all, as with a transactional outbox. The message
+        cannot have a once key. `within` is the time until the batch is answered. `tables` names tables
+        (`shop.orders`) that the batch does not show. Call `check()` of the result right before you send the batch: it
+        raises if the batch must not be sent.
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("there is no Cassandra behind this connection that could take a batch")
+            raise Refused("this connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -241,27 +315,28 @@ class Queue:
 
         batched = await self._tried(stamp)
         batches.add(batch, self.entry.place.keyspace, batched.statements)
-        return PutStatements(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
+        return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
-        """Whether it will never be delivered. False: too late, it may have been."""
+        """Whether the message will never be delivered. False: it is too late, the message may have been delivered.
+
+        A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
+        clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
+        """
         return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
 
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> tuple[bool, str | None]:
-        """Deliver it at another moment: whether the old moment is off, and the id under which it goes on.
-
-        (False, None): too late, nothing changed. (False, id): it comes at the old moment, the new one, or both.
-        """
+    ) -> RescheduleResult:
+        """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a message is rescheduled to one moment", remedy="give delay, or deliver_at")
+            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
             due_us = self.now_us() + span_us(0 if delay is None else delay, "delay")
         cancelled, new_id = await self._tried(lambda: self.engine.reschedule(message_id, due_us))
-        return cancelled is Cancelled.CANCELLED, new_id
+        return build_reschedule_result(cancelled, new_id)
 
     # ---- receiving
 
@@ -277,7 +352,7 @@ class Queue:
         return [Message(each, self) for each in given]
 
     async def receive_deliveries(self, limit: int, *, visibility_us: int | None, wait_us: int) -> list[Delivery]:
-        """The same as the engine gives them: for who settles by receipts, as the worker runtime does."""
+        """The same as the engine returns them: for callers that settle by receipts, like the worker runtime."""
         limit = _checked_limit(limit)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / SECOND_US
@@ -295,53 +370,73 @@ class Queue:
             return given
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Messages one by one, for ever. One that is handed out is in the loop's hands: nothing is taken ahead."""
+        """Messages one by one, forever. A returned message is in flight in the loop: nothing is taken ahead."""
         while True:
             for message in await self.receive(1, wait=ITERATION_WAIT_S):
                 yield message
 
     # ---- settling
 
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Ack, Nack and Extend by receipt: each for itself, durable when it returns, in order."""
+    async def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
+        """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
+        The outcomes are in the order of the commands."""
         self._require_usable()
-        return await self.engine.settle(settles)
+        return await self.engine.settle(build_settles(commands))
 
     async def ack(self, messages: Iterable[Message]) -> list[Settled]:
         """These are done; how each ended, in order."""
-        return await self.settle([Ack(message.receipt) for message in messages])
+        self._require_usable()
+        return await self.engine.settle([Ack(message.receipt) for message in messages])
 
-    # ---- looking
+    # ---- inspection
 
-    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
-        """Live messages by the moment they are due, also later ones, without taking them: from the oldest that is not
-        settled on, or from a moment."""
+    async def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
+        """Live messages in the order in which they are due, also delayed ones, without receiving them. The first is
+        the oldest that is not settled, or the first that is due at `since` or later."""
+        return [build_peeked(each) for each in await self.read_peeked(limit, since=since)]
+
+    async def stats(self) -> QueueStats:
+        """The number of messages that are ready, in flight and delayed, and the state of each lane."""
+        return build_stats(await self.read_stats())
+
+    async def where(self, message_id: str) -> MessageStatus:
+        """The state of a message, and the places where it is stored."""
+        return build_status(await self.read_whereabouts(message_id))
+
+    # The same as the engine has them, for the commands: they print and store microseconds.
+
+    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+        """As `peek`."""
         limit = _checked_limit(limit)
         from_us = None if since is None else moment_us(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
-    async def stats(self) -> Stats:
-        """What the queue holds: due, in hands, due later; and each of its lanes."""
+    async def read_stats(self) -> Stats:
+        """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def where(self, message_id: str) -> Whereabouts:
-        """What became of a message, and where it lies."""
+    async def read_whereabouts(self, message_id: str) -> Whereabouts:
+        """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
     # ---- the whole queue
 
-    async def repair(self, *, within: Span = REPAIR_S) -> Repaired:
-        """One pass of repair: late writes put anew, generations brought on and left. Harmless twice; where another
-        process is at it, it says so at once."""
+    async def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
+        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is
+        harmless. While another process repairs the queue, the call returns at once with that outcome."""
+        return build_repair_report(await self.run_repair(within=within))
+
+    async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
+        """As `repair`, with the engine's report, for the commands."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
         return await self._tried(lambda: self.engine.repair(keeper=keeper, within_us=within_us))
 
     async def purge(self, *, before: datetime | None = None) -> datetime:
-        """Settle all that is in the queue and was put before a moment, or before now; that moment."""
+        """Settle all messages that were put before a given time, or before now; returns that time."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("what is to be purged was put in the past", before=before)
+            raise SpecError("a purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     # ---- within
@@ -375,9 +470,23 @@ class Queue:
         return f"Queue({self.name})"
 
 
+def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
+    """The indices of messages that were not sent, since the clock or the catalogue was not fit."""
+    return [
+        index
+        for index, outcome in enumerate(outcomes)
+        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | KnowledgeTooOld)
+    ]
+
+
+def _carry_trace(messages: Iterable[Sent]) -> None:
+    for message in messages:
+        message.attributes = with_trace(message.attributes)
+
+
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit is a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

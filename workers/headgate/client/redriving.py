@@ -1,7 +1,7 @@
-"""Puts dead letters back into the queue they died in, each once.
+"""Puts dead letters back into their source queues, each once.
 
-A dead letter is received like any message, put under a once key that is made of its id and of its own death, and then
-settled. So whoever dies in between leaves a message that is received again, and put no second time.
+A dead letter is received like any message, put under a once key that is derived from its id and its death, and then
+settled. If the process dies in between, the message is received again, and the second put has no effect.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DIED_OF = "headgate.dead.reason"
 DEATH = "headgate.dead."
 AT_ONCE = 200
 WAIT_S = 8.0
-"""Longer than it takes to get the lanes of a queue that nobody works."""
+"""Longer than it takes to acquire the lanes of a queue without workers."""
 IDLE_S = 2.0
 
 
 class Connection(Protocol):
-    """What opens queues."""
+    """The function that opens queues."""
 
     async def queue(self, name: str) -> Queue:
         """The queue of that name."""
@@ -36,18 +36,18 @@ class Connection(Protocol):
 
 @dataclass
 class Redriven:
-    """What was done."""
+    """The result."""
 
     moved: int = 0
     left: int = 0
-    """These tell no queue, or one that is gone."""
+    """These name no source queue, or one that was deleted."""
 
 
 async def redrive(connection: Connection, dead: str, *, to: str | None = None, limit: int | None = None) -> Redriven:
-    """All that lies in the queue `dead` now, or up to `limit` of it."""
+    """All messages that are in the queue `dead` now, or up to `limit` of them."""
     graves = await connection.queue(dead)
     if to is not None and (await connection.queue(to)).name == graves.name:
-        raise SpecError("dead letters are not redriven into the queue they lie in", queue=dead)
+        raise SpecError("a dead-letter queue cannot be redriven into itself", queue=dead)
     done = Redriven()
     homeless: dict[str, Message] = {}
     until_us = graves.now_us()
@@ -69,7 +69,8 @@ async def redrive(connection: Connection, dead: str, *, to: str | None = None, l
 async def _move(
     connection: Connection, graves: Queue, found: list[Message], to: str | None, homeless: dict[str, Message]
 ) -> int:
-    """Put back what tells where to; how many. The others are kept in hand, so that they do not come again."""
+    """Put back the messages that name a source queue; returns their number. The others stay in flight, so that they
+    do not come again."""
     by_target: dict[str, list[Message]] = defaultdict(list)
     for message in found:
         target = to or message.attributes.get(DIED_IN)
@@ -95,7 +96,7 @@ async def _move(
 
 
 def _put(message: Message) -> Put:
-    """The message as it was, without its death; the key tells this death from any later one."""
+    """The message without the attributes of its death; the key distinguishes this death from any later one."""
     attributes = {name: value for name, value in message.attributes.items() if not name.startswith(DEATH)}
     once = f"redrive {message.id} {message.delivery.due_us}"
     return Put(message.payload, group=message.group, once=once, attributes=attributes)

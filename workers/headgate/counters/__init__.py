@@ -1,1 +1,1 @@
-"""Counters: order-free, sharded, mergeable. The protocol is in docs/protocols/counters.md."""
+"""Counters: order-free, sharded, mergeable. The protocol is in docs/internals/protocols/counters.md."""

@@ -1,5 +1,5 @@
 """The collector: merges the final shards of each key into its tally, and deletes them. The prose is "Collecting" in
-docs/protocols/counters.md; what is decided is in decide_shards.py.
+docs/internals/protocols/counters.md; what is decided is in decide_shards.py.
 
 It is an optimisation: whenever something is away, it waits. A pass goes over the buckets one by one and over their
 keys in order, a page at a time, and notes how far it has come, so that the next one, of whatever process, goes on

@@ -4,7 +4,7 @@
      |------- takes updates --------------|--- acknowledges -----|--------------------|--- gc.after ---> final
 
 The collector waits `gc.after` past the end, by its own clock, and the mutator is silent half of `refuseWithin` before
-it: so no update is acknowledged that a collection could have missed (attack B6; docs/protocols/expiry.md).
+it: so no update is acknowledged that a collection could have missed (attack B6; docs/internals/protocols/expiry.md).
 """
 
 from __future__ import annotations

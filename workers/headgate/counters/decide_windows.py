@@ -46,11 +46,11 @@ def ttl_s(window: Window, retention_us: int, now_us: int) -> int:
 def windows_between(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[Window]:
     """The fewest whole windows that make up [from, to): coarse ones where they fit, finer ones at the ends."""
     if not grains_us:
-        raise StretchInvalid("this counter has no windows", remedy="make one with spec.windows")
+        raise StretchInvalid("this counter has no windows", remedy="create one with spec.windows")
     finest = min(grains_us)
     if from_us >= to_us or from_us % finest or to_us % finest:
         raise StretchInvalid(
-            "a stretch begins and ends at whole windows of the finest grain", grain_s=finest / SECOND_US
+            "a range must begin and end at whole windows of the finest grain", grain_s=finest / SECOND_US
         )
     found: list[Window] = []
     _cover(from_us, to_us, sorted(grains_us, reverse=True), found)
@@ -66,7 +66,7 @@ def _cover(from_us: int, to_us: int, grains_us: Sequence[int], found: list[Windo
         _cover(from_us, to_us, finer, found)
         return
     if len(found) + (last - first) // grain > WINDOWS_MAX:
-        raise StretchInvalid("too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter stretch")
+        raise StretchInvalid("too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter range")
     found.extend(Window(start, grain) for start in range(first, last, grain))
     _cover(from_us, first, finer, found)
     _cover(last, to_us, finer, found)

@@ -1,5 +1,5 @@
 """Folding: the updates with tokens of a minute become one shard for each key, once nothing of it is acknowledged any
-more. The prose is "Tokens" in docs/protocols/counters.md; what is decided is in decide_tokens.py.
+more. The prose is "Tokens" in docs/internals/protocols/counters.md; what is decided is in decide_tokens.py.
 
 Whoever comes folds; several at once, and one that was stopped in between, do no harm: shards, their ids and
 timestamps follow from the minute, so folding it again writes the same.

@@ -1,5 +1,5 @@
 """The updates of one process to one counter: applied to states in memory, and written whole, a bucket at a time. The
-prose is "Mutators" in docs/protocols/counters.md; what is decided is in decide_life.py.
+prose is "Mutators" in docs/internals/protocols/counters.md; what is decided is in decide_life.py.
 
 An update costs its caller one future and no task: it waits in the room of its bucket until the write that is under
 way there has landed, and then leaves with all others that came meanwhile, as one batch on one partition.
@@ -193,9 +193,9 @@ class Mutator:
                 if flight is not None:
                     await self._land(room, flight)
         except BaseException as error:
-            broken = UpdateUnknown("a write was broken off", error=repr(error))
+            broken = UpdateUnknown("write aborted", error=repr(error))
             _tell([future for _, _, future in taken], broken)
-            self._fail_waiting(room, Bug("a write could not be made", error=repr(error)))
+            self._fail_waiting(room, Bug("write failed", error=repr(error)))
             raise
         finally:
             room.busy = False
@@ -280,7 +280,7 @@ class Mutator:
             )
             for (key, place), state in zip(some, found, strict=True):
                 if isinstance(state, HeadgateError):
-                    failed[key] = NotSent("its state could not be read back; it was not sent", last=state.message)
+                    failed[key] = NotSent("the state could not be read back; nothing was sent", last=state.message)
                 elif isinstance(state, BaseException):
                     raise state
                 else:
@@ -323,7 +323,7 @@ class Mutator:
                     changed[slot] = None
                     part = True
             except Exception as error:  # a type of a user's own may raise what it likes
-                future.set_exception(UpdateUnknown("it was counted in part", said=error) if part else error)
+                future.set_exception(UpdateUnknown("the update was counted in part", said=error) if part else error)
                 continue
             callers.append(future)
         return _Flight(living, callers, list(changed))
@@ -341,7 +341,7 @@ class Mutator:
         self._stamp_us = stamp_us = next_stamp_us(now_us, self._stamp_us)
         living = flight.living
         if stamp_us >= living.life.silent_after_us:
-            raise Bug("a mutator's timestamps have overtaken its end", stamp_us=stamp_us)
+            raise Bug("a mutator's timestamps are past its end", stamp_us=stamp_us)
         dumped = [(slot, self.kind.dump(slot.state)) for slot in flight.slots]
         too_large = {slot.key for slot, state in dumped if len(state) > STATE_BYTES_MAX}
         if too_large:
@@ -360,7 +360,7 @@ class Mutator:
         """What is too large is let go as it is: the key goes on with the state that was written last."""
         refused = {future for key, _, future in taken if key in too_large}
         for future in refused:
-            _tell([future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread it over several keys"))
+            _tell([future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread the updates over several keys"))
         flight.callers = [future for future in flight.callers if future not in refused]
         for slot, _ in dumped:
             if slot.key in too_large:
@@ -402,10 +402,10 @@ class Mutator:
         try:
             speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
         except Unavailable as error:
-            _tell(flight.callers, UpdateUnknown("answered at a moment that can not be told", last=error.message))
+            _tell(flight.callers, UpdateUnknown("the time of the answer is unknown", last=error.message))
             return
         if not speaks:
-            _tell(flight.callers, UpdateUnknown("its mutator's life was over before it was answered"))
+            _tell(flight.callers, UpdateUnknown("the mutator ended before the answer"))
             return
         for future in flight.callers:
             if not future.done():

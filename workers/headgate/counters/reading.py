@@ -1,4 +1,4 @@
-"""Values: all that counts of a key, merged. The prose is "Reading" in docs/protocols/counters.md.
+"""Values: all that counts of a key, merged. The prose is "Reading" in docs/internals/protocols/counters.md.
 
 A read of a key is one unpaged slice at LOCAL_QUORUM; where its bucket has updates with tokens that are not folded,
 those are read next, and then the slice again. It never writes, and knows neither updates nor what a state means.

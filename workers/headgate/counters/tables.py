@@ -1,5 +1,6 @@
 """The tables of a counter. Every partition key begins with the counter's id, so that shared tables differ from
-dedicated ones in the name alone. What each is for, and why nothing in them needs an LWT: docs/protocols/counters.md.
+dedicated ones in the name alone. What each is for, and why nothing in them needs an LWT:
+docs/internals/protocols/counters.md.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ WINDOWS = Table(
 )
 PASSES = Table(
     "passes",
-    "how far the collector has come, and when it last saw every key",
+    "the collector's progress, and when it last visited every key",
     partition=(COUNTER,),
     clustering=(BUCKET,),
     columns=(

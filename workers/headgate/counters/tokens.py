@@ -1,5 +1,5 @@
 """Updates with a token: each is a row of its own in its minute, so that sending it twice changes nothing. The prose
-is "Tokens" in docs/protocols/counters.md; what is decided is in decide_tokens.py.
+is "Tokens" in docs/internals/protocols/counters.md; what is decided is in decide_tokens.py.
 
 Updates of one bucket and minute that come in the same turn of the loop, or while a write is under way there, share
 the next. Nothing is kept of them: who hears that one is unknown sends it again, to whatever process.
@@ -124,7 +124,7 @@ class TokenWriter:
                     if taken:
                         await self._land(place, taken)
         except BaseException as error:
-            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("a write was broken off", error=repr(error)))
+            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("write aborted", error=repr(error)))
             raise
         finally:
             self._busy.discard(place)
@@ -144,8 +144,8 @@ class TokenWriter:
                 _tell(taken, TokenUnknown(last=answer.message))
                 return
             if isinstance(answer, BaseException):
-                _tell(taken, TokenUnknown("a write could not be made", said=answer))
-                raise Bug("a write of tokens could not be made", error=repr(answer)) from answer
+                _tell(taken, TokenUnknown("write failed", said=answer))
+                raise Bug("writing tokens failed", error=repr(answer)) from answer
         self._marked.add(place)
         await self._acknowledge(place, taken)
 
@@ -158,7 +158,7 @@ class TokenWriter:
             _tell(taken, TokenUnknown(last=error.message))
             return
         if now_us >= silent_after_us(place[1], settings.token_window_us, settings.skew_us):
-            _tell(taken, TokenUnknown("its minute was closed before it was answered"))
+            _tell(taken, TokenUnknown("the token's minute was closed before the answer"))
             return
         for each in taken:
             if not each.future.done():

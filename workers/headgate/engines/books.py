@@ -2,7 +2,7 @@
 
 A pure state machine: rows, hand-outs and settles go in with the moment at which they happen; deliveries, facts to be
 made durable and copies to be written come out. It does no I/O, knows no engine and no table; `dispatcher.py` is the
-loop around it, docs/protocols/dispatcher.md the prose. Keep the states there and here in step.
+loop around it, docs/internals/protocols/dispatcher.md the prose. Keep the states there and here in step.
 
 Invariants:
 - each message of a row that was added is in exactly one state: unread, ready, in flight, held, moving, settled;

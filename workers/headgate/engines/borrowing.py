@@ -1,5 +1,5 @@
 """The job's side of a loan: a bulk job borrows a range of a lane, reads it, settles what it did, and gives it back
-(docs/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
+(docs/internals/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
 
 `Borrower` is the driver's: it reserves the range and waits until the owner has answered, or nobody owns the lane.
 `LentRange` is a task's: it reads rows and settles messages under a writer uuid of its own, as a promise that ends
@@ -83,7 +83,7 @@ class Borrower:
             else:
                 await asyncio.sleep(POLL_S)
         await self._lane.end_loan(stored)
-        raise LoanNotGranted(job=loan.job, remedy="give the loan more time than a lease and a touch")
+        raise LoanNotGranted(job=loan.job, remedy="set the reservation longer than a lease and its renewal interval")
 
     async def give_back(self, lent: Lent) -> bool:
         """What was not settled is the owner's again. False where it was not ours any more."""
@@ -93,7 +93,7 @@ class Borrower:
         for _ in range(TRIES):
             seen = await self._lane.look()
             if seen is None or seen.is_retired:
-                raise Refused("there is no such lane any more", remedy="read the queue's generations again")
+                raise Refused("the lane no longer exists", remedy="read the queue's generations again")
             if seen.lent == stored:
                 return
             if seen.lent is not None:
@@ -102,19 +102,21 @@ class Borrower:
                 up_to = max(loan.last, self._source.order_of(seen.lent_to))
                 if await self._lane.lend(stored, seen, up_to=self._source.stored(up_to)):
                     return
-        raise Unavailable("a lane changed too often to borrow of it", remedy="try again")
+        raise Unavailable("the lane changed too often to reserve a range", remedy="try again")
 
     async def _end_if_overdue(self, lent: bytes) -> None:
         other = self._source.loan_of(lent)
         skew_us = 2 * self._lane.terms.skew_us
         if not others_may_act(other.deadline_us, now_us=self._host.now_us(), skew_us=skew_us):
-            raise RangeTaken(job=other.job, until_us=other.deadline_us, remedy="wait until it is given back")
+            raise RangeTaken(
+                job=other.job, until_us=other.deadline_us, remedy="wait until the reservation is released"
+            )
         await self._lane.end_loan(lent)
 
     async def _look(self, stored: bytes) -> LaneState:
         seen = await self._lane.look()
         if seen is None or seen.lent != stored:
-            raise LoanOver(remedy="borrow anew")
+            raise LoanOver(remedy="reserve the range again")
         return seen
 
     async def _answer_in_place(self, seen: LaneState, stored: bytes) -> None:
@@ -179,13 +181,13 @@ class LentRange:
         """First what is recorded, then the position: what was dropped from the record by then is below it."""
         seen = await self._lane.look()
         if seen is None or seen.lent != self._lent.stored:
-            raise LoanOver(remedy="borrow anew")
+            raise LoanOver(remedy="reserve the range again")
         last = self._source.order_of(seen.last)
         facts = await self._source.known(last, self.loan.last)
         self._source.met(key for key, _ in self._lent.opened)
         seen = await self._lane.look()
         if seen is None or seen.lent != self._lent.stored:
-            raise LoanOver(remedy="borrow anew")
+            raise LoanOver(remedy="reserve the range again")
         self._source.purge(seen.purged_before_us)
         return _Known(facts, self._source.order_of(seen.last))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from headgate.errors import Refused
+from headgate.errors import HeadgateError, Refused
 
 Attributes = Mapping[str, str | bytes]
 
@@ -245,7 +245,7 @@ class PassEnd(Enum):
 
     DONE = "done"
     BUSY = "another process repairs this queue"
-    STOPPED = "its time was up, or its lease; the next pass goes on from there"
+    STOPPED = "the time limit or the lease ended; the next pass resumes from this point"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +281,11 @@ class Engine(Protocol):
 
     def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
         """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
+        ...
+
+    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+        """As `put`, with an outcome for each message: its id, or why it is not known to be durable. It raises for no
+        message."""
         ...
 
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:

@@ -1,5 +1,5 @@
 """The lease of a lane: who may work it, until when, and what an answer to a touch means. The rules, the argument and
-what may fail stand in docs/protocols/lease.md; keep the two in step.
+what may fail stand in docs/internals/protocols/lease.md; keep the two in step.
 
 Pure: rows of the table `lanes` in, decisions out. `lane.py` reads, writes and sleeps.
 """
@@ -30,7 +30,7 @@ class LeaseTerms:
     def __post_init__(self) -> None:
         if self.ttl_s * SECOND_US < SECOND_US + 2 * self.skew_us + 2 * self.touch_us:
             raise SpecError(
-                "a lease must outlast 1 s, twice the clock skew and two touches",
+                "lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
                 remedy="raise lease.ttl or lower lease.touch",
                 ttl_s=self.ttl_s,
                 touch_us=self.touch_us,

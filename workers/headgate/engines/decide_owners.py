@@ -1,8 +1,9 @@
 """Two owners of one lane: what each member says of its lanes, and when that can not be true of both.
 
-Leases make it impossible (docs/protocols/lease.md). This is the net below them, for a bug, a row changed by hand or a
-restored table: docs/protocols/balance.md, "Two owners". It names a lane only where the rules of the lease were broken
-for sure, and asks only an earlier owner to stop, so that who owns a lane by right is never troubled.
+Leases make it impossible (docs/internals/protocols/lease.md). This is the net below them, for a bug, a row changed
+by hand or a
+restored table: docs/internals/protocols/balance.md, "Two owners". It names a lane only where the rules of the lease
+were broken for sure, and asks only an earlier owner to stop, so that who owns a lane by right is never troubled.
 
 Pure: what members wrote in, lanes and epochs out.
 """
@@ -77,7 +78,7 @@ def epoch_to_stop(found: TwoOwners, row_epoch: int) -> int | None:
 
 
 def encode_claims(lanes: Iterable[Claim]) -> bytes:
-    """As `members.held` keeps them (docs/formats.md)."""
+    """As `members.held` keeps them (docs/internals/formats.md)."""
     return VERSION + b"".join(_CLAIM.pack(*each.lane, each.epoch, each.since_us) for each in sorted(lanes))
 
 

@@ -1,4 +1,5 @@
-"""How lanes are shared among the members that want them, and when a lane is given back. docs/protocols/balance.md.
+"""How lanes are shared among the members that want them, and when a lane is given back.
+docs/internals/protocols/balance.md.
 
 Pure: lists of members and lanes in, names of lanes out. Every member computes the same sharing from the same lists.
 It knows neither leases nor tables: a sharing that is wrong for a while costs time, never a message.

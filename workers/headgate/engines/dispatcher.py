@@ -1,6 +1,7 @@
 """Works one lane for the length of one tenure: reads ahead, hands out, settles, moves the position, gives it back.
 
-The loops around `Books` (pure) and `Lane` (the control row): docs/protocols/dispatcher.md and lease.md. It knows no
+The loops around `Books` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and lease.md.
+It knows no
 engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease goes on
 or runs out), a pause of its process (trust is asked before each hand-out and after each write), and its own end at
 any await: what it had not recorded, the next owner does again.
@@ -438,7 +439,7 @@ class Dispatcher:
                 now_us = self.host.now_us()
             except STORE_ERRORS as error:
                 self.failed_reads += 1
-                self._log_refusal("rows of a lane cannot be read", error)
+                self._log_refusal("the rows of a lane cannot be read", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, self.terms.pause_s_max)
                 continue

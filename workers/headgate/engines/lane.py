@@ -1,4 +1,5 @@
-"""The control row of a lane: taken, touched, released, stopped and lent by LWT. The rules: docs/protocols/lease.md.
+"""The control row of a lane: taken, touched, released, stopped and lent by LWT. The rules:
+docs/internals/protocols/lease.md.
 
 Thin: `decide_lease.py` says what an answer means; this sends and reads. It knows no engine: what `last` and `reach`
 hold is given and returned as the table keeps it.

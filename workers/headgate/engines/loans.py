@@ -1,5 +1,5 @@
 """Obeys a range that a bulk job has reserved on a lane: hands out nothing there, tells the job what is still open,
-and takes the range back when the job gives it back or its deadline is over (docs/protocols/dispatcher.md).
+and takes the range back when the job gives it back or its deadline is over (docs/internals/protocols/dispatcher.md).
 
 What is obeyed at once is decided where the touch learns of it; what takes a while (making durable what was accepted,
 answering, reading what the job settled) is done beside the touches, so that a slow store does not cost the lease.

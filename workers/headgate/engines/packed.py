@@ -1,4 +1,5 @@
-"""A run of messages in one cell: the packed row of docs/formats.md, which is what another language would read.
+"""A run of messages in one cell: the packed row of docs/internals/formats.md, which is what another language would
+read.
 
 Columnar: payloads lie one after the other behind their offsets, as Arrow lays out binary arrays, so a row of a
 hundred messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables.
@@ -72,7 +73,7 @@ def pack(run: PackedRun) -> bytes:
     """The cell that holds this run."""
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
-        raise SpecError("a row holds from 1 to 65,535 messages", messages=count)
+        raise SpecError("a row must hold 1 to 65,535 messages", messages=count)
     if _is_alone(run):
         return pack_alone(run.payload[0], due_us=run.due_us[0], put_us=run.put_us[0])
     return _sealed(count, _body(_columns(run)))
@@ -172,17 +173,17 @@ def unpack(cell: bytes) -> PackedRun:
 def open_row(cell: bytes) -> tuple[int, memoryview]:
     """The number of messages and the body, checked and decompressed; columns are views into it."""
     if len(cell) < _HEADER.size:
-        raise RowBroken("a stored row is cut short", length=len(cell))
+        raise RowBroken("a stored row is truncated", length=len(cell))
     version, compression, count, checksum, length = _HEADER.unpack_from(cell)
     if version != VERSION:
-        raise RowBroken("a stored row is of another version", remedy="upgrade this process", version=version)
+        raise RowBroken("a stored row has an unsupported version", remedy="upgrade this process", version=version)
     if zlib.crc32(memoryview(cell)[_CHECKED:], zlib.crc32(cell[:4])) != checksum:
         raise RowBroken("a stored row fails its checksum", checksum=checksum)
     stored = memoryview(cell)[_HEADER.size :]
     if compression == _LZ4:
         stored = memoryview(lz4.block.decompress(stored, uncompressed_size=length))
     elif compression != _PLAIN:
-        raise RowBroken("a stored row is compressed in an unknown way", compression=compression)
+        raise RowBroken("a stored row has an unsupported compression", compression=compression)
     return count, stored
 
 
@@ -251,14 +252,14 @@ def _spread(found: tuple[int, memoryview], count: int) -> Sequence[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     if kind != _NUMBERS or len(numbers) != count:
-        raise RowBroken("a stored row has a column of another length", kind=kind, messages=count)
+        raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=count)
     return numbers
 
 
 def _split(found: tuple[int, memoryview], count: int) -> list[bytes]:
     kind, content = found
     if kind != _BYTES:
-        raise RowBroken("a stored row has a column of another kind", kind=kind)
+        raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
     offsets = array("i", bytes(content[: 4 * (count + 1)]))
     if sys.byteorder == "big":
         offsets.byteswap()

@@ -183,4 +183,6 @@ def _index_of(text: str) -> int:
 
 
 def _not_a_receipt(text: str) -> SpecError:
-    return SpecError("not a receipt of this queue", remedy="pass it as receive gave it", receipt=text[:20])
+    return SpecError(
+        "not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
+    )

@@ -136,5 +136,5 @@ def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:
     if is_dataclass(tables) and not isinstance(tables, Table | type):
         tables = tuple(getattr(tables, each.name) for each in fields(tables))
     if not isinstance(tables, tuple) or not all(isinstance(table, Table) for table in tables):
-        raise Bug("an engine's module gives something else than tables", module=module)
+        raise Bug("an engine's module does not define tables", module=module)
     return tables

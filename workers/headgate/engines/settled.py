@@ -1,7 +1,8 @@
 """What is known of rows above a lane's position: which messages are settled, hidden, tried before, or moved.
 
 These facts are what an owner writes into the settle record and what the next owner reads. They only grow, so the
-union of what several owners wrote, in any order and any number of times, is the truth (docs/protocols/dispatcher.md).
+union of what several owners wrote, in any order and any number of times, is the truth
+(docs/internals/protocols/dispatcher.md).
 Facts name a row and indexes in it, never a span of rows: a row that lands later between two others is covered by
 neither (attack A3).
 
@@ -109,7 +110,7 @@ def bits_of(start: int, end: int) -> int:
 
 
 def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
-    """One piece of a record, as docs/formats.md has it. All facts of a piece are of one tenure."""
+    """One piece of a record, as docs/internals/formats.md has it. All facts of a piece are of one tenure."""
     return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
 
 
@@ -155,13 +156,15 @@ def decode(piece: bytes) -> Facts:
     try:
         return dict(_rows_of(piece))
     except (struct.error, IndexError) as error:
-        raise RecordBroken("a stored settle record is cut short", length=len(piece)) from error
+        raise RecordBroken("a stored settle record is truncated", length=len(piece)) from error
 
 
 def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
     version, epoch, number = _HEAD.unpack_from(piece)
     if version != VERSION:
-        raise RecordBroken("a settle record is of another version", remedy="upgrade this process", version=version)
+        raise RecordBroken(
+            "a settle record has an unsupported version", remedy="upgrade this process", version=version
+        )
     at = _HEAD.size
     while at < len(piece):
         key_length, ranges, tried, moved = _ROW.unpack_from(piece, at)

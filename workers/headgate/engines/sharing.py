@@ -1,5 +1,5 @@
 """Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
-docs/protocols/balance.md.
+docs/internals/protocols/balance.md.
 
 It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
 which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine.
@@ -103,7 +103,8 @@ class Sharing:
             except STORE_ERRORS as error:  # the last sharing stays
                 if not refused and not isinstance(error, Unavailable):
                     log.error(
-                        "the list of members cannot be kept", extra={"member": self._host.name, "error": str(error)}
+                        "the membership list cannot be updated",
+                        extra={"member": self._host.name, "error": str(error)},
                     )
                     refused = True
             await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)

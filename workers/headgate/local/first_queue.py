@@ -1,7 +1,7 @@
 """A first queue as a file: what `headgate init` writes, and what `headgate dev --queue --handler` runs. Pure.
 
-The file declares the queue, one consumer and the dead-letter queue. It is checked by the same models as any other
-file, so that a wrong name or handler is one line here and not a refusal later.
+The file declares the queue, one consumer and the dead-letter queue. The same models as for any other file check it,
+so that an invalid name or handler gives one line now and not a rejection later.
 """
 
 from __future__ import annotations
@@ -57,6 +57,6 @@ def format_first_queue(queue: str, handler: str, *, file: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a YAML scalar, whatever is in it; a plain one where that means the same."""
+    """As a YAML scalar, whatever its content; a plain one where that means the same."""
     plain = text and all(each.isalnum() or each in "-_.:" for each in text)
     return text if plain and yaml.safe_load(text) == text else "'" + text.replace("'", "''") + "'"

@@ -1,8 +1,8 @@
 """The Cassandra of a local stack, which is the stack's own from before it is started until it has ended.
 
-It starts in a thread of its own, which alone launches the server and which alone knows whether it did: so a stack
-that is told to end at any moment of the start gives that start up, waits for the thread, and leaves nothing. One that
-ran already, for another `headgate dev` of the same files, is used and left alone. Its data stay for the next time.
+It starts in a thread of its own, which alone launches the server and alone knows whether it did. So a stack that is
+stopped at any time during the start aborts that start, waits for the thread, and leaves nothing. A server that ran
+already, for another `headgate dev` of the same files, is used and not stopped. Its data stays for the next run.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class OwnCassandra:
         self._bringing: asyncio.Future[Connection] | None = None
 
     async def bring(self) -> Connection:
-        """How to reach it, once it answers. Who is cancelled here leaves it to `end`."""
+        """How to reach it, once it answers. A caller that is cancelled leaves it to `end`."""
         if self._bringing is None:
             self._bringing = asyncio.ensure_future(asyncio.to_thread(self._bring))
         return await asyncio.shield(self._bringing)
 
     async def end(self) -> None:
-        """Give up a start that is under way, and end what was started, flushed."""
+        """Abort a start that is under way, and stop the started server after a flush."""
         if self._bringing is None:
             return
         self._starting.give_up()
         done = await asyncio.gather(self._bringing, return_exceptions=True)
         if self._starting.launched and isinstance(done[0], Connection):
-            self._say("stopping; its data stay for the next time")
+            self._say("stopping; its data stays for the next run")
             await asyncio.to_thread(stop_kept, self._directory)
 
     def _bring(self) -> Connection:
@@ -49,7 +49,7 @@ class OwnCassandra:
         if running is not None:
             if self._fresh:
                 raise SpecError(
-                    "--fresh needs its Cassandra to be stopped", remedy="end the other `headgate dev` first"
+                    "--fresh requires its Cassandra to be stopped", remedy="stop the other `headgate dev` first"
                 )
             return running
         if self._fresh:

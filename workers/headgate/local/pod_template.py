@@ -1,7 +1,7 @@
-"""What of a consumer's pod template makes sense without Kubernetes: the environment of its worker. Pure.
+"""The part of a consumer's pod template that applies without Kubernetes: the environment of its worker. Pure.
 
-Only what is written out can be taken: a value from a Secret, or one that refers to another, is known to Kubernetes
-alone. All that is left out is told, so that nobody wonders why it does nothing here.
+Only literal values can be used: a value from a Secret, or one that refers to another, is known to Kubernetes alone.
+Everything left out is reported, so that its absence is no surprise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REFERENCE = "$("
 
 @dataclass(frozen=True)
 class OfTemplate:
-    """What is used of it, and what is not."""
+    """The used part, and the names of the rest."""
 
     environment: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ NOTHING = OfTemplate()
 
 
 def of_template(template: PodTemplate | None) -> OfTemplate:
-    """For the worker that runs here."""
+    """For the worker on this machine."""
     if template is None:
         return NOTHING
     environment: list[tuple[str, str]] = []

@@ -1,10 +1,10 @@
-"""Programs that belong to a local stack: started, their lines shown under their names, begun again when they end.
+"""Programs of a local stack: started, their lines shown under their names, restarted when they end.
 
-A program that ends soon after its start is begun again later and later, so that a handler that can not work does not
-spin. It knows nothing of queues.
+A program that ends soon after its start is restarted with growing pauses, so that a broken handler does not spin.
+This module knows nothing of queues.
 
-Nothing stays behind: a program is a session of its own, and whatever of it is left when it has ended is killed; where
-the kernel offers it (Linux), a program is also ended when this process is killed.
+No process stays behind. A program is a session of its own, and the rest of its session is killed after its end. Where
+the kernel supports it (Linux), a program also ends when this process is killed.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from pathlib import Path
 AGAIN_S = 1.0
 AGAIN_S_MAX = 30.0
 LONG_S = 10.0
-"""Who ran for so long and then ended is begun again after the shortest pause."""
+"""A program that ran for this long and then ended is restarted after the shortest pause."""
 GRACE_S = 30.0
 LINE_BYTES_MAX = 1024 * 1024
 LAST_LINES_WITHIN_S = 1.0
-"""What it said last is shown; who has left its session and still holds its output is not waited for."""
+"""Its last lines are shown; a process that left its session and still holds its output is not waited for."""
 
 Say = Callable[[str, str], None]
-"""Show a line of somebody."""
+"""Show a line of a program."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be run, and under which name its lines are shown."""
+    """A program to run, and the name under which its lines are shown."""
 
     name: str
     arguments: tuple[str, ...]
     directory: Path
     environment: tuple[tuple[str, str], ...] = ()
-    """Beside that of all programs, or in its place."""
+    """In addition to the environment of all programs, or in its place."""
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long it takes until what has ended is begun again, and how long what is told to end may take."""
+    """The pause before a restart, and the time limit for a requested end."""
 
     again_s: float = AGAIN_S
     again_s_max: float = AGAIN_S_MAX
@@ -52,7 +52,7 @@ class Pauses:
     grace_s: float = GRACE_S
 
     def next(self, pause_s: float, ran_s: float) -> tuple[float, float]:
-        """The pause now, and the one after that: it doubles while the program ends soon after its start."""
+        """The pause now, and the next one: it doubles while the program ends soon after its start."""
         now_s = self.again_s if ran_s >= self.long_s else pause_s
         return now_s, min(2 * now_s, self.again_s_max)
 
@@ -87,7 +87,7 @@ class Programs:
         await asyncio.gather(*kept, *self._ending, return_exceptions=True)
 
     def hurry(self) -> None:
-        """Somebody does not want to wait for a good end: a worker that is told twice ends at once."""
+        """The user does not want to wait for a clean end: a worker that gets a second signal ends at once."""
         for process in self._running:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -99,7 +99,7 @@ class Programs:
             began_s = loop.time()
             code = await self.run(program)
             now_s, pause_s = self._pauses.next(pause_s, loop.time() - began_s)
-            self._say(program.name, f"{ended_how(code)}; begun again in {now_s:g} s")
+            self._say(program.name, f"{ended_how(code)}; restarting in {now_s:g} s")
             await asyncio.sleep(now_s)
 
     async def run(self, program: Program) -> int:
@@ -129,7 +129,7 @@ class Programs:
             showing.cancel()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """In good order where it still runs; then whatever is left of its session, which would hold its output."""
+        """Stop it cleanly if it still runs; then kill the rest of its session, which would hold its output."""
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -144,7 +144,7 @@ class Programs:
             try:
                 line = await lines.readline()
             except ValueError:
-                self._say(name, "a line too long to be shown")
+                self._say(name, "line too long to show")
                 continue
             if not line:
                 return
@@ -152,8 +152,8 @@ class Programs:
 
 
 async def _pipe() -> tuple[asyncio.StreamReader, int]:
-    """One of our own: asyncio's would have whoever waits for the end of a program wait for all that hold its output,
-    such as a process that it left behind."""
+    """Our own wait: asyncio's would wait for all processes that hold the program's output, such as one that it left
+    behind."""
     ours, theirs = os.pipe()
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ async def _pipe() -> tuple[asyncio.StreamReader, int]:
 
 
 def ended_how(code: int) -> str:
-    """An exit code in words."""
+    """An exit code as text."""
     if code >= 0:
         return f"ended with code {code}"
     try:
@@ -172,6 +172,6 @@ def ended_how(code: int) -> str:
 
 
 def _ending_with_us() -> tuple[str, ...]:
-    """What a command begins with so that the kernel ends it when this process is gone, whatever ended that."""
+    """The prefix of a command that makes the kernel end it when this process is gone, for any reason."""
     setpriv = shutil.which("setpriv")
     return () if setpriv is None else (setpriv, "--pdeathsig", "TERM", "--")

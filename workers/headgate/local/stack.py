@@ -1,8 +1,8 @@
 """A whole stack on one machine: a Cassandra, the resources of some files, a worker for each consumer, repair on its
-schedule. When the files change they are applied again; when the code of handlers does, their workers begin anew.
+schedule. When the files change they are applied again. When the code of handlers changes, their workers restart.
 
-What runs under it is what runs in a cluster: `headgate apply`, `headgate worker`, `headgate repair`, each a process
-of its own. It ends what it started, in good order; the data stay for the next time.
+It runs the same programs as a cluster: `headgate apply`, `headgate worker`, `headgate repair`, each in a process of
+its own. It stops everything that it started, cleanly; the data stays for the next run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOOK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a supervisor, and a terminal that is closed."""
 CODE_FILES_MAX = 2_000
-"""Of one package: more are not looked at for changes."""
+"""Of one package: further files are not watched for changes."""
 HEADGATE = (sys.executable, "-m", "headgate.cli.main")
 
 
@@ -74,14 +74,14 @@ class Stack:
         self._repairing: dict[Job, asyncio.Task[int]] = {}
 
     async def run(self) -> None:
-        """Until it is told to end."""
+        """Run until a shutdown request."""
         began_s = time.monotonic()
         ending = asyncio.Event()
         for number in ENDS:
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
         self._resources = load_files(self._files)
         if not self._resources:
-            raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, self._files)))
+            raise SpecError("no Queue and no Counter in these files", files=", ".join(map(str, self._files)))
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return
@@ -99,7 +99,8 @@ class Stack:
     async def _bring_cassandra(self) -> None:
         if self._cassandra is None:
             _say(
-                "cassandra", f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, which is yours"
+                "cassandra",
+                f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, an existing server",
             )
             return
         connection = await self._cassandra.bring()
@@ -111,7 +112,7 @@ class Stack:
         assert self._programs is not None  # noqa: S101  made before
         code = await self._programs.run(Program("apply", arguments, Path.cwd()))
         if code != 0:
-            _say("apply", f"{ended_how(code)}; it is tried again when a file is saved")
+            _say("apply", f"{ended_how(code)}; restarts when a file is saved")
 
     def _begin_workers(self, *, with_new_code: bool = False) -> None:
         assert self._programs is not None  # noqa: S101  made before
@@ -123,17 +124,17 @@ class Stack:
         for each in workers:
             self._tell_left_out(each)
         if with_new_code:
-            _say("handlers", "changed; their workers are begun anew")
+            _say("handlers", "changed; restarting their workers")
             self._programs.keep(
                 [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
             )
         self._programs.keep(programs)
 
     def _tell_left_out(self, worker: WorkerOf) -> None:
-        """What does nothing here, once for each template."""
+        """The parts without effect on one machine, once for each template."""
         left_out = ", ".join(worker.of_template.left_out)
         if left_out and self._left_out.get(worker.name) != left_out:
-            _say(worker.name, f"of its template only the worker's environment is used here, not {left_out}")
+            _say(worker.name, f"only the worker's environment of its template is used locally, not {left_out}")
         self._left_out[worker.name] = left_out
 
     # ---- while it runs
@@ -169,7 +170,7 @@ class Stack:
         self._begin_workers()
 
     def _repair(self, jobs: Sequence[Job]) -> None:
-        """Each once at a time; what it has to say is shown."""
+        """Each once at a time; its output is shown."""
         assert self._programs is not None  # noqa: S101  made before
         for job in jobs:
             running = self._repairing.get(job)
@@ -178,14 +179,15 @@ class Stack:
                 self._repairing[job] = asyncio.get_running_loop().create_task(self._programs.run(program))
 
     def _stamps(self) -> dict[Path, int]:
-        """When each file was changed last; one that is gone for a moment, as editors do it, is not a change."""
+        """The time of the last change of each file. A file that is missing for an instant, as editors do it, is not a
+        change."""
         files = [
             found for file in self._files for found in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
         ]
         return {file: file.stat().st_mtime_ns for file in files if file.exists()}
 
     def _code_stamps(self) -> dict[Path, int]:
-        """When the code of the handlers was changed last: all of a package, as far as it lies in this folder."""
+        """The time of the last change of the handlers' code: all of a package, as far as it is in this folder."""
         tops = {each.module.partition(".")[0] for each in workers_of(self._resources) if each.module is not None}
         found: dict[Path, int] = {}
         for top in sorted(tops):
@@ -224,7 +226,7 @@ class Stack:
             await self._cassandra.end()
 
     def _tell(self, took_s: float) -> None:
-        """What there is, and what to try next."""
+        """The running parts, and commands to try next."""
         click.echo(f"\nready after {took_s:.0f} s: {counted(self._resources)}. Ctrl-C ends it.")
         suggestions = suggestions_of(self._resources)
         if suggestions:
@@ -245,8 +247,8 @@ def _minute() -> datetime:
 
 
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
-    """For other terminals: `. FILE`, and `headgate` is found and finds this Cassandra. It holds a password, so it is
-    nobody else's to read."""
+    """For other terminals: `. FILE` puts `headgate` on the path and points it at this Cassandra. The file holds a
+    password, so only its owner may read it."""
     variables = prefixed(connection_variables(environment))
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     programs = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""Which programs a set of resources asks for on one machine. Pure.
+"""The programs that a set of resources needs on one machine. Pure.
 
 A consumer with a Python handler is one worker process; one with an HTTP handler is a worker that posts to the port on
 this machine, where the user runs the handler. Repair of queues and gc of counters run once for each schedule of a
@@ -18,7 +18,7 @@ from headgate.api.queues import Queue
 from headgate.local.pod_template import NOTHING, OfTemplate, of_template
 
 TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
-"""Of counters: what is added to them is a number, to the others a text."""
+"""Of counters: their updates are numbers; for the others they are strings."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
 
 
 def counted(resources: Sequence[Resource]) -> str:
-    """How many there are of each. Of what there is none is not spoken, but where there is nothing at all."""
+    """The number of each kind. A kind without resources is left out, unless there are no resources at all."""
     queues = sum(isinstance(each, Queue) for each in resources)
     counters = len(resources) - queues
     told = (

@@ -1,4 +1,5 @@
-"""What a handler's author needs: `Context`, `Retry`, `Reject`, and `handler` for what annotations do not say."""
+"""The API for the author of a handler: `Context`, `Retry`, `Reject`, and `handler` for options that annotations
+cannot express."""
 
 from headgate.runtime.context import Context
 from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy

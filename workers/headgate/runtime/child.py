@@ -1,7 +1,7 @@
 """A process that runs suspects: messages of which one may have killed its process. Started by `suspects.py`.
 
-It runs one message at a time, so that when it dies it is known of which. It talks over one socket (`frames.py`). It
-ends when the socket does, and on Linux when its parent does, whatever runs.
+It runs one message at a time, so that its death identifies the message. It communicates over one socket
+(`frames.py`). It ends when the socket closes, and on Linux when its parent ends, whatever runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Channel:
         self._end.sendall(to_frame(value))
 
     def ask(self, seconds: float) -> bool:
-        """Ask the worker for more time."""
+        """Request more time from the worker."""
         with self._asking:
             self.send(Extension(seconds))
             granted = self.receive()
@@ -89,7 +89,7 @@ async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> V
 
 
 def main(end: socket.socket, entry_point: str) -> None:
-    """Handle what comes, until nothing comes any more."""
+    """Handle messages until the socket closes."""
     channel = Channel(end)
     performer = PythonPerformer(load_handler(entry_point), threads=1, chance=Random())  # noqa: S311  jitter
     channel.send("ready")
@@ -101,8 +101,8 @@ def main(end: socket.socket, entry_point: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """The kernel ends us when our parent dies, whatever runs here; where there is no such call, the socket's end
-    does, as soon as nothing runs."""
+    """The kernel ends this process when its parent ends, whatever runs. Without such a call, the end of the socket
+    does it as soon as nothing runs."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,6 +1,7 @@
-"""A queue of the SDK, fitted to what the worker runtime needs.
+"""An SDK queue, adapted to the interface of the worker runtime.
 
-Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members (docs/protocols/balance.md).
+Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members
+(docs/internals/protocols/balance.md).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class ClientQueue:
         self._connection = connection
         self._queue = queue
         settings = queue.engine.settings
-        # What is hidden no longer than the lease is trusted needs no record of its own before it is handed out, and
-        # is extended while it is in hand. If this process dies, the lease's end says so earlier than 30 s would.
+        # A visibility no longer than the trusted lease needs no record before delivery, and is extended while the
+        # message is in flight. If this process dies, the end of the lease makes the message visible earlier than 30 s
+        # would.
         free_us = settings.lease.promise(0).silent_after_us
         self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
         # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
@@ -34,13 +36,13 @@ class ClientQueue:
 
     @property
     def max_receives(self) -> int | None:
-        """As the catalogue said last."""
+        """As the catalogue last stated."""
         settings = self._queue.engine.settings
         return settings.max_receives if settings.dead_letter is not None else None
 
     @property
     def stops(self) -> int:
-        """Lanes that others had stopped here."""
+        """Lanes of other owners that this process had to stop."""
         return self._queue.engine.lanes.stops
 
     def dead_loops(self) -> Sequence[str]:
@@ -55,7 +57,7 @@ class ClientQueue:
         return 1 if sharing is None else sharing.sharers
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
-        """From the lanes held here."""
+        """From the lanes that this process owns."""
         return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -63,7 +65,7 @@ class ClientQueue:
         return await self._queue.settle(settles)
 
     def leases(self) -> Sequence[LeaseSeen]:
-        """The lanes held here."""
+        """The lanes that this process owns."""
         try:
             now_us = self._connection.now_us()
         except Unavailable:
@@ -78,7 +80,7 @@ class ClientQueue:
         ]
 
     def clock(self) -> ClockFigures | None:
-        """As the connection's clock found it last."""
+        """As the connection's clock last measured it."""
         return self._connection.ground.clock.figures()
 
     async def leave(self) -> None:

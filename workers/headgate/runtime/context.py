@@ -1,4 +1,4 @@
-"""What a handler may know of the message in its hands, and ask for it.
+"""The facts about its message that a handler may read, and the requests it may make.
 
 A handler gets it by a parameter annotated `Context`, or named `context`.
 """
@@ -21,7 +21,8 @@ class Hands(Protocol):
     """The worker, as a context reaches it."""
 
     async def extend(self, seconds: float) -> bool:
-        """Give the handler so long from now, and hide the message as long. False if it is not ours any more."""
+        """Give the handler this much time from now, and hide the message for as long. False if this worker no longer
+        owns the message."""
         ...
 
     def extend_blocking(self, seconds: float) -> bool:
@@ -64,12 +65,12 @@ class Context:
 
     @property
     def fencing_token(self) -> int:
-        """The fencing token: who acts on the outside world refuses what has a lower one than it saw."""
+        """The fencing token: an external system rejects any token lower than the highest it has seen."""
         return self.delivery.epoch
 
     @property
     def attributes(self) -> Attributes:
-        """What was put beside the payload."""
+        """The attributes that were put with the payload."""
         return self.delivery.attributes
 
     @property
@@ -89,7 +90,7 @@ class Context:
 
     @property
     def logger(self) -> logging.Logger:
-        """Whatever is logged while the message is handled has its id, attempt and trace as fields."""
+        """Every log line during the handling of a message has its id, attempt and trace as fields."""
         return log
 
     @property
@@ -100,15 +101,15 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether the message is not ours any more: its lease is gone, or its time is over. A handler in a thread can
-        not be cancelled; one that takes long looks at this, and stops."""
+        """Whether this worker no longer owns the message: its lease is lost, or its time is over. A handler in a
+        thread cannot be cancelled; a long one checks this and stops."""
         return self._lost
 
     async def extend(self, by: timedelta | float) -> None:
         """Give the handler this long from now; StaleReceipt if the message is not ours any more.
 
-        The worker keeps a message hidden while its handler lives. This is for who needs more than the timeout, and
-        before something that blocks the event loop.
+        The worker keeps a message hidden while its handler runs. Use this to exceed the timeout, and before a call
+        that blocks the event loop.
         """
         if not await self.hands.extend(_seconds(by)):
             raise StaleReceipt(message=self.message_id)

@@ -1,7 +1,8 @@
-"""Which messages in hand are to be extended now, which ran out, and which take too long. Pure.
+"""Which messages in flight need an extension now, which expired, and which take too long. Pure.
 
-A message is extended at half of its visibility while its handler lives, so one missed beat costs nothing. What could
-not be extended by the end of its visibility, or was refused, is somebody else's: its handler is told, or cancelled.
+A message is extended at half of its visibility while its handler runs, so one missed beat costs nothing. A message
+that could not be extended by the end of its visibility, or whose extension was rejected, belongs to another process.
+Its handler is notified or cancelled.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol, TypeVar
 
 
 class InHand(Protocol):
-    """What has to be known of a message in hand."""
+    """The facts about a message in flight."""
 
     until_s: float
     """When its visibility ends, by the worker's clock."""
@@ -27,7 +28,7 @@ Hand = TypeVar("Hand", bound=InHand)
 
 @dataclass
 class Beats:
-    """What is to be done at one beat, as places in what was given."""
+    """The actions of one beat, as indexes into the input."""
 
     extend: list[int] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Beats:
 
 
 def decide_beats(in_hand: Iterable[InHand], *, now_s: float, visibility_s: float) -> Beats:
-    """What to do with what is in hand. What was lost or is overdue was told once, and is left alone."""
+    """The actions for the messages in flight. A lost or overdue message is reported once, and then ignored."""
     beats = Beats()
     for place, each in enumerate(in_hand):
         if each.lost or each.overdue:
@@ -50,5 +51,5 @@ def decide_beats(in_hand: Iterable[InHand], *, now_s: float, visibility_s: float
 
 
 def beat_every_s(visibility_s: float) -> float:
-    """How often to look: often enough that an extension can be tried three times before the end."""
+    """The interval of the check: short enough to try an extension three times before the end."""
     return min(max(visibility_s / 8, 0.05), 1.0)

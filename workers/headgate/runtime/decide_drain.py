@@ -1,12 +1,12 @@
-"""How a worker ends: what it does at each moment after it was told to. Pure.
+"""How a worker stops: its action at each time after the shutdown request. Pure.
 
-    working --told--> finishing --nothing open, or grace over--> giving back --> gone
+    working --request--> finishing --nothing open, or grace over--> giving back --> gone
 
-- finishing: nothing new is received; what runs goes on and is settled; what was received and not begun is given back
-  without charge; lanes with nothing open are given back.
-- giving back: what still runs is stopped and given back; what can not be stopped stays hidden for as long as it was
-  promised; then the leases go back and the process ends.
-Told a second time it ends at once, whatever it does: then the leases run out by themselves.
+- finishing: the worker receives nothing new; running handlers continue and are settled; received messages that have
+  not started are returned without charge; lanes with nothing open are released.
+- giving back: running handlers are stopped and their messages returned; a handler that cannot be stopped keeps its
+  message hidden for the promised time; then the leases are released and the process ends.
+At a second request it ends at once in any state, and the leases expire.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class Step(Enum):
-    """What to do now."""
+    """The action to take now."""
 
     WORK = "work"
     FINISH = "finish"
@@ -26,18 +26,18 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How often it was told to end, and when first."""
+    """The number of shutdown requests, and the time of the first."""
 
     grace_s: float
     told: int = 0
     told_at_s: float = 0.0
 
     def tell(self, now_s: float) -> Ending:
-        """Told once more."""
+        """One more shutdown request."""
         return Ending(self.grace_s, self.told + 1, now_s if self.told == 0 else self.told_at_s)
 
     def step(self, *, open_messages: int, now_s: float) -> Step:
-        """What to do, with so many messages received and not settled."""
+        """The action, given the number of messages received and not settled."""
         if self.told == 0:
             return Step.WORK
         if self.told > 1:

@@ -1,9 +1,9 @@
 """Whether a worker lives, and whether it is ready. Pure.
 
-Liveness says that a restart would help: the receiving loop does not turn, a lane had to be taken from it (its loop
-made no turn, or it went on with what was another's), a background loop that keeps lanes, members, catalogue or
-clock is dead, or every handler has run past its timeout and cannot be stopped. An unavailable Cassandra is not among
-these: a restart would not bring it back.
+A failing liveness check means that a restart would help. It fails when the receiving loop makes no progress, a lane
+was taken from the process (its loop hung, or continued with another owner's lane), or a background loop for lanes,
+members, catalogue or clock is dead. It also fails when every handler has run past its timeout and cannot be stopped.
+An unavailable Cassandra is not a reason: a restart would not bring it back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Seen:
     turned_ago_s: float
     slots: int
     stuck: int
-    """Slots whose handler is past its timeout and goes on."""
+    """Slots whose handler continues past its timeout."""
     is_receiving: bool
     is_ending: bool
     stops: int = 0
@@ -35,20 +35,20 @@ def why_not_alive(seen: Seen) -> str | None:
     if seen.is_ending:
         return None
     if seen.turned_ago_s > TURN_WITHIN_S:
-        return f"the receiving loop has not turned for {seen.turned_ago_s:.0f} s"
+        return f"the receiving loop has made no progress for {seen.turned_ago_s:.0f} s"
     if seen.stops:
-        return f"a lane had to be taken from it: its loop hung, or the lane was another's ({seen.stops} times)"
+        return f"a lane was taken from it: its loop hung, or another process owned it ({seen.stops} times)"
     if seen.dead_loops:
         return seen.dead_loops[0]
     if seen.slots and seen.stuck >= seen.slots:
-        return f"all {seen.slots} handlers run past their timeout and can not be stopped"
+        return f"all {seen.slots} handlers run past their timeout and cannot be stopped"
     return None
 
 
 def why_not_ready(seen: Seen) -> str | None:
     """Why it receives nothing."""
     if seen.is_ending:
-        return "the worker ends"
+        return "the worker is stopping"
     if not seen.is_receiving:
         return "the worker does not receive yet"
     return why_not_alive(seen)

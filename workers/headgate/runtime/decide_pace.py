@@ -1,9 +1,9 @@
-"""How fast a worker goes on while everything fails. Pure.
+"""How fast a worker continues while everything fails. Pure.
 
-When what a handler calls is away, every message fails, and at full speed a whole queue would spend its receives in a
-minute and end among the dead letters. So once many in a row have failed and none was done, messages are taken one at
-a time, with a pause after each failure that doubles up to a bound; the first that is done ends it. What is rejected
-for good says nothing of what is away, and counts neither way.
+When a service that the handler calls is unavailable, every message fails. At full speed a whole queue would use up
+its receives in a minute and end in the dead-letter queue. So after many failures in a row and no success, messages
+are taken one at a time. A pause follows each failure and doubles up to a bound, and the first success ends it. A
+permanent reject is no evidence of an outage, and counts neither way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Pace:
 
     @classmethod
     def of(cls, concurrency: int) -> Pace:
-        """What runs at the same time may fail at the same time for one short reason; twice that is no chance."""
+        """Messages that run at the same time may all fail for one short reason; a second such round is not a
+        coincidence."""
         return cls(max(FAILURES_MIN, 2 * concurrency))
 
     @property
@@ -49,7 +50,7 @@ class Pace:
         return self.failed == self.failures
 
     def room(self, room: int, in_hand: int) -> int:
-        """How many messages more may be taken, of as many as there is room for."""
+        """The number of messages that may still be taken, at most the free capacity."""
         return min(room, 1 - in_hand) if self.is_slow else room
 
     def rest_s(self, now_s: float) -> float:

@@ -1,8 +1,8 @@
-"""How many messages a worker holds beyond those that are being handled, where its user does not say. Pure.
+"""How many messages a worker holds beyond those in its handlers, when its user sets no number. Pure.
 
-Each receive, and each write of what was settled, costs as much for one message as for many. So who handles fast takes
-more at a time: what he handles in LEAD_S at the present rate, which is soon begun, and at least as many as he handles
-at once. Who becomes slow takes less from the next window on.
+Each receive, and each write of settles, costs as much for one message as for many. So a fast worker prefetches more:
+the messages that it handles in LEAD_S at the present rate, which start soon, and at least as many as it handles at
+once. A worker that slows down prefetches less from the next window on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Prefetch:
     rate_per_s: float = 0.0
 
     def wanted(self, ended: int, now_s: float) -> int:
-        """How many now, when the handling of so many has ended since the start."""
+        """The current number, given how many handlers have ended since the start."""
         passed_s = now_s - self.begun_s
         if passed_s >= WINDOW_S:
             self.rate_per_s = (ended - self.ended_by_then) / passed_s

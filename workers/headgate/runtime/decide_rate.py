@@ -1,4 +1,4 @@
-"""At most so many messages a second, for one worker: a token bucket. Pure."""
+"""A rate limit in messages per second for one worker: a token bucket. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 BURST_S = 1.0
 ROUNDING = 1e-6
-"""Sums of small numbers fall a little short of one; a token that is there but for that is there."""
+"""Sums of small numbers fall a little short of one, so a token that lacks only that counts as whole."""
 
 
 @dataclass
 class TokenBucket:
-    """Fills with `per_s` tokens a second, up to what comes in a second and at least one."""
+    """Fills with `per_s` tokens per second, up to one second's worth and at least one."""
 
     per_s: float
     tokens: float = 1.0
@@ -23,15 +23,15 @@ class TokenBucket:
         return max(1.0, self.per_s * BURST_S)
 
     def take(self, wanted: int, now_s: float) -> int:
-        """So many may go now; they count as gone."""
+        """The number of tokens that may be taken now; they count as taken."""
         self._fill(now_s)
         given = min(wanted, int(self.tokens + ROUNDING))
         self.tokens = max(0.0, self.tokens - given)
         return given
 
     def give_back(self, taken: int, used: int, now_s: float) -> None:
-        """Of those taken only some were used, and only now: until then they lay in the bucket, which is full at some
-        time. Else who waits long for messages would take twice as many when they come."""
+        """Only some of the taken tokens were used, and only now. Until then they were in the bucket, which is full at
+        some time. Otherwise a worker that waits long for messages would take twice as many when they come."""
         self.tokens += taken
         self._fill(now_s)
         self.tokens = max(0.0, self.tokens - used)

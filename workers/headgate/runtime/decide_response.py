@@ -1,8 +1,8 @@
-"""What the answer of an HTTP handler means for its message. Pure.
+"""The meaning of an HTTP handler's response for its message. Pure.
 
-2xx: done. 429 and 503: again after Retry-After (seconds or a date), else after a backoff. A response with the header
-`Headgate-Reject` (its value is the reason), whatever its status but 2xx: to the dead letter queue at once. Anything
-else, redirects included: again after a backoff.
+2xx: done. 429 and 503: retry after Retry-After (seconds or a date), else after a backoff. Any other response with the
+header `Headgate-Reject`, except 2xx, moves the message to the dead-letter queue at once, with the header's value as
+the reason. Any other response, including redirects: retry after a backoff.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REJECT_HEADER = "Headgate-Reject"
 
 @dataclass(frozen=True)
 class Response:
-    """What was answered; of the body only the beginning."""
+    """The response, with only the beginning of its body."""
 
     status: int
     retry_after: str | None = None
@@ -38,7 +38,7 @@ class Response:
 
 
 def judge_response(response: Response, *, attempt: int, chance: float, now_s: float, backoff: Backoff) -> Verdict:
-    """What becomes of the message. `now_s` is the time of day, in seconds since 1970."""
+    """The verdict on the message. `now_s` is the time of day, in seconds since 1970."""
     if 200 <= response.status < 300:
         return DONE
     delay_us = delay_after(backoff, attempt, chance)

@@ -1,8 +1,8 @@
-"""What becomes of a message whose handler failed: again after which delay, or never. Pure.
+"""The verdict on a message whose handler failed: retry after which delay, or never. Pure.
 
-A handler says it by what it raises: `Retry(after=...)` and `Reject(...)` are obeyed; any other exception goes by the
-policy of its handler, which has a table by type, the most specific first, and else backs off exponentially. Delays
-are drawn between nothing and the bound (full jitter), so that what failed together does not come again together.
+A handler decides by the exception it raises. `Retry(after=...)` and `Reject(...)` are obeyed. Any other exception
+follows the policy of its handler: a table by type, the most specific first, and otherwise exponential backoff. Delays
+are drawn between zero and the bound (full jitter), so that messages that failed together do not come again together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headgate.errors import SpecError
 SECOND_US = 1_000_000
 DELAY_S_MAX = 86_400.0
 REASON_BYTES_MAX = 4_096
-"""A reason stands in the dead letter's attributes: this much of it."""
+"""Maximum length of a reason in the dead letter's attributes."""
 
 
 class Retry(Exception):
-    """Raised by a handler: again after this long, counted as a try. Without `after`: as the policy says."""
+    """Raised by a handler: retry after this time, counted as an attempt. Without `after`, the policy decides."""
 
     def __init__(self, reason: str = "", *, after: timedelta | float | None = None) -> None:
         super().__init__(reason)
@@ -29,7 +29,8 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by a handler: this will never succeed; to the dead letter queue at once, with this reason."""
+    """Raised by a handler: this message can never succeed. It moves to the dead-letter queue at once, with this
+    reason."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Backoff:
     def __post_init__(self) -> None:
         fit = all(math.isfinite(each) for each in (self.first_s, self.factor, self.cap_s))
         if not (fit and 0 <= self.first_s <= self.cap_s <= DELAY_S_MAX and self.factor >= 1):
-            remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor from 1 on"
-            raise SpecError("a backoff that can not be", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
+            remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor of at least 1"
+            raise SpecError("invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
 
     def bound_s(self, attempt: int) -> float:
         """The longest that the delay after this attempt can be."""
@@ -54,7 +55,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Rejected:
-    """In a table of exceptions: what raises this goes to the dead letter queue at once."""
+    """In a table of exceptions: a message whose handler raises this moves to the dead-letter queue at once."""
 
 
 REJECT = Rejected()
@@ -62,7 +63,7 @@ REJECT = Rejected()
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """What a handler's exceptions mean."""
+    """The meaning of a handler's exceptions."""
 
     backoff: Backoff = field(default_factory=Backoff)
     by_type: Mapping[type[BaseException], Backoff | Rejected] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """To the dead letter queue at once; where there is none, again after the delay."""
+    """To the dead-letter queue at once; without one, retry after the delay."""
 
     reason: str
     delay_us: int
@@ -102,7 +103,7 @@ DONE = Done()
 
 
 def judge_failure(policy: RetryPolicy, error: BaseException, *, attempt: int, chance: float, told: str) -> Verdict:
-    """What the failure of a handler means. `chance` is from 0 to 1; `told` is how a dead letter tells it."""
+    """The verdict on a handler's failure. `chance` is from 0 to 1; `told` is the text in the dead letter."""
     if isinstance(error, Reject):
         return Never(told, delay_after(policy.backoff, attempt, chance))
     if isinstance(error, Retry) and error.after_s is not None:
@@ -119,11 +120,12 @@ def delay_after(backoff: Backoff, attempt: int, chance: float) -> int:
 
 
 CUT_MARK = "[...]\n"
-"""Stands for what there was no room for."""
+"""Marks text that was left out for length."""
 
 
 def bounded_reason(first: str, rest: str = "", *, bytes_max: int = REASON_BYTES_MAX) -> str:
-    """What went wrong, then as much of the end of the rest as there is room for: a traceback's end says most."""
+    """The error first, then as much of the end of the rest as fits: the end of a traceback is the most useful
+    part."""
     head = _cut(first, bytes_max)
     room = bytes_max - len(head.encode(errors="replace")) - 1
     tail = rest.encode(errors="replace")
@@ -141,5 +143,5 @@ def _cut(text: str, bytes_max: int) -> str:
 def _seconds(span: timedelta | float, what: str) -> float:
     seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
     if not 0 <= seconds <= 366 * DELAY_S_MAX:
-        raise SpecError(f"{what} is a length of time, from nothing to a year", given=span)
+        raise SpecError(f"{what} must be a duration from 0 to 1 year", given=span)
     return seconds

@@ -29,7 +29,7 @@ def read_address(text: str, *, option: str = "--health", host: str = EVERY_ADDRE
         return None
     named, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise SpecError(f"{option} is host:port, or off", remedy=f"write {host}:9090", given=text)
+        raise SpecError(f"{option} must be host:port, or off", remedy=f"write {host}:9090", given=text)
     return named.strip("[]") or host, int(port)
 
 
@@ -61,7 +61,7 @@ class Doors:
             await self.close()
             remedy = "choose another with --health host:port, or --health off"
             raise Surroundings(
-                "the port for probes and metrics can not be opened",
+                "the port for probes and metrics cannot be opened",
                 host=host,
                 port=port,
                 said=error.strerror,

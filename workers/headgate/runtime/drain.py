@@ -1,4 +1,5 @@
-"""`python -m headgate.runtime.drain`: tell the worker of this pod to drain, and return when it has. The preStop hook.
+"""`python -m headgate.runtime.drain`: request a drain from the worker of this pod, and return when it is done. The
+preStop hook.
 
 It returns at once where no worker runs, and with the worker's grace at the latest: then SIGTERM comes, and the worker
 ends as it does then.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from headgate.runtime.drain_files import DrainFiles
 
 MORE_S = 3.0
-"""Beyond the worker's grace: to give the lanes back takes a moment. The pod has ten seconds more than the grace."""
+"""Time beyond the worker's grace, for releasing the lanes. The pod has ten seconds more than the grace."""
 LOOK_EVERY_S = 0.1
 EXIT_NOT_DRAINED = 1
 
@@ -25,7 +26,7 @@ def drain(
     now_s: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Whether nothing is in hand any more."""
+    """Whether no message is in flight any more."""
     files = DrainFiles.of(environment)
     worker = None if files is None else files.worker()
     if files is None or worker is None or not worker.is_alive():
@@ -44,10 +45,10 @@ def main() -> int:
     try:
         if drain(os.environ):
             return 0
-        said = "the worker has not drained within its grace"
+        said = "the worker did not drain within its grace period"
     except OSError as error:
-        said = f"the worker can not be told to drain: {error}"
-    print(said, file=sys.stderr)  # noqa: T201  what a hook says
+        said = f"the drain request could not be written: {error}"
+    print(said, file=sys.stderr)  # noqa: T201  output of a hook
     return EXIT_NOT_DRAINED
 
 

@@ -1,11 +1,11 @@
-"""The files by which a worker is told to drain, and tells that it has: for whoever may not signal it.
+"""The files that request a drain from a worker and report its end, for processes that may not signal it.
 
-Kubernetes' preStop hook runs beside the worker (drain.py). It sends no signal, since a second one ends a worker at
-once, and since the worker may stand behind a shell that passes none on. Beside the file that asks lie two of the
-worker: one as long as it runs, with its process and its grace, and one once its lanes are given back.
+Kubernetes' preStop hook runs next to the worker (drain.py). It sends no signal, because a second signal ends a worker
+at once, and because the worker may run under a shell that forwards none. Next to the request file the worker keeps
+two files. One exists while it runs, with its process and its grace; the other appears once its lanes are released.
 
-They are looked for where HEADGATE_DRAIN says, and under an operator in `/tmp/headgate-drain`; else nowhere: on a
-machine with many workers one file would end them all.
+The files are in the folder HEADGATE_DRAIN, and under an operator in `/tmp/headgate-drain`. By default there are none:
+on a machine with many workers one file would end them all.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ GRACE_S = 25.0
 
 @dataclass(frozen=True)
 class RunningWorker:
-    """A worker that takes the file's word."""
+    """A worker that obeys the file."""
 
     pid: int
     grace_s: float
 
     def is_alive(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process exists."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -49,34 +49,34 @@ class DrainFiles:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> DrainFiles | None:
-        """As the environment tells; None where nothing is looked for."""
+        """From the environment; None where no file is watched."""
         told = environment.get(VARIABLE) or (DEFAULT if environment.get(UNDER_OPERATOR) else "")
         return cls(Path(told)) if told else None
 
     @property
     def running(self) -> Path:
-        """There as long as a worker looks for the other."""
+        """Exists while a worker watches for the other file."""
         return self.asking.with_name(self.asking.name + ".worker")
 
     @property
     def answer(self) -> Path:
-        """There once the worker has nothing in hand and no lane."""
+        """Exists once the worker has nothing in flight and no lane."""
         return self.asking.with_name(self.asking.name + ".done")
 
     # ---- the worker's side
 
     def begin(self, grace_s: float) -> None:
-        """Say that a worker runs; what is left of another (the folder outlives a container) means nothing."""
+        """Record that a worker runs. Files left by another worker (the folder outlives a container) mean nothing."""
         self.asking.unlink(missing_ok=True)
         self.answer.unlink(missing_ok=True)
         _write(self.running, json.dumps({"pid": os.getpid(), "grace_s": grace_s}))
 
     def is_asked(self) -> bool:
-        """Whether it was told to drain."""
+        """Whether a drain was requested."""
         return self.asking.exists()
 
     def finish(self) -> None:
-        """Say that it has, and that no worker runs any more."""
+        """Record that the drain is done, and that no worker runs any more."""
         with contextlib.suppress(OSError):
             _write(self.answer, "")
             self.running.unlink(missing_ok=True)
@@ -92,16 +92,16 @@ class DrainFiles:
             return None
 
     def ask(self) -> None:
-        """Tell it to drain."""
+        """Request a drain."""
         _write(self.asking, "")
 
     def is_answered(self) -> bool:
-        """Whether it has nothing in hand any more."""
+        """Whether no message is in flight any more."""
         return self.answer.exists()
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: the other side looks at any moment."""
+    """The file is written whole or not at all: the other side may read it at any time."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)

@@ -1,4 +1,4 @@
-"""A failure of a handler as it stands in the dead letter and in the log: the type, the message, the traceback."""
+"""A handler's failure as it appears in the dead letter and in the log: the type, the message, the traceback."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def told(error: BaseException) -> str:
     if isinstance(error, Reject):
         return bounded_reason(f"rejected: {said}" if said else "rejected")
     if isinstance(error, Retry):
-        return bounded_reason(f"to be tried again: {said}" if said else "to be tried again")
+        return bounded_reason(f"retry requested: {said}" if said else "retry requested")
     lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
     return bounded_reason(f"{name}: {said}" if said else name, "".join(lines))
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Without the worker's own frames, which say nothing of what went wrong."""
+    """Without the worker's own frames, which do not help to find the fault."""
     own = trace
     while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
         own = own.tb_next

@@ -1,4 +1,4 @@
-"""A message in the worker's hands, from its receipt to its settling."""
+"""A message in flight in the worker, from its receipt to its settle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Flight:
         self.given_back = False
         """Its time is over because the worker ends."""
         self.task: asyncio.Task[None] | None = None
-        """What runs its handler now."""
+        """The task or thread that runs its handler now."""
         self.can_stop = False
         """Whether cancelling the task stops its handler: not while it is in a thread."""
         self.batch: Sequence[Flight] = ()
@@ -49,12 +49,12 @@ class Flight:
         self.trace: TraceContext | None = None
 
     def end(self) -> None:
-        """Its handler has returned. What leads back to this flight is let go, so that the message's memory is free at
-        once: the collector comes seldom here, and a message may be large."""
+        """Its handler has returned. The references back to this flight are dropped, so that the message's memory is
+        free at once: the collector runs seldom, and a message may be large."""
         self.task = self.context = None
         self.batch = ()
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its handler was told to stop."""
+        """Whether its handler was asked to stop."""
         return self.lost or self.overdue or self.given_back

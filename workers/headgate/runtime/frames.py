@@ -1,7 +1,7 @@
-"""What a worker and its child for suspects say to each other: a frame is a length and a pickle.
+"""The messages between a worker and its child for crash suspects: a frame is a length and a pickle.
 
-Values of this package alone, between a process and the child that it started itself, over a socket nobody else has.
-They stand here, and not in `child.py`, since that one is run as a program, whose classes have another name.
+Values of this package alone, between a process and the child that it started itself, over a private socket. They are
+defined in this module and not in `child.py`, because that one is run as a program, whose classes have another name.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Begun:
-    """From the child: it has the message. What ends it before that is not this message."""
+    """From the child: it has the message. If it ends before that, this message is not the cause."""
 
 
 @dataclass(frozen=True)
 class Extension:
-    """From the child: so long more. Answered with whether it was granted."""
+    """From the child: a request for this much more time. The answer is whether it was granted."""
 
     seconds: float
 
@@ -53,5 +53,5 @@ def to_frame(value: object) -> bytes:
 
 
 def from_frame(told: bytes) -> Any:
-    """What the other side sent; it is a part of ourselves."""
-    return pickle.loads(told)  # noqa: S301  between a process and its own child, over a socket that nobody else has
+    """A message from the other side, which is part of this program."""
+    return pickle.loads(told)  # noqa: S301  between a process and its own child, over a private socket

@@ -1,11 +1,12 @@
-"""A user's function as a handler: found by its entry point, understood by its annotations.
+"""A user's function as a handler, loaded by its entry point and interpreted by its annotations.
 
     async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
     def log(payload): ...                                            # as its content type says
     def store(payload: bytes) -> None: ...                           # in a thread
     async def index(pages: list[Page]) -> None: ...                  # a batch
 
-What can not be understood is a mistake of its author and told in one line, before anything is connected.
+An annotation that cannot be interpreted is a mistake of its author, reported in one line before any connection is
+made.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class HandlerUnusable(SpecError):
-    """The handler can not be used."""
+    """The handler cannot be used."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the decorator says."""
+    """The options of the decorator."""
 
     batch: bool | None = None
     retries: RetryPolicy = field(default_factory=RetryPolicy)
@@ -84,14 +85,14 @@ def handler(
     retries: RetryPolicy | None = None,
     retry_invalid: bool = False,
 ) -> Any:
-    """Say of a function what its annotations do not: whether `list[...]` is a batch or one payload that is a list,
-    what its exceptions mean, and whether a payload that does not fit its annotation is tried again (unless said, it
-    goes to the dead letter queue at once). `@handler` alone changes nothing.
+    """Declare about a function what its annotations cannot: whether `list[...]` is a batch or one payload that is a
+    list, what its exceptions mean, and whether a payload that does not fit its annotation is retried. By default,
+    such a payload goes to the dead-letter queue at once. `@handler` alone changes nothing.
     """
     if function is not None and not callable(function):
         raise HandlerUnusable(
-            f"the decorator was given a {type(function).__name__}, and decorates a function",
-            remedy="write @handler(retries=...) with the name of each option",
+            f"the decorator needs a function, not a {type(function).__name__}",
+            remedy="write @handler(retries=...), naming each option",
         )
     options = Options(batch, retries or RetryPolicy(), retry_invalid)
 
@@ -103,13 +104,13 @@ def handler(
 
 
 def load_handler(entry_point: str) -> Handler:
-    """The handler that `module:function` names; the current folder is looked in first."""
+    """The handler that `module:function` names; the current folder is searched first."""
     module, colon, path = entry_point.partition(":")
     if not (colon and module and path) or not all(
         part.isidentifier() for part in (*module.split("."), *path.split("."))
     ):
         raise HandlerUnusable(
-            "a handler is named by its module and function", remedy="write mailer.tasks:send", given=entry_point
+            "a handler is named MODULE:FUNCTION", remedy="write mailer.tasks:send", given=entry_point
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -128,8 +129,10 @@ def _imported(module: str, entry_point: str) -> object:
         return import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
-            remedy = "start the worker where it can be imported, or set PYTHONPATH"
-            raise HandlerUnusable("there is no such module", handler=entry_point, module=missing.name, remedy=remedy)  # noqa: B904  the line says it all
+            remedy = "start the worker where the module can be imported, or set PYTHONPATH"
+            raise HandlerUnusable(  # noqa: B904  one line is enough
+                "the module does not exist", handler=entry_point, module=missing.name, remedy=remedy
+            )
         raise _broken(missing, entry_point) from None
     except (Exception, SystemExit) as error:
         raise _broken(error, entry_point) from None
@@ -142,7 +145,7 @@ def _broken(error: BaseException, entry_point: str) -> HandlerUnusable:
     else:
         at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
     said = f"{type(error).__name__}: {error}".splitlines()[0]
-    return HandlerUnusable("the handler's module fails when it is imported", handler=entry_point, error=said, at=at)
+    return HandlerUnusable("the handler's module fails on import", handler=entry_point, error=said, at=at)
 
 
 def _functions_of(module: object) -> str:
@@ -151,9 +154,9 @@ def _functions_of(module: object) -> str:
 
 
 def understand(function: Any, name: str) -> Handler:
-    """What a function's annotations and its decorator say."""
+    """The meaning of a function's annotations and its decorator."""
     if inspect.isclass(function) or not callable(function):
-        raise HandlerUnusable("a handler is a function, or an object that can be called", handler=name)
+        raise HandlerUnusable("a handler must be a function or a callable object", handler=name)
     called = function if inspect.isroutine(function) else function.__call__
     options: Options = getattr(function, _OPTIONS, Options())
     payload, context = _parameters(called, name)
@@ -176,9 +179,9 @@ def understand(function: Any, name: str) -> Handler:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
-    """The names of what takes the payload and what takes the context."""
+    """The names of the parameters for the payload and for the context."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise HandlerUnusable("a handler returns, and does not yield", handler=name)
+        raise HandlerUnusable("a handler must return, not yield", handler=name)
     parameters = inspect.signature(function).parameters
     hints = _hints(function, name)
     contexts = [each for each in parameters if _is_context(hints.get(each)) or each in ("context", "contexts")]
@@ -186,8 +189,8 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | Non
     payloads = [each for each in others if each.kind in _POSITIONAL]
     needed = [each.name for each in others if each.default is each.empty and each.kind not in _VARIADIC]
     if not payloads or len(contexts) > 1 or set(needed) - {payloads[0].name}:
-        remedy = "give it one parameter for the payload, and if it wants one for the context"
-        raise HandlerUnusable("the handler's parameters are not understood", handler=name, remedy=remedy)
+        remedy = "define one parameter for the payload, and optionally one for the context"
+        raise HandlerUnusable("the handler's parameters are not supported", handler=name, remedy=remedy)
     return payloads[0].name, contexts[0] if contexts else None
 
 
@@ -198,8 +201,8 @@ def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
-        remedy = "import what its annotations name, not only for type checking"
-        raise HandlerUnusable("an annotation is not understood", handler=name, error=error, remedy=remedy) from None
+        remedy = "import the names in its annotations at run time, not only for type checking"
+        raise HandlerUnusable("an annotation cannot be resolved", handler=name, error=error, remedy=remedy) from None
 
 
 def _is_context(annotation: Any) -> bool:
@@ -207,7 +210,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _item_of(annotation: Any) -> Any | None:
-    """What a list is of; None if it is no list."""
+    """The type of a list's items; None if it is not a list."""
     if typing.get_origin(annotation) in (list, Sequence):
         return typing.get_args(annotation)[0]
     return None

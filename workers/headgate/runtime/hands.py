@@ -1,7 +1,7 @@
-"""The messages in a worker's hands: kept hidden while their handlers live, and let go of when they are lost.
+"""The messages in flight in a worker: kept hidden while their handlers run, and released when they are lost.
 
-One look at all of them at each beat; what is near its half is extended, in one call. A handler whose message is lost,
-or that takes too long, is cancelled where that is possible and told where it is not.
+Each beat checks all of them once and extends in one call those near half of their visibility. A handler that takes
+too long, or whose message is lost, is cancelled where possible and notified otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Hands:
     ) -> None:
         self.visibility_s = visibility_s
         self.on_overdue: Callable[[Flight], None] | None = None
-        """Told of a handler that takes too long and can not be cancelled."""
+        """Called for a handler that takes too long and cannot be cancelled."""
         self.on_lost: Callable[[Flight], None] | None = None
         self._settle = settle
         self._now_s = now_s
@@ -45,15 +45,15 @@ class Hands:
         return len(self._flights)
 
     def all(self) -> list[Flight]:
-        """Those in hand now."""
+        """The messages in flight now."""
         return list(self._flights.values())
 
     def take(self, flight: Flight) -> None:
-        """It is in hand from now on."""
+        """It is in flight from now on."""
         self._flights[id(flight)] = flight
 
     def let_go(self, flight: Flight) -> bool:
-        """It is not in hand any more. False if it was let go of before."""
+        """It is no longer in flight. False if it was released before."""
         return self._flights.pop(id(flight), None) is not None
 
     # ---- keeping them hidden
@@ -66,10 +66,10 @@ class Hands:
             try:
                 await self.beat()
             except HeadgateError as error:
-                log.warning("messages in hand could not be extended", extra={"error": str(error)})
+                log.warning("messages in flight could not be extended", extra={"error": str(error)})
 
     async def beat(self) -> None:
-        """One look at all of them."""
+        """One check of all of them."""
         flights = self.all()
         now_s = self._loop.time()
         beats = decide_beats(flights, now_s=now_s, visibility_s=self.visibility_s)
@@ -85,7 +85,7 @@ class Hands:
             await self._extend(extended, self.visibility_s)
 
     async def extend(self, flight: Flight, seconds: float) -> bool:
-        """Give its handler so long from now, and hide it at least as long."""
+        """Give its handler this much time from now, and hide the message at least as long."""
         if flight.is_stopped or id(flight) not in self._flights:
             return False
         if flight.deadline_s < math.inf:
@@ -112,26 +112,26 @@ class Hands:
             self.on_lost(flight)
 
     def stop(self, flight: Flight) -> None:
-        """Cancel its handler, or tell it. The others of its batch go on."""
+        """Cancel its handler, or notify it. The other handlers of its batch continue."""
         if flight.context is not None:
             flight.context.tell_lost()
         task = flight.task
         if task is not None and flight.can_stop and all(each.is_stopped for each in flight.batch):
             task.cancel()
 
-    # ---- as a context asks
+    # ---- requests of a context
 
     def of(self, flight: Flight) -> HandsOfOne:
-        """What a context of this message reaches."""
+        """The interface of the context of this message."""
         return HandsOfOne(self, flight, self._loop)
 
     def time_of_day_s(self, at_s: float) -> float:
-        """A moment of the event loop's clock, in seconds since 1970."""
+        """A time of the event loop's clock, in seconds since 1970."""
         return self._now_s() + at_s - self._loop.time()
 
 
 class HandsOfOne:
-    """The hands, as the context of one message reaches them."""
+    """The interface to the messages in flight for the context of one message."""
 
     __slots__ = ("_flight", "_hands", "_loop")
 

@@ -1,8 +1,8 @@
-"""Handlers in any language: each message is posted to a URL, and the answer says what becomes of it.
+"""Handlers in any language: each message is posted to a URL, and the response decides about it.
 
-The body is the payload. The headers tell the rest (docs/how-to/handle-messages-over-http.md). A connection that can
-not be made is no try: the message was never sent, so it is sent again here, for as long as it is ours, and costs no
-receive. What was sent and not answered counts as failed.
+The body is the payload. The headers hold the rest (docs/workers.md). A connection that
+cannot be made is not an attempt: the message was never sent. It is sent again for as long as this worker owns it, and
+costs no receive. A request that was sent and not answered counts as failed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def checked_url(url: str) -> str:
     """A URL that messages can be posted to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
-        raise SpecError("--http is the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
+        raise SpecError("--http must be the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
     return url
 
 
@@ -61,14 +61,15 @@ class HttpPerformer:
         self._backoff = backoff
         self._chance = chance
         self._draining = asyncio.Event()
-        # How long a handler may take is judged with all else that is in hand, so there is no timeout here but for
-        # connecting. An idle connection is closed before the servers in use do it (Node: 5 s), so that none meets it.
+        # The run time of a handler is limited together with all messages in flight, so only connecting has a timeout
+        # in this module. An idle connection is closed before common servers do it (Node: 5 s), so that no request
+        # meets a closing one.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_WITHIN_S)
         connector = aiohttp.TCPConnector(limit=connections, keepalive_timeout=IDLE_S)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
 
     def drain(self) -> None:
-        """Go on no longer trying to connect."""
+        """Stop trying to connect."""
         self._draining.set()
 
     async def close(self) -> None:
@@ -88,8 +89,8 @@ class HttpPerformer:
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
                 if tries == TELL_AFTER:
-                    log.warning("the handler can not be reached", extra={"url": self._url, "error": str(error)})
-                flight.deadline_s = math.inf  # it has not begun
+                    log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
+                flight.deadline_s = math.inf  # it has not started
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
                     return Again(0, "", charged=False)
                 flight.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
@@ -105,7 +106,8 @@ class HttpPerformer:
 
     async def _post(self, flight: Flight) -> Verdict:
         headers = headers_of(flight, self._queue)
-        # Not more than once: what was sent may have been done, and a retry of aiohttp's would not be counted.
+        # Not more than once: a request that was sent may have been processed, and a retry by aiohttp would not be
+        # counted.
         async with self._session.post(
             self._url, data=flight.delivery.payload, headers=headers, allow_redirects=False
         ) as answer:
@@ -134,7 +136,7 @@ class HttpPerformer:
 
 
 def headers_of(flight: Flight, queue: str) -> dict[str, str]:
-    """What a handler is told beside the payload."""
+    """The headers that a handler receives with the payload."""
     delivery = flight.delivery
     headers = {
         "Headgate-Queue": queue,

@@ -1,5 +1,5 @@
 """How a process of ours runs its event loop: on uvloop where it is installed (extra `fast`), and with a cyclic
-collector that is called seldom and does not look at what the process was born with. Why, and what each of them gives:
+collector that runs seldom and skips the objects of the start. The reasons and the gains are in
 docs/decisions/0009-uvloop-and-the-collector.md.
 
 A library never does this to the process of others: an application that puts messages decides for itself.
@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 COLLECT_EVERY = 50_000, 20, 100
-"""The youngest are looked at when so many more were made than went; of these rounds every 20th takes those that
-stayed once, and every 100th of that all. A queue makes and drops some ten objects a message, and none in a cycle."""
+"""The youngest generation is collected when this many more objects were created than freed. Every 20th of these
+rounds takes the second generation, and every 100th of that all. A queue creates and drops some ten objects per
+message, and none in a cycle."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop, the fastest that there is here."""
+    """A new event loop, the fastest that is installed."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
@@ -30,7 +31,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def spare_the_collector() -> None:
-    """Once, when the process has all that it needs: what is there now is not looked at again."""
+    """Called once, when the process has all that it needs: the objects that exist then are not collected again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_EVERY)

@@ -1,7 +1,8 @@
-"""Says where the event loop hangs: a thread that looks at it each second, since a loop that hangs says nothing.
+"""Reports where the event loop hangs, by a thread that checks it each second, because a hanging loop cannot report
+itself.
 
-A handler that is async and blocks is the usual cause: nothing else of the worker runs meanwhile, leases run out, and
-the probe ends the process in the end. The log then has the line of the handler that did it.
+The usual cause is an async handler that blocks: nothing else of the worker runs meanwhile, leases expire, and the
+probe finally ends the process. The log then has the line of the handler that did it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="headgate-loop-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._over.set()
 
     def _turned(self) -> None:
@@ -47,7 +48,7 @@ class LoopWatch:
         self._asked = False
         if self._told:
             self._told = False
-            log.warning("the event loop goes on")
+            log.warning("event loop resumed")
 
     def _watch(self) -> None:
         while not self._over.wait(self._look_every_s):
@@ -67,6 +68,6 @@ class LoopWatch:
         frame = sys._current_frames().get(self._loops_thread)
         stack = traceback.format_stack(frame)[-8:] if frame is not None else []
         log.error(
-            "the event loop hangs: something blocks it",
+            "event loop is blocked",
             extra={"for_s": round(time.monotonic() - self._turned_s, 1), "stack": "".join(stack)},
         )

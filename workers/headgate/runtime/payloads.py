@@ -1,6 +1,6 @@
 """A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
 
-`bytes`: as it is. `str`: UTF-8. `Delivery`: the whole delivery. Anything else that pydantic understands (a model, a
+`bytes`: as it is. `str`: UTF-8. `Received`: the whole message. Anything else that pydantic understands (a model, a
 dataclass, dict, list, int, ...) is read from JSON and checked against it. Without an annotation, and with `Any` or
 `object`, the message's content type decides: JSON is decoded, plain text is a `str`, everything else is bytes.
 """
@@ -30,7 +30,7 @@ Decode = Callable[[Delivery], Any]
 
 
 class PayloadInvalid(Exception):
-    """A payload is not what its handler is annotated with."""
+    """The payload does not fit its handler's annotation."""
 
 
 def decoder_of(annotation: Any, handler: str) -> Decode:
@@ -43,13 +43,15 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         return _as_text
     if annotation is Delivery:
         return _as_delivery
+    if isinstance(annotation, type) and annotation.__module__.startswith("headgate.client."):
+        return _of_the_sdk(annotation, handler)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError as error:
         said = str(error).splitlines()[0]
-        remedy = "annotate it with bytes, str, a pydantic model, or what JSON has"
+        remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
         raise SpecError(
-            "pydantic does not understand an annotation", handler=handler, said=said, remedy=remedy
+            "pydantic does not support an annotation", handler=handler, said=said, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 
@@ -70,6 +72,19 @@ def _as_delivery(delivery: Delivery) -> Delivery:
     return delivery
 
 
+def _of_the_sdk(annotation: type, handler: str) -> Decode:
+    """A message without the calls that settle it, since the worker does that."""
+    from headgate.client.message import Received
+
+    if annotation is Received:
+        return Received
+    raise SpecError(
+        f"A handler does not take a {annotation.__name__}, since the worker settles the message.",
+        remedy="annotate the parameter with headgate.Received, or with the type of the payload",
+        handler=handler,
+    )
+
+
 def _as_text(delivery: Delivery) -> str:
     try:
         return delivery.payload.decode()
@@ -81,7 +96,7 @@ def _as_json(delivery: Delivery) -> Any:
     try:
         return json.loads(delivery.payload)
     except (ValueError, RecursionError):
-        raise PayloadInvalid("the payload is not JSON, which its content type announces") from None
+        raise PayloadInvalid("the payload is not JSON, but its content type is") from None
 
 
 def _by_content_type(delivery: Delivery) -> Any:
@@ -102,7 +117,7 @@ def _decoder_for(content_type: str) -> Decode:
 
 
 def _told(invalid: ValidationError, name: str) -> str:
-    """Each fault with where it is and what is wrong; never the value, which may be a secret."""
+    """Each fault with its place and its cause; never the value, which may be a secret."""
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
     more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""

@@ -1,9 +1,9 @@
-"""Runs a Python handler: async ones on the event loop, others in threads. What it raises becomes a verdict.
+"""Runs a Python handler: async ones on the event loop, others in threads. Its exceptions become verdicts.
 
-A handler is done when everything that it returned to await is done. Behind an ordinary decorator an async function
-looks like a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
+A handler is done when every awaitable that it returned is done. An async function behind an ordinary decorator seems
+to be a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
 
-It knows neither receipts nor settling. A thread cannot be stopped: its handler reads `Context.lost`. From the time
+It knows neither receipts nor settles. A thread cannot be stopped: its handler reads `Context.lost`. From the time
 when a handler waits on the loop, its flights can be stopped (`Flight.can_stop`).
 """
 
@@ -34,7 +34,7 @@ class Performer(Protocol):
     """Whether cancelling the task that runs it stops it, from its beginning."""
 
     wants_context: bool
-    """Whether it looks at what a `Context` tells."""
+    """Whether it reads the fields of its `Context`."""
 
     async def perform(self, flight: Flight) -> Verdict:
         """Handle one. It raises nothing but its cancellation."""
@@ -45,11 +45,11 @@ class Performer(Protocol):
         ...
 
     def drain(self) -> None:
-        """The worker ends: what has not really begun is given back."""
+        """The worker is stopping: handlers that have not really started are given back."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
         ...
 
 
@@ -107,7 +107,7 @@ class PythonPerformer:
             return [error] * len(payloads)
 
     def drain(self) -> None:
-        """What runs goes on."""
+        """Running handlers continue."""
 
     async def close(self) -> None:
         """Threads that still run are left alone; they end with the process."""
@@ -115,7 +115,7 @@ class PythonPerformer:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, payloads: Sequence[Any], flights: Sequence[Flight]) -> Any:
-        """What the handler returns in the end."""
+        """The final result of the handler."""
         contexts = [flight.context for flight in flights]
         if self._pool is None:
             return await _await_all(await self._handler.call(payloads, contexts))
@@ -136,7 +136,7 @@ class PythonPerformer:
             raise RuntimeError("the handler raised StopIteration") from error
 
     def _judge(self, error: BaseException, flight: Flight) -> Verdict:
-        """A failure as a verdict; the cancellation of the task itself goes on."""
+        """A failure as a verdict; the cancellation of the task itself is passed on."""
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise error
@@ -152,7 +152,7 @@ class HandlerExited(Exception):
 
 
 async def _await_all(outcome: Any) -> Any:
-    """Await what a handler returned, and what that returns."""
+    """Await the handler's result, and the result of that."""
     while inspect.isawaitable(outcome):
         outcome = await outcome
     return outcome
@@ -161,9 +161,9 @@ async def _await_all(outcome: Any) -> Any:
 async def _await_after_thread(
     awaitable: Awaitable[Any], batch: Sequence[Flight], variables: contextvars.Context
 ) -> Any:
-    """Await on the loop what a handler returned in its thread, with the context variables that it set there.
+    """Await on the loop the result of a handler in a thread, with the context variables that it set in that thread.
 
-    From now on the handler can be stopped. The awaited part does not begin where all its messages were lost, overdue
+    From now on the handler can be stopped. The awaited part does not start where all its messages were lost, overdue
     or given back before the thread returned.
     """
     for flight in batch:
@@ -175,7 +175,7 @@ async def _await_after_thread(
     try:
         return await task
     finally:
-        # A task that was cancelled before its first step has not begun to await it.
+        # A task that was cancelled before its first step has not started to await it.
         if isinstance(awaitable, asyncio.Future):
             awaitable.cancel()
         elif inspect.iscoroutine(awaitable):
@@ -191,15 +191,15 @@ async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
 
 
 class BatchAnswer(TypeError):
-    """What a batch handler returned is not understood."""
+    """The batch handler returned a value that is not supported."""
 
 
 def failures_of(outcomes: Any, count: int) -> Sequence[BaseException | None]:
-    """What a batch handler returned: nothing, or for each message None or the exception that is its failure."""
+    """The result of a batch handler: None, or for each message None or the exception that is its failure."""
     if outcomes is None:
         return [None] * count
     if not isinstance(outcomes, Sequence) or len(outcomes) != count:
-        raise BatchAnswer(f"a batch handler returns None, or a list of {count} entries, one for each message")
+        raise BatchAnswer(f"a batch handler must return None or a list of {count} entries, one per message")
     if not all(each is None or isinstance(each, BaseException) for each in outcomes):
-        raise BatchAnswer("a batch handler's list has None or an exception for each message")
+        raise BatchAnswer("a batch handler's list must hold None or an exception for each message")
     return outcomes

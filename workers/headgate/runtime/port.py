@@ -1,6 +1,6 @@
-"""What the worker runtime needs of a queue: the engines' contract, and a few facts around it.
+"""The interface that the worker runtime needs of a queue: the engines' contract, and a few facts about it.
 
-The client's queue is fitted to it in `client_port.py`; tests bring one of their own (`headgate.testing.queues`).
+The client's queue is adapted to it in `client_port.py`; tests bring one of their own (`headgate.testing.queues`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class WorkerQueue(Protocol):
     name: str
     """`namespace/name`."""
     visibility_us: int
-    """How long what is received is hidden, unless extended."""
+    """How long a received message is hidden by default."""
 
     @property
     def max_receives(self) -> int | None:
-        """After so many it is a dead letter; None where there is no queue for them."""
+        """The maximum number of receives before a dead letter; None without a dead-letter queue."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class WorkerQueue(Protocol):
         ...
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
-        """As `Engine.receive`. It may be told that suspects run apart, beside the others."""
+        """As `Engine.receive`. Its caller may declare that crash suspects run in a separate process."""
         ...
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -59,15 +59,16 @@ class WorkerQueue(Protocol):
         ...
 
     def leases(self) -> Sequence[LeaseSeen]:
-        """The lanes held here now."""
+        """The lanes that this process owns now."""
         ...
 
     def clock(self) -> ClockFigures | None:
-        """How far the nodes' clocks are from ours, as far as that was found; None: there are none."""
+        """The measured offset of the nodes' clocks from this one; None without nodes."""
         ...
 
     async def leave(self) -> None:
-        """Take no more lanes, and hand each over as soon as nothing of it is open; what is open can be settled."""
+        """Acquire no more lanes, and hand each lane over as soon as nothing of it is open; open messages can still be
+        settled."""
         ...
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """One worker process: everything put together, its signals, and how it ends.
 
 The handler is loaded before anything is connected, so that a mistake in it costs one line and no load. While the
-store can not be reached it is tried again, each time later; the probes answer meanwhile. The first SIGTERM or SIGINT
-drains; the second ends the process at once, also while the event loop is busy. A file may tell it to drain as well
-(drain_files.py): then it ends when the signal comes that follows, or soon after.
+store cannot be reached, the process retries with growing pauses and answers its probes. The first SIGTERM or SIGINT
+drains. The second ends the process at once, also while the event loop is busy. A file may request a drain as well
+(drain_files.py): then the process ends when the following signal comes, or soon after.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_LOOK_S = 0.5
 SIGNAL_WITHIN_S = 10.0
-"""A worker that drained since a file told it stays so long, for the signal that follows: the hook that wrote the file
+"""A worker that drained because of a file waits this long for the signal that follows: the hook that wrote the file
 would be killed with the container."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What the command is told."""
+    """The options of the command."""
 
     queue: str
     handler: str | None = None
@@ -60,7 +60,7 @@ class WorkerOptions:
     terms: WorkerTerms = field(default_factory=WorkerTerms)
     health: tuple[str, int] | None = None
     health_may_move: bool = False
-    """Whether another port does as well: nobody has asked for this one."""
+    """Whether another port does as well, because the user has not chosen this one."""
     graphite: GraphiteSettings | None = None
     drain: DrainFiles | None = None
     log_form: str = "json"
@@ -72,7 +72,7 @@ Opening = Callable[[], Awaitable[WorkerQueue]]
 
 
 def run_worker(options: WorkerOptions, open_queue: Opening) -> None:
-    """Run a worker until it is told to end. It ends the process where threads of a handler do not end."""
+    """Run a worker until a shutdown request. Threads of a handler that do not end do not keep the process alive."""
     log_to(form=options.log_form, level=options.log_level)
     handler = load_handler(options.handler) if options.handler is not None else None
     if options.http is not None:
@@ -107,7 +107,7 @@ class WorkerProcess:
         self._asked = False
 
     async def run(self) -> None:
-        """Until it is told to end."""
+        """Run until a shutdown request."""
         self._ending, self._signalled = asyncio.Event(), asyncio.Event()
         self._take_signals()
         watch = LoopWatch()
@@ -131,10 +131,10 @@ class WorkerProcess:
                 stack.push_async_callback(queue.close)
                 await self._work(queue, doors.port)
         await self._answer_file()
-        log.info("worker has ended", extra={"queue": self.options.queue})
+        log.info("worker stopped", extra={"queue": self.options.queue})
 
     async def _opened(self) -> WorkerQueue | None:
-        """The queue; None if it was told to end before."""
+        """The queue; None if the shutdown request came first."""
         tries = 0
         while not self._ending.is_set():
             try:
@@ -143,7 +143,7 @@ class WorkerProcess:
                 tries += 1
                 again_s = OPEN_AGAIN.bound_s(tries) * (0.5 + self._chance.random() / 2)
                 fields = {"queue": self.options.queue, "error": str(error), "again_in_s": round(again_s, 1)}
-                log.warning("the queue can not be opened", extra=fields)
+                log.warning("queue could not be opened", extra=fields)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), again_s)
         return None
@@ -158,7 +158,7 @@ class WorkerProcess:
         if self._ending.is_set():
             self._worker.end()
         log.info(
-            "worker begins",
+            "worker started",
             extra={
                 "queue": queue.name,
                 "handler": self.options.handler or self.options.http,
@@ -187,7 +187,7 @@ class WorkerProcess:
         return PythonPerformer(self._handler, threads=terms.concurrency, chance=self._chance), suspects
 
     def tell_readings(self, queue: WorkerQueue) -> None:
-        """Add the metrics that are read when somebody asks."""
+        """Add the metrics that are computed when they are read."""
         reading = self.registry.reading
         name = "headgate_worker_"
 
@@ -203,17 +203,17 @@ class WorkerProcess:
         def lease_age() -> Iterable[tuple[tuple[str, ...], float]]:
             yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
 
-        reading(name + "in_flight", "Messages received and not settled.", ["queue"], in_flight)
+        reading(name + "in_flight", "Messages received and not yet settled.", ["queue"], in_flight)
         reading(
-            name + "slowed",
-            "1 while everything fails, so that one message at a time is taken, with pauses.",
+            name + "throttled",
+            "1 while everything fails: the worker takes one message at a time, with pauses.",
             ["queue"],
             slow,
         )
         reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
         reading(
             name + "lease_age_seconds",
-            "Since the renewal of the lane that was renewed longest ago was sent; a lease lasts 10 s unless set.",
+            "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
             ["queue"],
             lease_age,
         )
@@ -222,7 +222,7 @@ class WorkerProcess:
     # ---- signals and probes
 
     def _take_signals(self) -> None:
-        """Handled between any two steps of Python, so that the second is heard while the event loop hangs."""
+        """Runs between any two steps of Python, so that the second signal is handled while the event loop hangs."""
         loop = asyncio.get_running_loop()
 
         def on_signal(number: int, _: FrameType | None) -> None:
@@ -243,7 +243,7 @@ class WorkerProcess:
         try:
             files.begin(self.options.terms.grace_s)
         except OSError as error:
-            log.warning("the file that may tell it to drain is not looked for", extra={"error": str(error)})
+            log.warning("drain file is not watched", extra={"error": str(error)})
             return
         while not files.is_asked():  # noqa: ASYNC110  another process writes it
             await asyncio.sleep(DRAIN_LOOK_S)
@@ -252,7 +252,7 @@ class WorkerProcess:
             self._end()
 
     async def _answer_file(self) -> None:
-        """All is given back: tell whoever asked, and let him be done before this container ends."""
+        """Everything is released: report it to the requester, and let it finish before this container ends."""
         if self.options.drain is None:
             return
         self.options.drain.finish()
@@ -261,7 +261,7 @@ class WorkerProcess:
                 await asyncio.wait_for(self._signalled.wait(), SIGNAL_WITHIN_S)
 
     def _end(self) -> None:
-        log.warning("worker is told to end", extra={"queue": self.options.queue})
+        log.warning("shutdown requested", extra={"queue": self.options.queue})
         self._ending.set()
         if self._worker is not None:
             self._worker.end()
@@ -286,7 +286,7 @@ class WorkerProcess:
 
     def _why_not_ready(self) -> str | None:
         seen = self._seen()
-        return "the queue is not opened yet" if seen is None else why_not_ready(seen)
+        return "the queue is not open yet" if seen is None else why_not_ready(seen)
 
 
 def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], visibility_us: int | None) -> Opening:

@@ -1,8 +1,7 @@
-"""Settles in groups: what ends while a call is under way shares the next one.
+"""Settles in groups: settles that arrive during a call share the next one.
 
-It keeps nothing: what could not be settled is told to the worker, and the message comes again. A settle that was not
-even tried, because the time or the connection was not to be relied on, is tried again until the message's visibility
-is over.
+It keeps nothing: a settle that failed is reported to the worker, and the message comes again. A settle that was not
+even sent, because the clock or the connection was not trusted, is retried until the message's visibility is over.
 """
 
 from __future__ import annotations

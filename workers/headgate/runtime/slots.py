@@ -1,8 +1,9 @@
-"""Slots: tasks that each take what waits, have it handled, and take the next. As many as may run at the same time.
+"""Slots: tasks that each take a waiting message, have it handled, and take the next. The number of slots is the
+maximum concurrency.
 
-They live as long as the worker, so a message costs no task of its own. Cancelling a handler cancels its slot; the
-slot goes on with the next message. One whose handler left a context variable behind is replaced, so that messages see
-nothing of each other.
+They live as long as the worker, so a message costs no task of its own. Cancelling a handler cancels its slot, and the
+slot continues with the next message. A slot whose handler left a context variable behind is replaced, so that
+messages cannot affect each other.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from headgate.telemetry.tracing import TraceContext, current_trace, read_trace
 log = logging.getLogger("headgate.worker")
 
 Conclude = Callable[[Flight, Verdict | None], None]
-"""Told how the handling of a message ended; None where its handler was stopped."""
+"""Called with the result of a handler; None where its handler was stopped."""
 
 
 @dataclass(frozen=True)
 class SlotTerms:
-    """What holds for all slots of a worker."""
+    """The parts that all slots of a worker share."""
 
     queue: str
     batch_size: int
@@ -73,7 +74,7 @@ class Slots:
 
     @property
     def stuck(self) -> int:
-        """Slots whose handler was told to stop because it took too long, and goes on."""
+        """Slots whose handler was asked to stop because it took too long, and still runs."""
         return sum(all(flight.overdue for flight in flights) for flights in self._running.values())
 
     @property
@@ -100,13 +101,13 @@ class Slots:
             needed -= 1
 
     def take_back(self) -> list[Flight]:
-        """What was not begun; nothing waits any more."""
+        """Messages that were not started; nothing waits any more."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     async def close(self) -> None:
-        """End all slots, whatever they do."""
+        """End all slots, in any state."""
         self._closing = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -191,7 +192,7 @@ class Slots:
                 self._conclude(flight, verdict)
 
     def _take_up(self, flight: Flight, batch: Sequence[Flight], task: asyncio.Task[None], begun_s: float) -> None:
-        """From now on its handler may look at it, and be stopped."""
+        """From now on its handler may read it, and be stopped."""
         performer, terms, delivery = self.performer, self._terms, flight.delivery
         flight.task, flight.batch, flight.can_stop = task, batch, performer.can_stop
         if terms.timeout_s is not None:
@@ -202,7 +203,7 @@ class Slots:
             flight.context = Context(delivery, terms.queue, self._hands.of(flight), trace=flight.trace)
 
     def _tell_context(self, flights: Sequence[Flight]) -> None:
-        """Its log lines, and what it puts, tell which message they are about."""
+        """Its log lines, and the messages that it puts, carry the id of its message."""
         first = flights[0]
         trace = first.trace if len(flights) == 1 else None
         log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(flights)))

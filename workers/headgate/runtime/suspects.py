@@ -1,9 +1,11 @@
-"""Runs suspects in child processes, each with one message at a time: what kills its process kills that one alone.
+"""Runs crash suspects in child processes, each with one message at a time: a message that kills its process kills
+that one alone.
 
-After a process died, every message that it may have had in hand is a suspect (docs/protocols/dispatcher.md). They
-could run alone in the worker, while everything else waits, and the guilty one would kill the worker again each time.
-In a child it costs its own receive and nobody's work: docs/decisions/0007. Children are kept for the next suspects,
-started anew when they died, and ended when there was none for a while.
+After a process died, every message that it may have had in flight is a crash suspect
+(docs/internals/protocols/dispatcher.md). They could run alone in the worker while everything else waits, but the
+guilty one would kill the worker again each time. In a child it costs its own receive and no other work:
+docs/decisions/0007. Children are kept for the next suspects, restarted after a death, and ended after a while without
+suspects.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ UNSTARTED_AS_ATTEMPT = 5
 
 @dataclass(frozen=True)
 class ChildTerms:
-    """What a child is started with, and what its death means."""
+    """The start arguments of a child, and the meaning of its death."""
 
     entry_point: str
     queue: str
@@ -69,7 +71,7 @@ class ChildPool:
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
     async def perform(self, flight: Flight) -> Verdict:
-        """Handle one, in a child that does nothing else."""
+        """Handle one message, in a child that does nothing else."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -88,7 +90,7 @@ class ChildPool:
         return [await self.perform(flight) for flight in flights]
 
     def drain(self) -> None:
-        """What runs goes on."""
+        """Running handlers continue."""
 
     async def close(self) -> None:
         """End all children."""
@@ -134,7 +136,7 @@ class Child:
             await self.end()
             raise
         except Surroundings as error:
-            log.error("suspects can not be run", extra={**log_fields.get(), "error": str(error)})
+            log.error("crash suspects cannot be run", extra={**log_fields.get(), "error": str(error)})
             delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._chance.random())
             return Again(delay_us, str(error), charged=False)
         except (EOFError, OSError):
@@ -143,7 +145,8 @@ class Child:
     # ---- one message
 
     async def _hand_over(self, flight: Flight) -> None:
-        """Give it to a child that says that it has it. One that died while it had nothing is nobody's fault."""
+        """Give it to a child that confirms its receipt. A child that died without a message counts against no
+        message."""
         hands = flight.context.hands if flight.context is not None else None
         code = None
         for _ in range(STARTS_MAX):
@@ -154,7 +157,7 @@ class Child:
                     return
             except (EOFError, OSError):
                 code = await self.end()
-        raise Surroundings("the process for suspects ends before it has one", exit_code=code)
+        raise Surroundings("the crash suspect process ended before it received a message", exit_code=code)
 
     async def _verdict(self, flight: Flight) -> Verdict:
         hands = flight.context.hands if flight.context is not None else None
@@ -168,14 +171,14 @@ class Child:
                 return verdict
 
     async def _judge_death(self, flight: Flight) -> Verdict:
-        """It is charged to this message: nothing else ran there."""
+        """It is charged to this message: nothing else ran in that child."""
         code = await self.end()
         if code is not None and code < 0:
             why = f"its process was killed by {_signal_name(-code)}"
         else:
             why = f"its process ended with exit code {code}"
         self._on_death()
-        log.error("a message ended its process", extra={**log_fields.get(), "how": why})
+        log.error("crash suspect ended its process", extra={**log_fields.get(), "result": why})
         attempt = flight.delivery.attempt
         return Again(delay_after(self._terms.backoff, attempt, self._chance.random()), why)
 
@@ -211,7 +214,7 @@ class Child:
             async with asyncio.timeout(START_WITHIN_S):
                 await self._receive()
         except TimeoutError:
-            raise Surroundings("a process for suspects does not come up", within_s=START_WITHIN_S) from None
+            raise Surroundings("crash suspect process does not start", within_s=START_WITHIN_S) from None
 
     async def end(self) -> int | None:
         """Kill it, if it lives; how it ended."""
@@ -222,7 +225,7 @@ class Child:
         if child is None:
             return None
         with contextlib.suppress(TimeoutError):
-            # It may be dying by itself; then its own exit code says more than ours would.
+            # It may be dying by itself; then its own exit code is more informative than ours.
             return await asyncio.wait_for(child.wait(), 0.5 if writer is not None and _is_at_end(self._reader) else 0)
         with contextlib.suppress(ProcessLookupError):
             child.kill()

@@ -1,11 +1,11 @@
-"""The worker: receives messages of one queue, has them handled, and settles them. What is decided is elsewhere.
+"""The worker: receives messages of one queue, has them handled, and settles them. The decisions are in other modules.
 
-It stands on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor what a payload means. Lanes
-are the queue's; who shares them is decided beside it (docs/protocols/balance.md).
+It depends on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor the meaning of a payload.
+The queue owns the lanes; their distribution is a separate protocol (docs/internals/protocols/balance.md).
 
-- At most `concurrency` handlers run, over all lanes; a few messages more are in hand so that no handler waits.
-- What was lost is not settled; what could not be settled comes again.
-- A suspect runs apart (`suspects.py`); nothing else waits for it. How many are in hand is the queue's to bound.
+- At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
+- A lost message is not settled; a message that could not be settled comes again.
+- A crash suspect runs in its own process (`suspects.py`); nothing else waits for it. The queue bounds their number.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ log = logging.getLogger("headgate.worker")
 
 SECOND_US = 1_000_000
 WAIT_S = 1.0
-"""A receive waits so long for its first message: as long as it may take to see that the worker is to end."""
+"""A receive waits this long for its first message, which bounds the delay before the worker notices that it is to
+end."""
 UNSETTLED_MAX = 2_000
-"""What is handled and not settled yet; beyond it nothing new is received."""
+"""Messages handled and not yet settled; above this number nothing new is received."""
 STOP_WITHIN_S = 2.0
-"""So long a handler that is cancelled at the end of the grace may take to end."""
+"""How long a handler that is cancelled at the end of the grace may take to end."""
 SETTLE_WITHIN_S = 5.0
 CHILDREN_MAX = 4
-"""Processes for suspects, which are many after a worker with a backlog died."""
+"""Processes for crash suspects, which are many after the death of a worker with a backlog."""
 RECEIVE_AGAIN_S = (0.1, 5.0)
 
 
@@ -54,7 +55,7 @@ class WorkerTerms:
 
     concurrency: int = 16
     prefetch: int | None = None
-    """Messages in hand beyond those that are handled; None is as `decide_prefetch.py` says."""
+    """Messages in flight beyond those in handlers; None as `decide_prefetch.py` decides."""
     batch_size: int = 100
     rate_per_s: float | None = None
     rate_is_shared: bool = False
@@ -62,7 +63,7 @@ class WorkerTerms:
     timeout_s: float | None = None
     grace_s: float = 30.0
     backoff: Backoff = field(default_factory=Backoff)
-    """For what its handler said nothing of: it took too long."""
+    """For a failure without an exception of its handler: it took too long."""
 
 
 class Worker:
@@ -118,7 +119,7 @@ class Worker:
     # ---- its life
 
     def end(self) -> bool:
-        """Tell it to end. False when it was told before: then whoever tells it ends the process."""
+        """Request a shutdown. False after an earlier request: then the requester ends the process."""
         self._ending = self._ending.tell(asyncio.get_running_loop().time())
         self._told.set()
         self._change.set()
@@ -126,7 +127,7 @@ class Worker:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end."""
+        """Whether a shutdown was requested."""
         return self._ending.told > 0
 
     @property
@@ -141,11 +142,11 @@ class Worker:
 
     @property
     def stuck(self) -> int:
-        """Slots whose handler is past its timeout and goes on."""
+        """Slots whose handler continues past its timeout."""
         return self._slots.stuck
 
     async def run(self) -> None:
-        """Work until it is told to end, then end well. Raises what made it impossible to go on."""
+        """Work until a shutdown request, then end cleanly. Raises the error that made it impossible to continue."""
         loop = asyncio.get_running_loop()
         self.turned_s = loop.time()
         beating = loop.create_task(self.hands.keep_hidden())
@@ -169,7 +170,7 @@ class Worker:
             self._on_broken(beating.exception())
 
     def _on_broken(self, error: BaseException | None) -> None:
-        """A loop of ours ended by what it should not have met: the worker ends too, and says so."""
+        """A loop of ours ended by an unexpected error: the worker ends too, and reports it."""
         self._broken = self._broken or error
         self.end()
 
@@ -177,8 +178,8 @@ class Worker:
         return [self._slots] if self._apart is None else [self._slots, self._apart]
 
     async def _finish(self) -> None:
-        """What runs may end within the grace; what was not begun goes back at once."""
-        log.info("worker ends", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
+        """Running handlers may end within the grace; messages that were not started are returned at once."""
+        log.info("worker stopping", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
         loop = asyncio.get_running_loop()
         self._give_back_waiting()
         for slots in self._all_slots():
@@ -187,7 +188,7 @@ class Worker:
         while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is Step.FINISH:
             await self._wait(0.2)
         if len(self.hands):
-            log.warning("handlers did not end within the grace", extra={"in_hand": len(self.hands)})
+            log.warning("handlers did not finish within the grace period", extra={"in_hand": len(self.hands)})
             await self._stop_handlers()
         until_s = loop.time() + SETTLE_WITHIN_S
         while self._settler.pending and loop.time() < until_s:
@@ -195,11 +196,11 @@ class Worker:
         leaving.cancel()
 
     async def _leave(self) -> None:
-        """Lanes need not wait for the last handler; what can not be handed over now is given back at the end."""
+        """Lanes need not wait for the last handler; a lane that cannot be handed over now is released at the end."""
         try:
             await self.queue.leave()
         except HeadgateError as error:
-            log.warning("lanes are given back at the end only", extra={"error": str(error)})
+            log.warning("lanes are released only at shutdown", extra={"error": str(error)})
 
     def _give_back_waiting(self) -> None:
         for slots in self._all_slots():
@@ -207,7 +208,8 @@ class Worker:
                 self._conclude(flight, Again(0, "", charged=False))
 
     async def _stop_handlers(self) -> None:
-        """Cancel what can be cancelled. What can not stays hidden, and ends with the process."""
+        """Cancel the handlers that can be cancelled. The messages of the others stay hidden, and they end with the
+        process."""
         running = self.hands.all()
         for flight in running:
             flight.given_back = True
@@ -221,7 +223,7 @@ class Worker:
             self.hands.let_go(flight)
 
     async def _wait(self, at_most_s: float) -> None:
-        """Until something ends, or it is told to end."""
+        """Until a handler ends, or a shutdown is requested."""
         self._change.clear()
         try:
             await asyncio.wait_for(self._change.wait(), at_most_s)
@@ -257,7 +259,7 @@ class Worker:
                 if self._bucket is not None:
                     self._bucket.give_back(allowed, 0, loop.time())
                 self.metrics.receive_failures.add()
-                log.warning("receiving failed", extra={"error": str(error), "again_in_s": again_s})
+                log.warning("receive failed", extra={"error": str(error), "again_in_s": again_s})
                 await self._until_told(again_s)
                 again_s = min(again_s * 2, again_s_max)
                 continue
@@ -267,7 +269,7 @@ class Worker:
             self._accept(given)
 
     def _free(self) -> int:
-        """How many messages more may be in hand."""
+        """How many more messages may be in flight."""
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
         apart = 0 if self._apart is None else self._apart.in_hand
@@ -303,7 +305,8 @@ class Worker:
     # ---- settling
 
     def _conclude(self, flight: Flight, verdict: Verdict | None) -> None:
-        """The handling of a message ended, or it is given back. What was lost, or settled before, is not settled."""
+        """The handling of a message ended, or it is given back. A message that was lost, or settled before, is not
+        settled."""
         if not self.hands.let_go(flight):
             return
         self._concluded += 1
@@ -317,10 +320,10 @@ class Worker:
         if isinstance(verdict, Done):
             settle = Ack(receipt)
             if self._pace.failed and self._pace.went_well():
-                log.info("messages are done again", extra={"queue": self.queue.name})
+                log.info("worker recovered", extra={"queue": self.queue.name})
         elif isinstance(verdict, Again):
             if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
-                log.warning("everything fails: one message at a time", extra={"queue": self.queue.name})
+                log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
             settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
             settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
@@ -332,8 +335,8 @@ class Worker:
         attempt = flight.delivery.attempt
         if flight.overdue:
             delay_us = delay_after(self.terms.backoff, attempt, self._chance.random())
-            return Again(delay_us, f"the handler took longer than {self.terms.timeout_s:g} s")
-        return Again(0, "the worker ended before the handler did")
+            return Again(delay_us, f"the handler exceeded its timeout of {self.terms.timeout_s:g} s")
+        return Again(0, "the worker stopped before the handler finished")
 
     def _tell_failure(self, flight: Flight, verdict: Again | Never) -> None:
         fields = {
@@ -343,7 +346,7 @@ class Worker:
             "reason": verdict.reason,
         }
         if isinstance(verdict, Never) or self._is_last(flight):
-            log.error("message is given up", extra=fields)
+            log.error("message moved to dead-letter queue", extra=fields)
         else:
             log.warning("message failed", extra=fields | {"again_in_s": verdict.delay_us / SECOND_US})
 
@@ -352,20 +355,20 @@ class Worker:
         return most is not None and flight.delivery.attempt >= most
 
     def _on_overdue(self, flight: Flight) -> None:
-        """It goes on in its thread, and holds its slot; the message is given to the next attempt."""
+        """It continues in its thread, and occupies its slot; the message is given to the next attempt."""
         self._conclude(flight, None)
 
     def _on_lost(self, flight: Flight) -> None:
         self.metrics.lost.add()
-        log.warning("message was lost while in hand", extra={"message_id": flight.delivery.message_id})
+        log.warning("message lost while in flight", extra={"message_id": flight.delivery.message_id})
 
     def _on_settled(self, flight: Flight, settle: Settle, result: Settled) -> None:
         self._change.set()
         if result is not Settled.DONE:
             stale = result is Settled.STALE
             (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
-            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "how": result.value}
-            log.warning("message was not settled, and may come again", extra=fields)
+            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "result": result.value}
+            log.warning("message not settled; it may be delivered again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()
         elif isinstance(settle, Nack) and not settle.charged:

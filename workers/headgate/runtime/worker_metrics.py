@@ -1,4 +1,4 @@
-"""What a worker counts. docs/how-to/write-a-worker.md lists these for people."""
+"""The counters of a worker. docs/workers.md lists these for users."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ class WorkerMetrics:
         count = registry.counter
         self.received = count(name + "received", "Messages received.", "queue").of(queue)
         self.acked = count(name + "acked", "Messages handled and settled.", "queue").of(queue)
-        self.nacked = count(name + "nacked", "Messages given back to be delivered again.", "queue").of(queue)
+        self.nacked = count(name + "nacked", "Messages returned to be delivered again.", "queue").of(queue)
         self.dead = count(
-            name + "dead", "Messages sent to the dead letter queue at once, or at their last receive.", "queue"
+            name + "dead", "Messages moved to the dead-letter queue, by a reject or at their last receive.", "queue"
         ).of(queue)
-        self.lost = count(name + "lost", "Messages whose lease or visibility ended in hand.", "queue").of(queue)
-        self.returned = count(name + "returned", "Messages given back without a try.", "queue").of(queue)
-        self.suspects = count(name + "suspects", "Messages run apart because a process died of one.", "queue").of(
+        self.lost = count(name + "lost", "Messages whose lease or visibility timeout ended in flight.", "queue").of(
             queue
         )
-        self.child_deaths = count(name + "child_deaths", "Processes that died of a message.", "queue").of(queue)
+        self.returned = count(name + "returned", "Messages released without an attempt.", "queue").of(queue)
+        self.suspects = count(
+            name + "suspects", "Messages run in a separate process after one of them ended a process.", "queue"
+        ).of(queue)
+        self.child_deaths = count(
+            name + "child_deaths", "Processes that ended while running a crash suspect.", "queue"
+        ).of(queue)
         failures = count(
-            name + "settle_failures", "Settles that were stale or not known to be durable.", "queue", "how"
+            name + "settle_failures", "Settles that were stale or of unknown durability.", "queue", "result"
         )
         self.settle_stale = failures.of(queue, "stale")
         self.settle_unknown = failures.of(queue, "unknown")
         self.receive_failures = count(name + "receive_failures", "Receives that failed.", "queue").of(queue)
         self.lag = registry.histogram(
-            name + "lag_seconds", "From a message's due moment to the start of its handler.", "queue"
+            name + "lag_seconds", "Time from a message's due time to the start of its handler.", "queue"
         ).of(queue)
-        self.handled = registry.histogram(name + "handler_seconds", "How long handlers took.", "queue").of(queue)
+        self.handled = registry.histogram(name + "handler_seconds", "Run time of handlers.", "queue").of(queue)

@@ -1,4 +1,5 @@
-"""What is written down of a bulk job: who drives it, and the batch that is in work (docs/protocols/spark.md, "Jobs").
+"""What is written down of a bulk job: who drives it, and the batch that is in work
+(docs/internals/protocols/spark.md, "Jobs").
 
 One row a job, changed by LWT alone, each time on the condition that the caller still drives the job. So of two
 drivers, one of which thinks the other dead, only one brings a batch from `planned` to `committed`, and a run that
@@ -84,7 +85,7 @@ class BulkLog:
                 statement = self._update({"driver": self._driver}, seen)
             if (await self._store.decide(statement)).applied:
                 return mine
-        raise JobTakenOver("other runs of this bulk job began at the same time", job=self._job)
+        raise JobTakenOver("other runs of this bulk job started at the same time", job=self._job)
 
     async def plan(self, row: BulkRow, plan: bytes) -> BulkRow:
         """The next batch is this."""

@@ -23,7 +23,7 @@ from headgate.store import cassandra_binding as binding
 from headgate.store.cassandra_admission import Admission
 from headgate.store.cassandra_binding import Encoded, Plan
 from headgate.store.cassandra_errors import of_prepare, too_large, translate
-from headgate.store.cassandra_session import Answer, Session, boottime_s, open_session
+from headgate.store.cassandra_session import Answer, Session, boottime_s, borrow_session, open_session
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.store.consistency import Consistency
 from headgate.store.cql import Markers
@@ -93,12 +93,20 @@ class CassandraStore(Store):
 
     @classmethod
     async def connect(
-        cls, settings: ConnectionSettings, *, keyspace: str | None = None, must_exist: bool = True
+        cls,
+        settings: ConnectionSettings,
+        *,
+        keyspace: str | None = None,
+        must_exist: bool = True,
+        driver_session: Any = None,
     ) -> CassandraStore:
-        """Connect to the cluster; statements go to `keyspace`, else to the one of the settings."""
+        """Connect to the cluster; statements go to `keyspace`, else to the one of the settings. With a driver session
+        of the application that one is used, and stays open."""
         wanted = keyspace or settings.keyspace
-        session = await open_session(settings, wanted if must_exist else None)
-        return cls(session, settings, wanted)
+        existing = wanted if must_exist else None
+        if driver_session is not None:
+            return cls(borrow_session(driver_session, settings, existing), settings, wanted)
+        return cls(await open_session(settings, existing), settings, wanted)
 
     def in_keyspace(self, keyspace: str) -> CassandraStore:
         """The same connections, for tables of another keyspace; closing one closes both."""
@@ -221,7 +229,7 @@ class CassandraStore(Store):
         for host in self._session.cluster.metadata.all_hosts():
             if host.address == address:
                 return host
-        raise Overloaded("no such node any more", address=address)
+        raise Overloaded("the node no longer exists", address=address)
 
     async def _send(
         self, statement: Statement, request: _Request, within_s: float, page: bytes | None = None
@@ -231,7 +239,7 @@ class CassandraStore(Store):
         began_s = time.perf_counter()
         if within_s <= 0 or not await self._admission.enter(request.size, within_s):
             request.metrics.failed(time.perf_counter() - began_s, "Overloaded")
-            raise Overloaded("too much is in flight from this process", in_flight=self._admission.requests)
+            raise Overloaded("too many requests are in flight from this process", in_flight=self._admission.requests)
         left_s = within_s - (time.perf_counter() - began_s)
         try:
             answer = await self._session.send(request.query, max(left_s, 0.001), page)

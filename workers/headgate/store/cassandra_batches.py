@@ -1,5 +1,5 @@
 """Messages in a batch that the application made and sends itself: what the server would refuse, or break in half, is
-told before. The prose is "A message in the application's own batch" in docs/protocols/timeline.md.
+told before. The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
 
 It takes a `BatchStatement` of the driver for Python, or what looks like one, and adds text to it: what was prepared
 on our connection is not known on the application's.
@@ -91,7 +91,7 @@ class CassandraBatches:
             gc_grace_s = await self._gc_grace_of(keyspace, name)
             if gc_grace_s is not None and gc_grace_s < GC_GRACE_S_MIN:
                 raise BatchUnfit(
-                    "a table in the batch has gc_grace below 3 h: what is replayed after that is dropped",
+                    "a table in the batch has gc_grace below 3 h, so later replays would be dropped",
                     remedy="raise its gc_grace_seconds to 10800 or more",
                     table=f"{keyspace}.{name}",
                     gc_grace_s=gc_grace_s,
@@ -163,7 +163,7 @@ class CassandraBatches:
         if size > limit:
             raise BatchUnfit(
                 "the server would refuse a batch of this size",
-                remedy="put what is large elsewhere and its key into the message, or raise batch_size_fail_threshold",
+                remedy="store large data elsewhere and put only its key, or raise batch_size_fail_threshold",
                 size=size,
                 limit=limit,
             )
@@ -175,23 +175,23 @@ class CassandraBatches:
 def check_kind(batch: Any) -> None:
     """Refuse what is no logged batch, or would be sent in a way by which a message can be lost."""
     if not callable(getattr(batch, "add", None)) or not hasattr(batch, "batch_type"):
-        raise BatchUnfit("this is no batch", remedy="give a BatchStatement()", given=type(batch).__name__)
+        raise BatchUnfit("this is not a batch", remedy="pass a BatchStatement()", given=type(batch).__name__)
     if str(batch.batch_type) != "LOGGED":
         raise BatchUnfit(
-            "a batch that is not LOGGED may be written by half",
-            remedy="make it BatchStatement(), which is logged",
+            "a batch that is not LOGGED may be applied in part",
+            remedy="use BatchStatement(), which is logged",
             type=batch.batch_type,
         )
     if getattr(batch, "timestamp", None) is not None:
         raise BatchUnfit(
-            "a batch with one timestamp for all its statements can not hold a message, whose rows have their own",
-            remedy="give timestamps to your own statements",
+            "a batch with one timestamp for all its statements cannot hold a message, whose rows have their own",
+            remedy="set timestamps on your own statements",
         )
     level = getattr(batch, "consistency_level", None)
     if level in TOO_WEAK:
         raise BatchUnfit(
-            "a batch that is answered by less than a quorum may come after its message was due",
-            remedy="set its consistency_level to LOCAL_QUORUM, or leave it unset",
+            "a batch below quorum consistency may arrive after its message was due",
+            remedy="set its consistency_level to LOCAL_QUORUM, or do not set it",
             given=TOO_WEAK[level],
         )
 
@@ -233,15 +233,15 @@ def bytes_of(limit: str) -> int | None:
 def _refuse_condition(text: str) -> None:
     if _CONDITION.search(_STRING.sub("''", text)):
         raise BatchUnfit(
-            "a batch with conditions (IF) stays in one partition, and a message lies in another",
-            remedy="decide first, then write both by a batch without conditions",
+            "a batch with conditions (IF) stays in one partition, and a message needs another",
+            remedy="evaluate the condition first, then write both in a batch without conditions",
         )
 
 
 def _split(name: str) -> tuple[str, str]:
     keyspace, dot, table = name.partition(".")
     if not dot:
-        raise BatchUnfit("a table is told with its keyspace", remedy="write shop.orders", given=name)
+        raise BatchUnfit("a table name needs its keyspace", remedy="write shop.orders", given=name)
     return _plain(keyspace), _plain(table)
 
 

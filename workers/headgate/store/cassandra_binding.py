@@ -184,7 +184,7 @@ def cql_of(keyspace: str, shape: Shape, markers: Markers) -> str:
         return select_cql(keyspace, shape, markers.partitions)
     if isinstance(shape, ScanShape):
         return scan_cql(keyspace, shape)
-    raise ShapeBroken("no such kind of shape", kind=type(shape).__name__)
+    raise ShapeBroken("unknown kind of shape", kind=type(shape).__name__)
 
 
 def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
@@ -216,7 +216,7 @@ def _encode(plan: Plan, values: Sequence[Value], shape: Shape) -> Encoded:
     try:
         return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("a value that its column can not hold", table=shape.table.name, said=error) from None
+        raise ShapeBroken("a value does not fit its column", table=shape.table.name, said=error) from None
 
 
 def encode_insert(plan: Plan, statement: Any) -> Encoded:
@@ -372,13 +372,13 @@ def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], p
             ]
         )
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("a value that its column can not hold", table=plan.metrics.table, said=error) from None
+        raise ShapeBroken("a value does not fit its column", table=plan.metrics.table, said=error) from None
 
 
 def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:
     """A batch for the driver, routed by its first statement."""
     if wiring.first is None:
-        raise ShapeBroken("a batch of nothing")
+        raise ShapeBroken("an empty batch")
     statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
     statement._statements_and_parameters = wiring.wired
     plan, encoded = wiring.first

@@ -22,7 +22,7 @@ try:
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
-    raise Surroundings("the Cassandra driver's libev reactor is not there", remedy=_REMEDY, said=error) from None
+    raise Surroundings("the Cassandra driver's libev reactor is missing", remedy=_REMEDY, said=error) from None
 
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"

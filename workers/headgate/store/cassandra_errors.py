@@ -73,10 +73,10 @@ def translate(error: BaseException, statement: About) -> BaseException:
     if isinstance(error, ConnectionException):
         return Unknown("the connection broke before the answer", table=table_of(statement), said=error)
     if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
-        return NotEnoughReplicas("too few replicas know the rights of the role", said=_said(error))
+        return NotEnoughReplicas("too few replicas know the permissions of the role", said=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --print prints what is needed)", said=_said(error)
+            remedy="grant it to the role (headgate apply --print prints the statements)", said=_said(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
         return _of_invalid(_said(error), statement)
@@ -137,7 +137,7 @@ def _of_replicas(error: WriteTimeout | ReadTimeout | WriteFailure | ReadFailure,
     reasons = getattr(error, "error_code_map", None) or {}
     lasting = next((text for code, text in _REASONS_THAT_STAY.items() if code in reasons.values()), None)
     if lasting is not None and isinstance(statement, (Select, Scan)):
-        return Refused("replicas refuse to read this", reason=lasting, table=table_of(statement))
+        return Refused("replicas reject this read", reason=lasting, table=table_of(statement))
     kind = getattr(error, "write_type", None)
     return Unknown(
         "too few replicas answered in time" if isinstance(error, (WriteTimeout, ReadTimeout)) else "replicas failed",
@@ -152,34 +152,34 @@ def _of_invalid(said: str, statement: About) -> HeadgateError:
     lower = said.lower()
     if "expiration date" in lower:
         return Refused(
-            "a time to live that ends after what this server can hold",
-            remedy="a shorter one, or storage_compatibility_mode NONE on every node",
+            "the time to live ends after the last time that this server can store",
+            remedy="use a shorter one, or set storage_compatibility_mode to NONE on every node",
             table=table_of(statement),
         )
     if any(sign in lower for sign in _TOO_LARGE):
         return too_large(said, statement)
     if any(sign in lower for sign in _MISSING):
         return Surroundings(
-            "Cassandra does not have this table as it is needed",
-            remedy="create or mend the tables with `headgate apply`",
+            "the table in Cassandra differs from its expected schema",
+            remedy="create or repair the tables with `headgate apply`",
             table=table_of(statement),
             said=said,
         )
-    return StatementFailed("Cassandra takes this statement for invalid", table=table_of(statement), said=said)
+    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), said=said)
 
 
 def too_large(said: str, statement: About) -> TooLarge:
     """What was too large, and what to do."""
     if "batch" in said.lower():
         return TooLarge(
-            "the batch is larger than the server takes",
-            remedy="send less at once, one partition a batch, or raise batch_size_fail_threshold",
+            "the batch is larger than the server accepts",
+            remedy="send less at once, one partition per batch, or raise batch_size_fail_threshold",
             table=table_of(statement),
             said=said,
         )
     return TooLarge(
-        "the write is larger than the server takes",
-        remedy="send less at once: commitlog_segment_size and native_transport_max_message_size bound it",
+        "the write is larger than the server accepts",
+        remedy="send less at once: commitlog_segment_size and native_transport_max_message_size limit it",
         table=table_of(statement),
         said=said,
     )

@@ -49,7 +49,9 @@ class CassandraHintWindows:
     async def _ask(self, node: Coordinator) -> int:
         """`system_views` is a node's own: asked of that very one."""
         if not node.up:
-            raise HintWindowUnknown(node=node.address, remedy="it is down; the collector waits until it is back")
+            raise HintWindowUnknown(
+                node=node.address, remedy="the node is down; the collector waits until it is back"
+            )
         rows: list[Any] = await self._store.cql(
             "SELECT name, value FROM system_views.settings WHERE name IN (%s, %s)",
             _NAMES,
@@ -62,7 +64,7 @@ class CassandraHintWindows:
             window_us = window_us_of(name, told.get(name))
             if window_us is not None:
                 return window_us
-        raise HintWindowUnknown(node=node.address, remedy="may the role read system_views.settings?")
+        raise HintWindowUnknown(node=node.address, remedy="check that the role may read system_views.settings")
 
 
 def window_us_of(name: str, told: str | None) -> int | None:

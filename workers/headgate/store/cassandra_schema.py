@@ -62,7 +62,7 @@ class CassandraSchema:
             if not between:
                 return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
             if loop.time() >= deadline_s:
-                raise NotAgreed("a table shows without its columns", table=f"{keyspace}.{min(between)}")
+                raise NotAgreed("the schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:
@@ -118,7 +118,7 @@ class CassandraSchema:
             if loop.time() >= deadline_s:
                 raise NotAgreed(
                     versions=", ".join(f"{node} {version}" for node, version in sorted(versions.items())),
-                    remedy="see `nodetool describecluster`, and apply again when it shows one version",
+                    remedy="check `nodetool describecluster`, and apply again when it shows one version",
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
 

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +23,7 @@ from cassandra.query import PreparedStatement, SimpleStatement
 
 from headgate.errors import Bug
 from headgate.store.cassandra_binding import HeadgateProtocol
+from headgate.store.cassandra_borrowed import borrow, release
 from headgate.store.cassandra_driver import (
     HeadgateConnection,
     driver,
@@ -66,7 +68,17 @@ _NOTHING = Answer((), [])
 class Session:
     """One connected cluster and the loop that it answers to. Made by `open_session`."""
 
-    def __init__(self, cluster: Any, session: Any, policy: HomePolicy, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        cluster: Any,
+        session: Any,
+        policy: HomePolicy,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        """`release` lets go of a session of the application; without it the session is our own, and is closed."""
+        self._release = release
         self.cluster = cluster
         self.policy = policy
         self._session = session
@@ -79,7 +91,7 @@ class Session:
         """Refuse what would end in a mess: another process, another loop, after the end."""
         if os.getpid() != self._pid:
             raise Bug(
-                "a store was used in another process than the one that opened it",
+                "a store was used in a process that did not open it",
                 remedy="open a store after the fork, in the child",
                 opened_in=self._pid,
                 used_in=os.getpid(),
@@ -87,7 +99,7 @@ class Session:
         if self._closed:
             raise Bug("a store was used after it was closed")
         if asyncio.get_running_loop() is not self._loop:
-            raise Bug("a store was used on another event loop than the one that opened it")
+            raise Bug("a store was used on an event loop that did not open it")
 
     async def send(self, query: Any, within_s: float, page: bytes | None = None) -> Answer:
         """Send one request and await its answer; raises what the driver raises."""
@@ -119,7 +131,12 @@ class Session:
         """Let one node know the text; the others are told when they meet it (the driver sees to that)."""
         message = PrepareMessage(query=text)
         response = driver.ResponseFuture(
-            self._session, message, query=None, timeout=within_s, retry_policy=FallthroughRetryPolicy()
+            self._session,
+            message,
+            query=None,
+            timeout=within_s,
+            retry_policy=FallthroughRetryPolicy(),
+            load_balancer=self.policy,
         )
         future: asyncio.Future[Any] = self._loop.create_future()
         response.add_callbacks(
@@ -150,10 +167,13 @@ class Session:
         return await future
 
     async def close(self) -> None:
-        """End the connections and the driver's threads; what is in flight fails."""
+        """End the connections and the driver's threads; what is in flight fails. The application's stay."""
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
+        if self._release is not None:
+            self._release()
+            return
         try:
             await _in_thread(self._loop, self.cluster.shutdown)
         except RuntimeError:  # the interpreter is ending: no executor takes work any more, and nobody else waits
@@ -167,6 +187,13 @@ async def open_session(settings: ConnectionSettings, keyspace: str | None) -> Se
     policy = HomePolicy(settings.data_center)
     cluster, session = await _in_thread(loop, functools.partial(_connect, settings, keyspace, policy))
     return Session(cluster, session, policy, loop)
+
+
+def borrow_session(lent: Any, settings: ConnectionSettings, keyspace: str | None) -> Session:
+    """The same on a driver session of the application, which stays open and as it is."""
+    view, policy = borrow(lent, settings, keyspace, _answer)
+    loop = asyncio.get_running_loop()
+    return Session(lent.cluster, view, policy, loop, release=functools.partial(release, lent, policy))
 
 
 def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePolicy) -> tuple[Any, Any]:

@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from headgate.errors import SpecError
-from headgate.store.connection_variables import PREFIX, VARIABLES, variable_names
+from headgate.store.connection_variables import (
+    PREFIX,
+    VARIABLES,
+    connection_variables,
+    prefixed,
+    variable_names,
+)
 
 MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
@@ -101,11 +107,40 @@ def read_settings(environment: Mapping[str, str], options: ConnectionOptions | N
     return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
 
 
+WITH_SESSION = ("keyspace", "data_center", "cluster_name")
+"""The options that have a meaning beside a session; all others are the session's own."""
+
+
+def read_session_settings(
+    session: Any, environment: Mapping[str, str], options: ConnectionOptions
+) -> ConnectionSettings:
+    """The settings beside a session of the application: its contact points are the nodes that the session knows."""
+    others = sorted(name for name, value in options.items() if value is not None and name not in WITH_SESSION)
+    if others:
+        raise SpecError(
+            "A connection on a session of yours takes no addresses and no credentials.",
+            remedy="set them on the Cluster of the session",
+            given=", ".join(others),
+        )
+    if getattr(session, "cluster", None) is None:
+        raise SpecError(
+            "The session is no session of the DataStax driver for Python.",
+            remedy="pass what cassandra.cluster.Cluster.connect() returns",
+            given=type(session).__name__,
+        )
+    kept = {setting.upper() for setting in WITH_SESSION}
+    variables = connection_variables(environment)
+    named = prefixed({setting: value for setting, value in variables.items() if setting in kept})
+    settings = read_settings(named, {**options, "contact_points": "localhost"})
+    hosts = sorted(session.cluster.metadata.all_hosts(), key=lambda host: str(host.address))
+    return replace(settings, contact_points=tuple(Address(str(host.address), host.endpoint.port) for host in hosts))
+
+
 def _as_text(name: str, value: object) -> str:
     """An option as a variable would have it."""
     if name not in ConnectionOptions.__annotations__:
         known = ", ".join(sorted(ConnectionOptions.__annotations__))
-        raise SpecError("a connection has no such option", given=name, remedy=f"it has {known}")
+        raise SpecError("unknown connection option", given=name, remedy=f"options: {known}")
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -181,8 +216,8 @@ def _faults(given: _Given) -> Iterator[str]:
     keyspace = given.get("KEYSPACE", KEYSPACE)
     if not _KEYSPACE.fullmatch(keyspace):
         name = given.name("KEYSPACE")
-        yield f"{name}={keyspace}: a keyspace is at most 48 lower case letters, digits and _, a letter first"
-    remedy = "set both, or neither where Cassandra asks for no password"
+        yield f"{name}={keyspace}: a keyspace name has at most 48 lower case letters, digits and _, a letter first"
+    remedy = "set both, or neither if Cassandra requires no password"
     yield from _pair_faults(given, "USERNAME", "PASSWORD", remedy)
     yield from _tls_faults(given)
 
@@ -228,11 +263,11 @@ def _parse_address(part: str) -> Address | str:
         if not port:
             return f"{part}: a port is missing after the colon"
     if "/" in part:
-        return f"{part}: a host and a port, without a scheme or a path"
+        return f"{part}: must be a host and a port, without a scheme or a path"
     if not _HOST.fullmatch(host):
         return f"{part}: not a host name or an address"
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        return f"{part}: a port is a number from 1 to 65535"
+        return f"{part}: a port must be a number from 1 to 65535"
     return Address(host, int(port) if port else NATIVE_PORT)
 
 
@@ -253,7 +288,7 @@ def _tls(given: _Given) -> TlsSettings | None:
 def _tls_faults(given: _Given) -> Iterator[str]:
     switch = given.get("USE_SSL")
     if switch.lower() not in _YES | _NO:
-        yield f"{given.name('USE_SSL')}={switch}: say true or false"
+        yield f"{given.name('USE_SSL')}={switch}: set it to true or false"
         return
     if not _wants_tls(given):
         return
@@ -281,14 +316,14 @@ def _content_faults(given: _Given) -> Iterator[str]:
         try:
             context.load_verify_locations(cafile=path)
         except ssl.SSLError:
-            yield f"{given.name('SSL_CA')}={path}: holds no certificate in PEM"
+            yield f"{given.name('SSL_CA')}={path}: contains no PEM certificate"
     certificate, key = given.get("SSL_CERT"), given.get("SSL_KEY")
     if certificate and key:
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
         except ssl.SSLError:
             files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
-            yield f"{files}: not a certificate and its key in PEM, without a password"
+            yield f"{files}: not a certificate and its key in PEM format without a password"
 
 
 def _no_password() -> str:

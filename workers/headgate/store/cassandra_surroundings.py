@@ -30,21 +30,21 @@ def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | N
     if settings.cluster_name is not None and metadata.cluster_name != settings.cluster_name:
         raise Surroundings(
             "another cluster answers at the contact points",
-            remedy="set CLUSTER_NAME and CONTACT_POINTS to the same one",
+            remedy="set CLUSTER_NAME and CONTACT_POINTS to the same cluster",
             wanted=settings.cluster_name,
             found=metadata.cluster_name,
         )
     centres = _centres(metadata.all_hosts())
     if settings.data_center is None and len(centres) > 1:
         raise Surroundings(
-            "DATA_CENTER is not set, and the cluster has several",
+            "DATA_CENTER is not set, and the cluster has several data centers",
             remedy=f"set DATA_CENTER to one of {', '.join(centres)}",
         )
     if settings.data_center is not None and settings.data_center not in centres:
         raise _wrong_centre(settings, centres)
     if keyspace is not None and keyspace not in metadata.keyspaces:
         raise Surroundings(
-            "there is no such keyspace, or the role may not see it",
+            "the keyspace does not exist, or the role may not read it",
             remedy="set KEYSPACE, or create it with `headgate apply`",
             keyspace=keyspace,
             at=_points(settings),
@@ -58,7 +58,7 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
     if isinstance(error, UnresolvableContactPoints):
         return Surroundings(
             "no contact point has an address",
-            remedy="are the names in CONTACT_POINTS right, and is the name service there?",
+            remedy="check the names in CONTACT_POINTS and the name service",
             at=_points(settings),
         )
     centres = _centres(known)
@@ -70,8 +70,8 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
         if found is not None:
             return found
     return Surroundings(
-        "Cassandra can not be reached",
-        remedy="is it up, and are CONTACT_POINTS and USE_SSL right?",
+        "Cassandra cannot be reached",
+        remedy="check that it is up, and check CONTACT_POINTS and USE_SSL",
         at=_points(settings),
         said="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
     )
@@ -82,10 +82,10 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
     if isinstance(cause, cassandra.AuthenticationFailed) or "Bad credentials" in said:
         if settings.username is None:
             return Surroundings(
-                "Cassandra wants a password", remedy="set USERNAME and PASSWORD", at=_points(settings)
+                "Cassandra requires a password", remedy="set USERNAME and PASSWORD", at=_points(settings)
             )
         return Surroundings(
-            "Cassandra does not take this user and password",
+            "Cassandra rejects this user and password",
             remedy="check USERNAME and PASSWORD",
             at=_points(settings),
             username=settings.username,
@@ -94,22 +94,22 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
         names = "mismatch" in said or "not valid for" in said
         return Surroundings(
             "the server's certificate names another host" if names else "the server's certificate is not trusted",
-            remedy="give it one with the address in its SAN, since nodes are known by address"
+            remedy="issue a certificate with the address in its SAN, since nodes are known by address"
             if names
             else "set SSL_CA to the authority that signed it",
             at=_points(settings),
         )
     if isinstance(cause, ssl.SSLError) or "SSL" in said:
         return Surroundings(
-            "the server does not speak TLS as asked",
-            remedy="is USE_SSL right, and does the server ask for SSL_CERT and SSL_KEY?",
+            "the TLS handshake with the server failed",
+            remedy="check USE_SSL, and whether the server requires SSL_CERT and SSL_KEY",
             at=_points(settings),
             said=said,
         )
     if isinstance(cause, ConnectionRefusedError) or "Connection refused" in said:
         return Surroundings(
-            "nobody listens at the contact points",
-            remedy="start Cassandra, or mend CONTACT_POINTS",
+            "no server listens at the contact points",
+            remedy="start Cassandra, or fix CONTACT_POINTS",
             at=_points(settings),
         )
     return None
@@ -117,7 +117,7 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
 
 def _wrong_centre(settings: ConnectionSettings, centres: tuple[str, ...]) -> Surroundings:
     return Surroundings(
-        "no node is in the data centre of this connection",
+        "no node is in the data center of this connection",
         remedy=f"set DATA_CENTER to one of {', '.join(centres)}",
         data_center=settings.data_center,
         at=_points(settings),

@@ -28,7 +28,7 @@ class CassandraTimes:
         """Microseconds, cut to milliseconds."""
         node = next((each for each in self._store.coordinators() if each.address == coordinator), None)
         if node is None:
-            raise Unavailable("no such node any more", node=coordinator)
+            raise Unavailable("the node no longer exists", node=coordinator)
         rows = await self._store.cql(
             "SELECT to_unix_timestamp(current_timestamp()) AS now FROM system.local",
             consistency=Consistency.ONE,

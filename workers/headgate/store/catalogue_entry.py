@@ -112,19 +112,19 @@ class Entry:
                 resource=self.name,
                 home=self.place.data_center,
                 here=data_center,
-                remedy=f"set DATA_CENTER={self.place.data_center} and name contact points there",
+                remedy=f"set DATA_CENTER={self.place.data_center} and name contact points in that data center",
             )
 
 
 def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
     """Why this owner does not change it, and what a person can do about that."""
     if entry.state is State.RETAINED:
-        remedy = "it was kept when its resource was deleted: take it over with `headgate apply --adopt`, or with the"
+        remedy = "it was kept when its resource was deleted: adopt it with `headgate apply --adopt`, or with the"
         remedy += " annotation headgate.io/adopt: by-name on the new resource"
     elif entry.owner.startswith("operator/"):
         remedy = "change its resource in Kubernetes, or delete that with deletionPolicy Retain, then adopt it"
     else:
-        remedy = "change it where it is managed, or take it over: `headgate apply --adopt`, or in Kubernetes the"
+        remedy = "change it where it is managed, or adopt it: `headgate apply --adopt`, or in Kubernetes the"
         remedy += " annotation headgate.io/adopt: by-name"
     return OwnedByAnother(
         resource=entry.name, owner=entry.owner, you=you or "nobody", state=entry.state.value, remedy=remedy

@@ -52,7 +52,7 @@ ENTRIES = Table(
 
 IDS = Table(
     "catalogue_ids",
-    "where an id stands in the catalogue; by LWT",
+    "the catalogue entry of an id; by LWT",
     partition=(Column("id", Type.UUID),),
     columns=(_lwt("namespace", Type.TEXT), _lwt("kind", Type.TEXT), _lwt("name", Type.TEXT), _ATTEMPT),
     rows=Written.LWT,
@@ -73,7 +73,7 @@ NAMESPACES = Table(
 
 TABLES_MADE = Table(
     "catalogue_tables",
-    "tables that were made, by keyspace, so that none is made again after it was dropped; by LWT",
+    "tables that were created, by keyspace, so that none is created again after a drop; by LWT",
     partition=(Column("tables_keyspace", Type.TEXT),),
     clustering=(Column("table_name", Type.TEXT),),
     columns=(_lwt("made_us", Type.BIGINT), _ATTEMPT),
@@ -84,7 +84,7 @@ TABLES_MADE = Table(
 
 MEMBERS = Table(
     "members",
-    "processes that want lanes of a queue, and hold some; each writes its own row, which soon expires",
+    "processes that want lanes of a queue or hold some; each writes its own row, which expires soon",
     partition=(Column("queue", Type.UUID),),
     clustering=(Column("member", Type.UUID),),
     columns=(
@@ -99,7 +99,7 @@ MEMBERS = Table(
 
 SUMMARY = Table(
     "summary",
-    "what is behind: marks by producers, figures by owners of lanes; small rows, all of which expire",
+    "the backlog: marks by producers, figures by lane owners; small rows, all of which expire",
     partition=(Column("slice", Type.INT),),
     clustering=(Column("queue", Type.UUID), Column("writer", Type.UUID)),
     columns=(
@@ -123,7 +123,7 @@ SUMMARY = Table(
 
 STANDING = Table(
     "standing",
-    "what the last pass of repair or of the collector came to, one row a resource; expires long after it",
+    "the result of the last pass of repair or of the collector, one row per resource; expires much later",
     partition=(Column("slice", Type.INT),),
     clustering=(Column("id", Type.UUID),),
     columns=(
@@ -142,7 +142,7 @@ STANDING = Table(
 
 BULK = Table(
     "bulk",
-    "the bulk jobs of Spark: whose turn it is, and the batch in work; one row a job, by LWT",
+    "the bulk jobs of Spark: the current run, and its batch; one row per job, by LWT",
     partition=(Column("job", Type.UUID),),
     columns=(
         _lwt("driver", Type.UUID),
@@ -159,7 +159,7 @@ BULK = Table(
 
 BULK_MARKS = Table(
     "bulk_marks",
-    "what writers in bulk have begun: the latest batch of each query, and since when; by LWT, expires after a year",
+    "bulk writes that were started: the latest batch of each query and its start; by LWT, expires after a year",
     partition=(Column("id", Type.UUID), Column("query", Type.TEXT)),
     columns=(_lwt("batch", Type.BIGINT), _lwt("begun_us", Type.BIGINT), _lwt("key_column", Type.TEXT), _ATTEMPT),
     rows=Written.LWT,

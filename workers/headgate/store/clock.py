@@ -1,5 +1,5 @@
 """Decisions about time (rule R1): what the time is, whether it may be relied on, which nodes may be coordinators.
-The prose is in docs/protocols/clocks.md; the I/O is in clocks.py.
+The prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
 
 It knows no system clock and no server: looks at the machine's clocks and readings of the nodes' are handed in, all in
 microseconds.
@@ -120,8 +120,8 @@ class Finding:
 class Doubt(Enum):
     """Why the clocks have to be compared before anything is owned, acknowledged or sent."""
 
-    NEVER_ASKED = "the clock was not compared with Cassandra's yet"
-    PAUSED = "this process stood still"
+    NEVER_ASKED = "the clock was not yet compared with Cassandra's"
+    PAUSED = "this process was paused"
     STEPPED = "the wall clock was set, or this machine was stopped"
 
 
@@ -181,10 +181,10 @@ class Trouble:
     remedy: str | None = None
 
 
-TOO_LONG_AGO = "it is too long ago that the clock was compared with Cassandra's"
-TOO_SLOWLY = "a node told its time too slowly to compare clocks as closely as is asked for here"
-SEE_TO_THE_NETWORK = "see whether the node is up, and the network fast enough for maxClockSkew"
-SET_THE_CLOCKS = "let NTP or chrony keep this host and the nodes in time"
+TOO_LONG_AGO = "the last comparison with Cassandra's clock is too old"
+TOO_SLOWLY = "a node answered too slowly to compare clocks within maxClockSkew"
+SEE_TO_THE_NETWORK = "check that the node is up and the network is fast enough for maxClockSkew"
+SET_THE_CLOCKS = "synchronize this host and the nodes with NTP or chrony"
 
 
 def begin(look: Instant) -> ClockState:
@@ -334,7 +334,7 @@ def _disagreement(check: Check, bound_us: int) -> Trouble:
     if worst.standing is Standing.BEYOND:
         return _beyond(worst, bound_us)
     return Trouble(
-        "too few nodes told their time soon enough to compare clocks",
+        "too few nodes answered fast enough to compare clocks",
         node=worst.node,
         bound_us=bound_us,
         remedy=SEE_TO_THE_NETWORK,
@@ -343,7 +343,11 @@ def _disagreement(check: Check, bound_us: int) -> Trouble:
 
 def _beyond(finding: Finding, bound_us: int) -> Trouble:
     return Trouble(
-        "this clock and a node's differ too much", finding.node, finding.difference_us, bound_us, SET_THE_CLOCKS
+        "this host's clock and a node's differ too much",
+        finding.node,
+        finding.difference_us,
+        bound_us,
+        SET_THE_CLOCKS,
     )
 
 

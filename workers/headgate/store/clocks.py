@@ -1,5 +1,5 @@
 """The clock of a process (rule R1): reads the machine's clocks, asks the nodes for theirs, says when they differ.
-All decisions are in clock.py, the argument in docs/protocols/clocks.md.
+All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
 
     async with Clock(store) as clock:
         promise = Promise(clock.require(), lasts_us)    # refuses with one line when the time is not to be relied on
@@ -275,7 +275,7 @@ class Clock:
         if (found.problem if found else None) == (self._said.problem if self._said else None):
             return
         if found is None:
-            log.info("the clock is in bounds again")
+            log.info("clock is within bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
         elif self._state.doubt is not None:  # the check that follows says what came of it
@@ -294,7 +294,7 @@ def _error(found: Trouble) -> ClockNotTrusted:
     if found.bound_us is not None:
         facts["bound_ms"] = found.bound_us // 1000
     return ClockNotTrusted(
-        "the time here is not to be relied on, so nothing is owned, acknowledged or sent",
+        "clock is not trusted; nothing is owned, acknowledged or sent",
         remedy=found.remedy,
         **facts,
     )

@@ -198,7 +198,7 @@ def create_keyspace_cql(keyspace: Keyspace) -> str:
 
 def _attempt(table: Table) -> str:
     if table.attempt is None:
-        raise Bug("no column for an attempt", table=table.name)
+        raise Bug("the table has no column for an attempt", table=table.name)
     return table.attempt
 
 

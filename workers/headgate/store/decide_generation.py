@@ -1,5 +1,5 @@
 """Generations of shards (rule R6): how the number of shards changes while producers write.
-The argument is in docs/protocols/generations.md.
+The argument is in docs/internals/protocols/generations.md.
 
 Pure: moments are handed in, in microseconds. It knows neither the catalogue's columns nor any engine.
 
@@ -65,9 +65,11 @@ class Generations:
 
     def __post_init__(self) -> None:
         if self.next is None and self.sure_us is not None:
-            raise GenerationBroken("the end of a generation without a next one", number=self.current.number)
+            raise GenerationBroken("a generation cannot end without a next one", number=self.current.number)
         if self.next is not None and self.next.number != self.current.number + 1:
-            raise GenerationBroken("numbers grow by one", number=self.current.number, next=self.next.number)
+            raise GenerationBroken(
+                "generation numbers must grow by one", number=self.current.number, next=self.next.number
+            )
 
     def windows(self) -> Iterator[Window]:
         """All that may hold messages, oldest first."""

@@ -61,9 +61,9 @@ class FoundTable:
 class Standing(Enum):
     """What became of a difference."""
 
-    MENDABLE = "can be mended"
+    MENDABLE = "repairable"
     MENDED = "mended"
-    BY_HAND = "has to be mended by hand"
+    BY_HAND = "needs manual repair"
 
 
 @dataclass(frozen=True)

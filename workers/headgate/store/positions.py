@@ -65,7 +65,7 @@ def _uuid_at(ticks: int, low: int) -> UUID:
 def _high_of(ticks: int) -> int:
     """The high half of a time uuid, in its place."""
     if not 0 <= ticks < 1 << _TIME_BITS:
-        raise PositionBroken("a moment outside of what a time uuid can hold", ticks=ticks)
+        raise PositionBroken("the time is out of the range of a time uuid", ticks=ticks)
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
     return time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1
 

@@ -70,7 +70,7 @@ class SchemaRightsMissing(RightsMissing):
     def __init__(self, cql: Iterable[str], said: str) -> None:
         self.cql = tuple(cql)
         super().__init__(
-            remedy="hand the CQL (headgate apply --print) to an administrator, then apply again",
+            remedy="pass the CQL (headgate apply --print) to an administrator, then apply again",
             said=said,
             statements=len(self.cql),
         )
@@ -223,5 +223,5 @@ def require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
                 keyspace=found.name,
                 data_center=data_center,
                 replicated=", ".join(sorted(found.replicas)) or "nowhere",
-                remedy="name a keyspace of your own, or let an administrator add the data centre to its replication",
+                remedy="name a keyspace of your own, or have an administrator add the data center to its replication",
             )

@@ -132,7 +132,7 @@ class Shape:
         for place, (column, value) in enumerate(zip(self.value_columns, values, strict=True)):
             if value is None:
                 if place in self._key_places:
-                    raise ShapeBroken("a key column is never null", table=self.table.name, column=column.name)
+                    raise ShapeBroken("a key column cannot be null", table=self.table.name, column=column.name)
             elif not column.type.accepts(value):
                 raise ShapeBroken(
                     "a value of the wrong type",
@@ -261,10 +261,12 @@ def insert_shape(table: Table, names: tuple[str, ...], lwt: bool) -> InsertShape
     key = set(table.key_names)
     only_static = {name for name in names if name not in key} <= table.static_names
     wanted = set(table.partition_names) if only_static and not key <= set(names) else key
-    _require(wanted <= set(names), "an insert names the whole key", table, columns=sorted(wanted - set(names)))
+    _require(wanted <= set(names), "an insert must name the whole key", table, columns=sorted(wanted - set(names)))
     by = Written.LWT if lwt else Written.PLAIN
-    _require(table.rows is by, f"rows of this table are not made {'by LWT' if lwt else 'plainly'} (rule R3)", table)
-    _require(table.attempt not in names, "the attempt is written by the store", table)
+    _require(
+        table.rows is by, f"rows of this table are not written {'by LWT' if lwt else 'plainly'} (rule R3)", table
+    )
+    _require(table.attempt not in names, "the store writes the attempt column itself", table)
     _require_written(table, [name for name in names if name not in key], by)
     _require_attempt(table, names, lwt)
     return InsertShape(table, names, lwt)
@@ -280,13 +282,13 @@ def update_shape(
 ) -> UpdateShape:
     """Checked: the whole key (of the partition, for static columns), and cells of one kind alone."""
     _require_known(table, (*key, *to, *(column for column, _ in conditions)))
-    _require(bool(to), "an update that sets nothing", table)
+    _require(bool(to), "an update sets no column", table)
     touched = {*to, *(column for column, _ in conditions)}
     of_partition = touched <= table.static_names
     wanted = table.partition_names if of_partition and set(key) == set(table.partition_names) else table.key_names
-    _require(set(key) == set(wanted), "an update names the whole key and nothing else", table, columns=key)
-    _require(not set(to) & set(table.key_names), "a key column can not be set", table)
-    _require(table.attempt not in to, "the attempt is written by the store", table)
+    _require(set(key) == set(wanted), "an update must name the whole key and nothing else", table, columns=key)
+    _require(not set(to) & set(table.key_names), "a key column cannot be set", table)
+    _require(table.attempt not in to, "the store writes the attempt column itself", table)
     by = Written.LWT if lwt else Written.PLAIN
     _require_written(table, touched, by)
     _require_attempt(table, key, bool(lwt))
@@ -298,8 +300,8 @@ def delete_shape(table: Table, key: tuple[str, ...], within: SliceForm | None) -
     """Checked: at least the partition, then a whole prefix of the clustering key."""
     _require_known(table, key)
     prefix = table.key_names[: len(key)]
-    _require(set(key) == set(prefix), "a delete names a prefix of the key", table, columns=key)
-    _require(len(key) >= len(table.partition), "a delete names the whole partition key", table, columns=key)
+    _require(set(key) == set(prefix), "a delete must name a prefix of the key", table, columns=key)
+    _require(len(key) >= len(table.partition), "a delete must name the whole partition key", table, columns=key)
     if within is not None:
         _check_slice(table, key, within)
     return DeleteShape(table, key, within)
@@ -318,8 +320,8 @@ def select_shape(
     """Checked: the whole partition key, a prefix of the clustering key, then at most one slice."""
     _require_known(table, (*key, *columns, *write_times_of))
     prefix = table.key_names[: len(key)]
-    _require(len(key) >= len(table.partition), "a read names one partition (rule R8)", table, columns=key)
-    _require(set(key) == set(prefix), "a read names a prefix of the key", table, columns=key)
+    _require(len(key) >= len(table.partition), "a read must name one partition (rule R8)", table, columns=key)
+    _require(set(key) == set(prefix), "a read must name a prefix of the key", table, columns=key)
     _require(not set(write_times_of) & set(table.key_names), "a key column has no write time", table)
     if within is not None:
         _check_slice(table, key, within)
@@ -331,8 +333,8 @@ def scan_shape(table: Table, columns: tuple[str, ...]) -> ScanShape:
     """Checked: key columns alone, since what a scan returns is stale by its next page (rule R8)."""
     _require_known(table, columns)
     for name in columns:
-        _require(name in table.key_names, "a scan finds keys and nothing else (rule R8)", table, column=name)
-    _require(set(table.partition_names) <= set(columns), "a scan returns the whole partition key", table)
+        _require(name in table.key_names, "a scan reads keys and nothing else (rule R8)", table, column=name)
+    _require(set(table.partition_names) <= set(columns), "a scan must return the whole partition key", table)
     return ScanShape(table, columns)
 
 
@@ -340,6 +342,8 @@ def _check_slice(table: Table, key: tuple[str, ...], within: SliceForm) -> None:
     _require_known(table, (*within.equal, within.column))
     rest = table.key_names[len(key) :]
     held = len(within.equal)
-    _require(within.equal == rest[:held], "a slice holds the next clustering columns equal", table)
-    _require(held < len(rest) and within.column == rest[held], "a slice is of the next clustering column", table)
-    _require(within.lower is not None or within.upper is not None, "a slice without a bound", table)
+    _require(within.equal == rest[:held], "a slice must keep the preceding clustering columns equal", table)
+    _require(
+        held < len(rest) and within.column == rest[held], "a slice must be over the next clustering column", table
+    )
+    _require(within.lower is not None or within.upper is not None, "a slice has no bound", table)

@@ -53,12 +53,12 @@ class StatementBroken(Bug):
 
 def _check_timestamp(timestamp_us: int) -> None:
     if timestamp_us <= 0:
-        raise StatementBroken("a plain write carries its own timestamp (rule R4)", timestamp_us=timestamp_us)
+        raise StatementBroken("a plain write must carry its own timestamp (rule R4)", timestamp_us=timestamp_us)
 
 
 def _check_ttl(ttl_s: int | None) -> None:
     if ttl_s is not None and not 0 < ttl_s <= TTL_S_MAX:
-        raise StatementBroken("a time to live is from one second to twenty years", ttl_s=ttl_s)
+        raise StatementBroken("a time to live must be from one second to twenty years", ttl_s=ttl_s)
 
 
 class _Statement:
@@ -114,7 +114,7 @@ class Insert(_Statement):
         self.ttl_s = ttl_s
         self.consistency = Consistency.LOCAL_QUORUM
         if shape.conditional:
-            raise StatementBroken("a shape of an LWT makes no plain insert (rule R3)", table=shape.table.name)
+            raise StatementBroken("an LWT shape cannot be a plain insert (rule R3)", table=shape.table.name)
         _check_timestamp(timestamp_us)
         _check_ttl(ttl_s)
         shape.check_values(values)
@@ -174,7 +174,7 @@ class Delete(_Statement):
         _check_timestamp(timestamp_us)
         if table.has_lwt and (above_lwt_us is None or timestamp_us <= above_lwt_us):
             raise StatementBroken(
-                "a plain delete of what an LWT wrote is stamped above its write time (rule R3)",
+                "a plain delete of an LWT's row must be stamped above its write time (rule R3)",
                 table=table.name,
                 timestamp_us=timestamp_us,
                 above_lwt_us=above_lwt_us,
@@ -205,7 +205,7 @@ class Batch(_Statement):
         self.logged = logged
         self.consistency = consistency
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch holds from one to ten thousand statements", held=len(self.statements))
+            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(self.statements))
 
 
 class RowsOf(Batch):
@@ -233,18 +233,20 @@ class RowsOf(Batch):
         self.logged = False
         self.consistency = Consistency.LOCAL_QUORUM
         if shape.conditional or shape.value_names[: len(lead)] != shape.table.partition_names:
-            raise StatementBroken("rows of one partition, told by its key first", table=shape.table.name)
+            raise StatementBroken(
+                "rows written together must be in one partition, with its key first", table=shape.table.name
+            )
         if not 0 < len(tails) == len(stamps) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch holds from one to ten thousand statements", held=len(tails))
+            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(tails))
         for timestamp_us, ttl_s in set(stamps):
             _check_timestamp(timestamp_us)
             _check_ttl(ttl_s)
         if len({ttl_s is None for _, ttl_s in stamps}) > 1:
-            raise StatementBroken("of rows that are told together all expire, or none", table=shape.table.name)
+            raise StatementBroken("rows written together must all expire, or none", table=shape.table.name)
         kinds = {tuple(map(type, tail)) for tail in tails}
         for kind in kinds:
             if kind != shape.exact_types[len(lead) :]:
-                raise StatementBroken("rows that are told together have all their values", table=shape.table.name)
+                raise StatementBroken("rows written together must have all their values", table=shape.table.name)
         shape.check_values((*lead, *tails[0]))
 
     @property
@@ -266,7 +268,7 @@ class Condition:
 
     def __post_init__(self) -> None:
         if self.value is None and self.operator not in (Operator.IS, Operator.IS_NOT):
-            raise StatementBroken("null can not be compared by order", column=self.column)
+            raise StatementBroken("null cannot be compared by order", column=self.column)
 
 
 def is_(column: str, value: Value) -> Condition:
@@ -335,16 +337,16 @@ class BatchIf(_Statement):
     def __init__(self, statements: Iterable[Conditional]) -> None:
         self.statements = tuple(statements)
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch holds from one to ten thousand statements", held=len(self.statements))
+            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(self.statements))
         first = self.statements[0]
         if not any(statement.shape.conditional for statement in self.statements):
-            raise StatementBroken("a conditional batch without a condition", table=first.shape.table.name)
+            raise StatementBroken("a conditional batch has no condition", table=first.shape.table.name)
         if len({partition_of(statement) for statement in self.statements}) > 1:
-            raise StatementBroken("a conditional batch is of one partition", table=first.shape.table.name)
+            raise StatementBroken("a conditional batch must be of one partition", table=first.shape.table.name)
         if any(statement.shape.table is not first.shape.table for statement in self.statements):
-            raise StatementBroken("a conditional batch is of one table", table=first.shape.table.name)
+            raise StatementBroken("a conditional batch must be of one table", table=first.shape.table.name)
         if len({statement.attempt for statement in self.statements}) > 1:
-            raise StatementBroken("a conditional batch is one attempt (rule R3)", table=first.shape.table.name)
+            raise StatementBroken("a conditional batch must be one attempt (rule R3)", table=first.shape.table.name)
 
     @property
     def attempt(self) -> UUID:
@@ -379,7 +381,7 @@ class Select(_Statement):
         self.limit = limit
         self.consistency = consistency
         if limit is not None and limit < 1:
-            raise StatementBroken("a limit is at least one", limit=limit)
+            raise StatementBroken("a limit must be at least one", limit=limit)
         self.shape.check_values(self.values)
 
 

@@ -177,7 +177,7 @@ class Store(ABC):
         try:
             found = await self.read(select, within_s=within_s)
         except Unavailable as error:
-            raise Unknown("an LWT without an answer, and its attempt can not be read", last=error.message) from error
+            raise Unknown("an LWT was not answered, and its attempt cannot be read", last=error.message) from error
         mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
         return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
 
@@ -202,7 +202,7 @@ class Store(ABC):
                 sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
                 if deadline - self.monotonic_s() <= pause_s:
                     if is_write and sent_in_doubt and not isinstance(error, Unknown):
-                        raise Unknown("no answer to a write in time", last=error.message) from error
+                        raise Unknown("a write was not answered in time", last=error.message) from error
                     raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)

@@ -105,14 +105,14 @@ class Table:
         names = [column.name for column in (*self.partition, *self.clustering, *self.columns)]
         checks = [
             (not self.partition, "a table needs a partition key"),
-            (len(set(names)) < len(names), "two columns have one name"),
-            (not all(_NAME.fullmatch(name) for name in [self.name, *names]), "a name is not lower case letters"),
-            (any(column.static for column in (*self.partition, *self.clustering)), "a key column can not be static"),
+            (len(set(names)) < len(names), "two columns have the same name"),
+            (not all(_NAME.fullmatch(name) for name in [self.name, *names]), "a name must be lower case letters"),
+            (any(column.static for column in (*self.partition, *self.clustering)), "a key column cannot be static"),
             (bool(self.static_names) and not self.clustering, "a static column needs a clustering key"),
             (not self.descending <= set(self.clustering_names), "only a clustering column can be descending"),
             (self.gc_grace_s < GC_GRACE_S_MIN, "gc_grace is below 24 hours (rule R4)"),
             (self.has_lwt and not self._attempt_is_sound(), "LWTs need a uuid column for their attempt (rule R3)"),
-            (not self.has_lwt and self.attempt is not None, "an attempt column where nothing is written by LWT"),
+            (not self.has_lwt and self.attempt is not None, "an attempt column in a table that no LWT writes"),
         ]
         return [problem for broken, problem in checks if broken]
 

@@ -1,1 +1,1 @@
-"""What a process tells of itself: metrics as plain numbers, their two ways out, log lines, and trace context."""
+"""The telemetry of a process: metrics as plain numbers, their two exporters, log lines, and trace context."""

@@ -1,7 +1,8 @@
-"""How far the clocks of Cassandra's nodes are from this process's, as metrics: what a bound on clocks has to hold.
+"""The offset of the clocks of Cassandra's nodes from this process's clock, as metrics: the quantity that a clock
+bound limits.
 
-Told as the last comparison found it (docs/protocols/clocks.md): once a minute, and after each pause or step. A
-process with several connections tells a node once, by the comparison that says the worst of it.
+Reported as the last comparison measured it (docs/internals/protocols/clocks.md): once per minute, and after each
+pause or step. A process with several connections reports a node once, by the comparison with the largest error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def measure_clocks(registry: Registry, read: Read) -> None:
-    """Have it read when somebody asks."""
+    """Have it computed when it is read."""
 
     def differences() -> Values:
         return _of_nodes(read(), of_difference=True)
@@ -33,15 +34,16 @@ def measure_clocks(registry: Registry, read: Read) -> None:
 
     name = "headgate_clock_"
     registry.reading(
-        name + "difference_seconds", "By how much a node's clock is ahead of this process's.", ["node"], differences
+        name + "difference_seconds", "Offset of a node's clock from this process's clock.", ["node"], differences
     )
+    registry.reading(name + "uncertainty_seconds", "Uncertainty of the clock comparison.", ["node"], uncertainties)
     registry.reading(
-        name + "uncertainty_seconds", "What the comparison of clocks could not tell.", ["node"], uncertainties
+        name + "bound_seconds",
+        "Largest accepted clock error (difference plus uncertainty): half of maxClockSkew.",
+        (),
+        bound,
     )
-    registry.reading(
-        name + "bound_seconds", "Difference and uncertainty together may be so much: half of maxClockSkew.", (), bound
-    )
-    registry.reading(name + "trusted", "1 while the time here may be relied on.", (), trusted)
+    registry.reading(name + "trusted", "1 while this process's clock is trusted.", (), trusted)
 
 
 def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> Values:

@@ -1,8 +1,9 @@
-"""Metrics to Graphite by its plaintext protocol, where METRICS_GRAPHITE, GRAPHITE_PREFIX and GRAPHITE_URL ask for it.
+"""Metrics to Graphite by its plaintext protocol, if METRICS_GRAPHITE, GRAPHITE_PREFIX and GRAPHITE_URL are set.
 
-A line a number: `prefix.name.labels value seconds`. Names are made of the same samples as Prometheus gets; the values
-of labels become parts of the path, a histogram its count, sum and the counts of its buckets. It never holds anybody
-up: Graphite away, or too slow, means that this round's lines are dropped and counted; the next round tries again.
+One line per number: `prefix.name.labels value seconds`. Names are built from the same samples as for Prometheus. The
+values of labels become parts of the path, a histogram its count, sum and the counts of its buckets. It never blocks a
+caller: when Graphite is unavailable or too slow, this round's lines are dropped and counted, and the next round tries
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _URL = re.compile(r"(?:(?:tcp|graphite)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^:/\s\[
 
 @dataclass(frozen=True)
 class GraphiteSettings:
-    """Where the lines go, and what they begin with."""
+    """The target of the lines, and their prefix."""
 
     host: str
     port: int = PORT
@@ -37,20 +38,20 @@ class GraphiteSettings:
 
 
 def read_graphite(environment: Mapping[str, str]) -> GraphiteSettings | None:
-    """From the environment of the process; None where nobody wants it."""
+    """From the environment of the process; None where it is not requested."""
     wanted = environment.get("METRICS_GRAPHITE", "").strip().lower()
     if wanted in ("", "false", "0", "no", "off"):
         return None
     if wanted not in ("true", "1", "yes", "on"):
-        raise SpecError("METRICS_GRAPHITE is true or false", given=repr(wanted))
+        raise SpecError("METRICS_GRAPHITE must be true or false", given=repr(wanted))
     url = environment.get("GRAPHITE_URL", "").strip()
     found = _URL.fullmatch(url)
     if found is None or not 0 < int(found["port"] or PORT) < 65536:
-        remedy = f"host[:port] or tcp://host[:port], the port {PORT} unless given"
-        raise SpecError("GRAPHITE_URL does not name a Graphite", given=repr(url), remedy=remedy)
+        remedy = f"write host[:port] or tcp://host[:port]; default port: {PORT}"
+        raise SpecError("GRAPHITE_URL is not the address of a Graphite server", given=repr(url), remedy=remedy)
     prefix = environment.get("GRAPHITE_PREFIX", "").strip().strip(".") or PREFIX
     if not all(part and not _UNFIT.search(part) for part in prefix.split(".")):
-        raise SpecError("GRAPHITE_PREFIX is names separated by dots", given=repr(prefix))
+        raise SpecError("GRAPHITE_PREFIX must be names separated by dots", given=repr(prefix))
     return GraphiteSettings(found["host"].strip("[]"), int(found["port"] or PORT), prefix)
 
 
@@ -74,7 +75,7 @@ def _paths(sample: Sample) -> Iterator[tuple[str, float]]:
 
 
 class Graphite:
-    """Ships the metrics of a process, round after round, over one connection that is made anew when it breaks."""
+    """Ships the metrics of a process, round after round, over one connection that is reopened when it breaks."""
 
     def __init__(
         self, settings: GraphiteSettings, registry: Registry, *, now_s: Callable[[], float] = time.time
@@ -83,9 +84,9 @@ class Graphite:
         self.registry = registry
         self._now_s = now_s
         self._writer: asyncio.StreamWriter | None = None
-        self.sent = registry.counter("headgate_graphite_lines_sent", "Lines handed to Graphite's connection.").of()
+        self.sent = registry.counter("headgate_graphite_lines_sent", "Lines written to the Graphite connection.").of()
         self.dropped = registry.counter(
-            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was away or too slow."
+            "headgate_graphite_lines_dropped", "Lines dropped because Graphite was unavailable or too slow."
         ).of()
 
     async def run(self) -> None:
@@ -119,7 +120,7 @@ class Graphite:
         return self._writer
 
     def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Graphite says nothing; an end of its stream means that it has gone, and the connection is closed."""
+        """Graphite sends nothing; an end of its stream means that it is gone, and the connection is closed."""
 
         async def until_it_ends() -> None:
             with contextlib.suppress(OSError):

@@ -1,7 +1,9 @@
-"""Log lines: one JSON object a line on standard output, or a line for people. Static text, values as fields.
+"""Log lines: one JSON object per line on standard output, or a readable line. Static text, values as fields.
 
-`logger.info("lane taken", extra={"lane": 3})` gives `{"at": ..., "level": "info", "text": "lane taken", "lane": 3}`.
-Whatever is logged while a message is handled also has the fields that `log_fields` holds: its id, attempt and trace.
+`logger.info("lane taken", extra={"lane": 3})` gives
+`{"timestamp": ..., "level": "info", "message": "lane taken", "lane": 3}`.
+Every log line during the handling of a message also has the fields that `log_fields` holds: its id, attempt and
+trace.
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC)
+            "timestamp": datetime.fromtimestamp(record.created, UTC)
             .isoformat(timespec="milliseconds")
             .replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "text": record.getMessage(),
+            "message": record.getMessage(),
         }
         line |= {name: value for name, value in fields_of(record).items() if name not in line}
         if record.exc_info:
@@ -72,6 +74,6 @@ def log_to(stream: TextIO | Any = None, *, form: str = "json", level: str = "inf
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # The driver and the HTTP library tell at info what is of interest to their authors alone.
+    # The driver and the HTTP library log at info facts that interest only their authors.
     for chatty in ("cassandra", "aiohttp", "asyncio"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

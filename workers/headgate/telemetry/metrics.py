@@ -1,8 +1,8 @@
-"""Metrics as plain numbers: counters, gauges and histograms, by labels. It knows no exporter.
+"""Metrics as plain numbers: counters, gauges and histograms, by labels. This module knows no exporter.
 
-Adding to one is an addition, so the hot path of a worker can afford it; who exports reads `Registry.samples()`.
-Label values are of a small closed set (an outcome, a queue); never a message's. A family refuses to grow past
-CHILDREN_MAX: what comes then is counted under the label values "other".
+An update is an addition, so the hot path of a worker can afford it; an exporter reads `Registry.samples()`. Label
+values are of a small closed set (an outcome, a queue); never a message's. A family is limited to CHILDREN_MAX: later
+label values are counted under "other".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 CHILDREN_MAX = 200
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds for what takes from a millisecond to minutes; a last bucket takes what is longer."""
+"""Upper bounds for durations from a millisecond to minutes; a last bucket counts longer ones."""
 
 
 class Counter:
@@ -26,7 +26,7 @@ class Counter:
         self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
-        """Count so many more."""
+        """Increase it by this amount."""
         self.value += amount
 
 
@@ -103,7 +103,7 @@ class Sample:
 
 
 Reading = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
-"""Asked when somebody reads: label values and the number."""
+"""Called on each read: label values and the number."""
 
 
 class Registry:
@@ -113,7 +113,7 @@ class Registry:
         self._counters: list[Family[Counter]] = []
         self._gauges: list[Family[Gauge]] = []
         self._histograms: list[Family[Histogram]] = []
-        self._readings: list[tuple[str, str, tuple[str, ...], Reading]] = []
+        self._readings: list[tuple[str, str, str, tuple[str, ...], Reading]] = []
 
     def counter(self, name: str, says: str, *labels: str) -> Family[Counter]:
         """A counter; its name has no `_total`, which exporters add where it is the custom."""
@@ -127,9 +127,9 @@ class Registry:
         self._gauges.append(family)
         return family
 
-    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading) -> None:
-        """A gauge that is read when somebody asks."""
-        self._readings.append((name, says, tuple(labels), read))
+    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge") -> None:
+        """A gauge, or a counter, whose value is computed when it is read."""
+        self._readings.append((name, says, kind, tuple(labels), read))
 
     def histogram(self, name: str, says: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Family[Histogram]:
         """A histogram."""
@@ -145,9 +145,9 @@ class Registry:
         for gauges in self._gauges:
             for values, gauge in gauges:
                 yield Sample(gauges.name, gauges.says, "gauge", _named(gauges, values), gauge.value)
-        for name, says, labels, read in self._readings:
+        for name, says, kind, labels, read in self._readings:
             for values, value in read():
-                yield Sample(name, says, "gauge", tuple(zip(labels, values, strict=True)), value)
+                yield Sample(name, says, kind, tuple(zip(labels, values, strict=True)), value)
         for histograms in self._histograms:
             for values, histogram in histograms:
                 named = _named(histograms, values)

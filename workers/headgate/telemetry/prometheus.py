@@ -27,7 +27,7 @@ class _Ours(Collector):
 
 
 def exposition(registry: Registry) -> bytes:
-    """What a scrape is answered with."""
+    """The response to a scrape."""
     collectors = CollectorRegistry(auto_describe=False)
     collectors.register(_Ours(registry))
     return bytes(generate_latest(collectors))

@@ -1,7 +1,7 @@
 """Spans by OpenTelemetry, where it is installed and set up; else nothing.
 
-The application, or `opentelemetry-instrument`, sets it up. A put within a span is a span of kind producer, whose
-context its messages carry. The span of a handler continues that trace, and what the handler puts carries it on.
+The application, or `opentelemetry-instrument`, configures it. A put within a span is a span of kind producer, whose
+context its messages carry. The span of a handler continues that trace, and the handler's own puts pass it on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, i
 
 
 class OpenSpan:
-    """The span of what is handled now."""
+    """The span of the current handler."""
 
     def __init__(self, trace: Any, span: Any) -> None:
         self._trace = trace
@@ -30,13 +30,18 @@ class OpenSpan:
 class SentSpan:
     """The span of a put."""
 
-    def __init__(self, span: Any) -> None:
+    def __init__(self, trace: Any, span: Any) -> None:
+        self._trace = trace
         self._span = span
 
     def sent(self, message_ids: Sequence[str]) -> None:
-        """The messages are put. A span has room for one id."""
+        """The messages that were put. A span has room for one id."""
         if len(message_ids) == 1:
             self._span.set_attribute("messaging.message.id", message_ids[0])
+
+    def failed(self, reason: str) -> None:
+        """Some messages are not put."""
+        self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, reason))
 
 
 class Spans:
@@ -62,7 +67,7 @@ class Spans:
         with self._tracer.start_as_current_span(
             f"send {queue}", kind=self._trace.SpanKind.PRODUCER, attributes=attributes
         ) as span:
-            yield SentSpan(span)
+            yield SentSpan(self._trace, span)
 
     @contextmanager
     def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:
@@ -97,7 +102,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
 
 
 def spans() -> Spans | None:
-    """Spans, if OpenTelemetry is there and somebody has set up more than its own nothing."""
+    """Spans, if OpenTelemetry is installed and configured beyond its default no-op."""
     if find_spec("opentelemetry") is None:
         return None
     from opentelemetry import trace
@@ -106,7 +111,7 @@ def spans() -> Spans | None:
 
 
 _last: tuple[object, Spans] | None = None
-"""The provider that the last put found, and its spans: to make a tracer costs more than a put's span."""
+"""The provider of the last put, and its spans: creating a tracer costs more than a put's span."""
 
 
 def producer_spans() -> Spans | None:

@@ -38,7 +38,7 @@ current_trace: ContextVar[TraceContext | None] = ContextVar("headgate_current_tr
 
 
 def read_trace(attributes: Mapping[str, str | bytes]) -> TraceContext | None:
-    """What a message carries, if it is valid."""
+    """The trace context of a message, if it is valid."""
     parent = attributes.get(TRACEPARENT)
     if not isinstance(parent, str):
         return None
@@ -53,17 +53,17 @@ def read_trace(attributes: Mapping[str, str | bytes]) -> TraceContext | None:
 
 
 def is_traced() -> bool:
-    """Whether a put here belongs to a trace. Every put asks, so it costs next to nothing without OpenTelemetry."""
+    """Whether this put belongs to a trace. Every put checks it, so it costs next to nothing without OpenTelemetry."""
     return current_trace.get() is not None or (_API in modules and _current_span() is not None)
 
 
 def is_in_span() -> bool:
-    """Whether OpenTelemetry has a current span here."""
+    """Whether OpenTelemetry has a current span."""
     return _API in modules and _current_span() is not None
 
 
 _API = "opentelemetry.trace"
-"""Whoever set up OpenTelemetry has imported this."""
+"""An application that configured OpenTelemetry has imported this."""
 
 
 def _current_span() -> Any | None:

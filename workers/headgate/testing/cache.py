@@ -67,7 +67,7 @@ def require_room(directory: Path, needs_mb: int) -> None:
 def _no_room(directory: Path, needs_mb: int) -> Surroundings:
     return Surroundings(
         "the disk is full",
-        remedy=f"free {needs_mb} MB there, or set HEADGATE_CACHE to a directory on another disk",
+        remedy=f"free {needs_mb} MB in it, or set HEADGATE_CACHE to a directory on another disk",
         directory=directory,
     )
 

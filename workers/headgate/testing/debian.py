@@ -87,7 +87,7 @@ def release() -> str:
     told = _system()
     if told.get("ID") != "debian":
         raise Surroundings(
-            "only Debian's packages can be unpacked here",
+            "only Debian's packages can be unpacked on this machine",
             remedy="install the programs yourself, and put them on PATH",
             system=told.get("PRETTY_NAME", "unknown"),
         )
@@ -180,8 +180,8 @@ def _run(argv: Sequence[str], *, cwd: Path | None = None) -> str:
         lines = [re.sub(r"https?://\S+", "(the registry)", line) for line in done.stderr.splitlines() if line.strip()]
         telling = [line for line in lines if line.startswith("E:")] or lines[-1:]
         raise Surroundings(
-            "Debian's packages could not be had",
-            remedy="is there a network? is the disk full? then run it again",
+            "Debian's packages could not be fetched",
+            remedy="check the network and the free disk space, then run it again",
             command=" ".join(argv[:1]),
             said=" ".join(telling)[:300],
         )

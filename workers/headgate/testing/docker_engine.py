@@ -158,14 +158,14 @@ class DockerEngine:
             if not self._server.alive():
                 raise Surroundings(
                     "the Docker engine did not start",
-                    remedy=f"its last words:\n{self._server.last_error_lines()}",
+                    remedy=f"its last lines:\n{self._server.last_error_lines()}",
                 )
             return docker_answers(f"unix://{self.socket}")
 
         if not wait_until(ready, timeout_s=START_TIMEOUT_S, every_s=0.2):
             raise Unavailable(
                 "the Docker engine does not answer",
-                remedy=f"its last words:\n{self._server.last_error_lines()}",
+                remedy=f"its last lines:\n{self._server.last_error_lines()}",
             )
 
 

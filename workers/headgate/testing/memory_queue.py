@@ -88,6 +88,16 @@ class MemoryQueue:
         """Their ids."""
         return [self.put_now(message) for message in messages]
 
+    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+        """Of each its id, or its error."""
+        outcomes: list[str | HeadgateError] = []
+        for message in messages:
+            try:
+                outcomes += await self.put([message])
+            except HeadgateError as error:
+                outcomes.append(error)
+        return outcomes
+
     def put_now(self, message: Message | bytes, *, suspect: bool = False, attempts: int = 0) -> str:
         """One message; as a suspect, or tried before, if a test wants that."""
         if isinstance(message, bytes):

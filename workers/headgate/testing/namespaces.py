@@ -23,7 +23,7 @@ def require_root(what: str) -> None:
     if os.geteuid() != 0:
         raise Surroundings(
             "root is needed",
-            remedy=f"run it as root (sudo) to have {what}; the rest works without",
+            remedy=f"run it as root (sudo) to use {what}; the rest works without root",
             what=what,
         )
 
@@ -35,7 +35,7 @@ def ip(*arguments: str, namespace: str | None = None, quiet: bool = False) -> st
     if done.returncode != 0 and not quiet:
         raise Surroundings(
             "the kernel refused a network change",
-            remedy="see the kernel's answer",
+            remedy="check the kernel's answer",
             command=" ".join(["ip", *where, *arguments]),
             answer=done.stderr.strip(),
         )

@@ -118,12 +118,12 @@ class Network:
     def add_host(self, name: str, *, beside: str | None = None) -> Host:
         """A new host; `beside` another it shares that one's side, also of what is cut and delayed already."""
         if name in self._hosts:
-            raise SpecError("there is such a host already", remedy="name it otherwise", name=name)
+            raise SpecError("the host exists already", remedy="choose another name", name=name)
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name) or name == "router":
-            raise SpecError("not a name for a host", remedy="up to 12 of a-z, 0-9 and -", got=name)
+            raise SpecError("invalid host name", remedy="use up to 12 of a-z, 0-9 and -", got=name)
         number = len(self._hosts) + 11
         if number > _MOST_HOSTS:
-            raise SpecError("too many hosts in one network", remedy="make another network", most=_MOST_HOSTS - 11)
+            raise SpecError("too many hosts in one network", remedy="create another network", most=_MOST_HOSTS - 11)
         side = name if beside is None else self.host(beside).side
         host = Host(name, side, f"{_NET}.{number}", f"{self._tag}-{name}")
         namespaces.add(host.namespace)
@@ -177,7 +177,7 @@ class Network:
     def host(self, name: str) -> Host:
         """The host of this name."""
         if name not in self._hosts:
-            raise SpecError("no such host", remedy=f"one of {', '.join(self._hosts)}", name=name)
+            raise SpecError("unknown host", remedy=f"one of {', '.join(self._hosts)}", name=name)
         return self._hosts[name]
 
     def _members(self, name: str) -> list[Host]:
@@ -215,7 +215,7 @@ class Network:
         )
         if done.returncode != 0:
             raise Surroundings(
-                "the kernel refused a routing rule", answer=done.stderr.strip(), remedy="see its answer"
+                "the kernel refused a routing rule", answer=done.stderr.strip(), remedy="check its answer"
             )
 
     def _set_up_router(self) -> None:
@@ -243,8 +243,8 @@ class Network:
         if not wait_until(lambda: log.exists() and relay.READY in log.read_text(), timeout_s=15):
             server.kill()
             raise Surroundings(
-                "packets can not be delayed here",
-                remedy="the kernel module tun is needed (modprobe tun)",
+                "packets cannot be delayed on this machine",
+                remedy="load the kernel module tun (modprobe tun)",
                 said=server.last_error_lines(1),
             )
         ip("link", "set", device, "up", "txqueuelen", "10000", namespace=self.router)

@@ -27,7 +27,7 @@ def server_ports(count: int, addresses: Sequence[str] = ("127.0.0.1",)) -> list[
             return chosen
     raise Surroundings(
         "no free port",
-        remedy="end something that listens there",
+        remedy="stop a program that listens on one",
         at=" and ".join(addresses),
         between=f"{FIRST}-{LAST}",
     )
@@ -40,5 +40,5 @@ def require_own_address(address: str) -> None:
             probe.bind((address, 0))
     except OSError as error:
         raise Surroundings(
-            "not an address of this machine", remedy="`ip address` lists those that are", address=address, why=error
+            "not an address of this machine", remedy="run `ip address` to list them", address=address, why=error
         ) from None

@@ -177,8 +177,8 @@ class Server:
             lambda: not self.alive() or stands_still(self.pid), timeout_s=_STOPPED_WITHIN_S, every_s=0.001
         ):
             raise Surroundings(
-                "a paused process goes on",
-                remedy="see what its threads wait for in /proc/<pid>/task/*/stack: a disk or a network mount hangs",
+                "a paused process did not resume",
+                remedy="check /proc/<pid>/task/*/stack: its threads wait for a hung disk or network mount",
                 process=self.name,
                 pid=self.pid,
             )

@@ -38,9 +38,7 @@ def find_libfaketime() -> Path:
         found = debian.unpacked(_PACKAGE) / folder.relative_to("/") / _LIBRARY
         if found.exists():
             return found
-    raise Surroundings(
-        "Debian's libfaketime is not where it used to be", remedy="install libfaketime on this machine"
-    )
+    raise Surroundings("Debian's libfaketime is not at its usual path", remedy="install libfaketime on this machine")
 
 
 def find_installed_libfaketime() -> Path | None:

@@ -144,15 +144,17 @@ class CounterType(ABC, Generic[S, U]):
         version, checksum = _HEAD.unpack_from(data)
         if version > self.version:
             raise StateUnreadable(
-                "a later release has written this state",
+                "this state was written by a later release",
                 type=self.name,
                 version=version,
                 known=self.version,
-                remedy="bring this process to that release",
+                remedy="upgrade this process to that release",
             )
         body = bytes(data[_HEAD.size :])
         if version == 0 or crc32(body) != checksum:
-            raise StateUnreadable(type=self.name, version=version, bytes=len(data), said="damaged, or none of ours")
+            raise StateUnreadable(
+                type=self.name, version=version, bytes=len(data), said="damaged, or not a Headgate state"
+            )
         try:
             return self.load_body(body, version)
         except StateUnreadable:
@@ -166,7 +168,10 @@ class CounterType(ABC, Generic[S, U]):
         """Refuse what can not be done to a value of this type."""
         if verb not in self.verbs:
             raise UpdateInvalid(
-                "this type has no such update", type=self.name, given=verb, remedy=f"it has {', '.join(self.verbs)}"
+                "this type has no such update",
+                type=self.name,
+                given=verb,
+                remedy=f"available: {', '.join(self.verbs)}",
             )
 
     def wrong(self, wanted: str, given: object) -> UpdateInvalid:
@@ -177,7 +182,7 @@ class CounterType(ABC, Generic[S, U]):
         """Refuse questions that the type does not know."""
         for name in question:
             if name not in known:
-                remedy = f"it answers to {', '.join(known)}" if known else "it has one value"
+                remedy = f"available: {', '.join(known)}" if known else "this type has a single value"
                 raise QuestionInvalid(type=self.name, asked=name, remedy=remedy)
 
 

@@ -25,15 +25,15 @@ def broken_law(kind: CounterType[Any, Any]) -> str | None:
     try:
         return next(_broken(kind), None)
     except Exception as error:  # of whatever kind: the type can not be used
-        return f"it raised {type(error).__name__}: {' '.join(str(error).split())}"
+        return f"raised {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _broken(kind: CounterType[S, U]) -> Iterator[str]:
     if not 1 <= kind.version <= VERSION_MAX:
-        yield f"its version is a number from 1 to {VERSION_MAX}"
+        yield f"the version must be a number from 1 to {VERSION_MAX}"
     examples = list(kind.examples())[:EXAMPLES_USED_MAX]
     if len(examples) < EXAMPLES_MIN or {each.verb for each in kind.examples()} != set(kind.verbs):
-        yield f"it gives at least {EXAMPLES_MIN} examples, of every verb one"
+        yield f"at least {EXAMPLES_MIN} examples are required, covering every verb"
     updates = [
         kind.parse(each.verb, each.arguments, FIRST_MOMENT_US + number) for number, each in enumerate(examples)
     ]
@@ -46,7 +46,7 @@ def _broken_of_bytes(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]
     for number in range(len(updates) + 1):
         data = kind.dump(state)
         if kind.dump(state) != data:
-            yield "dump gives the same bytes for the same state"
+            yield "dump returns the same bytes for the same state"
         again = kind.load(data)
         if not kind.same(again, state):
             yield "load(dump(a)) = a"
@@ -56,12 +56,12 @@ def _broken_of_bytes(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]
         if number < len(updates):
             state = kind.apply(again, updates[number])
     if not kind.same(state, taken(kind, updates)):
-        yield "a state that was dumped and loaded takes updates as the one it was"
+        yield "a state that was dumped and loaded takes updates like the original"
     try:
         kind.load(bytes((kind.version + 1,)) + kind.dump(state)[1:])
     except StateUnreadable:
         return
-    yield "a state of a later version is refused"
+    yield "a state of a later version is rejected"
 
 
 def _broken_of_merge(kind: CounterType[S, U], updates: list[U]) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _broken_of_apply(kind: CounterType[S, U], a: S, b: S, update: U) -> Iterator
     if not kind.same(later, kind.merge(kind.merge(a, b), taken(kind, [update]))):
         yield "apply(a, u) = merge(a, apply(zero, u))"
     if (kind.dump(a), kind.dump(b)) != before:
-        yield "what merge returns shares nothing that changes with its states"
+        yield "the state that merge returns shares nothing mutable with its arguments"
 
 
 def taken(kind: CounterType[S, U], updates: list[U]) -> S:

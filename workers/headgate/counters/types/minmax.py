@@ -51,7 +51,7 @@ class MinMax(CounterType[State, Seen]):
         """`add` a number and, if one likes, its witness."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
-            raise self.wrong("a number, and a text as its witness", list(arguments))
+            raise self.wrong("a number, and a string as its witness", list(arguments))
         number = arguments[0]
         witness = arguments[1] if len(arguments) > 1 else None
         if not isinstance(number, int | float) or not is_number(number):
@@ -59,7 +59,7 @@ class MinMax(CounterType[State, Seen]):
         if isinstance(number, int) and number.bit_length() > WHOLE_BITS_MAX:
             raise self.wrong(f"a number of at most {WHOLE_BITS_MAX} bits", f"{number.bit_length()} bits")
         if witness is not None and not (isinstance(witness, str) and is_text(witness)):
-            raise self.wrong("a text as the witness", witness)
+            raise self.wrong("a string as the witness", witness)
         if witness is not None and len(witness.encode()) > WITNESS_BYTES_MAX:
             raise self.wrong(f"a witness of at most {WITNESS_BYTES_MAX} bytes", witness)
         return Seen(_canonical(number), witness)
@@ -97,9 +97,9 @@ class MinMax(CounterType[State, Seen]):
         least, greatest = (Seen(number, witness) for number, witness in found)
         for each in (least, greatest):
             if not is_number(each.number) or not (each.witness is None or is_text(each.witness)):
-                raise ValueError("no number with its witness")
+                raise ValueError("a witness without a number")
         if least.number > greatest.number:
-            raise ValueError("the least is above the greatest")
+            raise ValueError("the minimum is above the maximum")
         return least, greatest
 
     def read_words(self, words: Sequence[str]) -> list[Json]:

@@ -118,7 +118,7 @@ class Moments(CounterType[State, Number]):
             raise ValueError("no sums")
         state = State(count, whole_of(total), whole_of(squares), scale)
         if state.squares * count < state.total * state.total:
-            raise ValueError("sums that no numbers have")
+            raise ValueError("sums that no set of numbers has")
         return state
 
     def examples(self) -> Sequence[Example]:

@@ -60,7 +60,7 @@ class Product(CounterType[State, Decimal]):
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Decimal:
         """`add` a factor."""
         self.require_verb(verb)
-        wanted = "one factor: a whole number, a decimal as text, or a float"
+        wanted = "one factor: a whole number, a decimal as a string, or a float"
         if len(arguments) != 1:
             raise self.wrong(wanted, list(arguments))
         given = arguments[0]

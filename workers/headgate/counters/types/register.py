@@ -54,7 +54,7 @@ class Register(CounterType[State, Written]):
         try:
             value = compact_json(json.loads(compact_json(arguments[0])))
         except (ValueError, TypeError, RecursionError):
-            raise self.wrong("a value that JSON has", arguments[0]) from None
+            raise self.wrong("a value that JSON can represent", arguments[0]) from None
         if len(value) > VALUE_BYTES_MAX:
             raise self.wrong(f"a value of at most {VALUE_BYTES_MAX} bytes", f"{len(value)} bytes")
         return Written(at_us, value)
@@ -85,7 +85,7 @@ class Register(CounterType[State, Written]):
             return None
         at_us, value = found
         if not is_whole(at_us):
-            raise ValueError("no moment")
+            raise ValueError("no timestamp")
         return Written(at_us, compact_json(value))
 
     def read_words(self, words: Sequence[str]) -> list[Json]:

@@ -53,7 +53,7 @@ def type_of(name: str) -> CounterType[Any, Any]:
     if name in OURS:
         found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
         if not isinstance(found, CounterType):
-            raise Bug("a file of a counter type holds something else", type=name)
+            raise Bug("a counter type's file contains something else", type=name)
         return found
     return load_own(name, entry_points(group=GROUP))
 
@@ -67,26 +67,26 @@ def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any
         if close:
             remedy = f"did you mean {close[0]}?"
         elif "/" in name:
-            remedy = f"install the distribution that announces it in the entry points {GROUP}"
+            remedy = f"install the distribution that registers it under the entry point group {GROUP}"
         else:
-            remedy = f"there is {', '.join(OURS)}"
+            remedy = f"available: {', '.join(OURS)}"
         raise TypeUnknown(type=name, remedy=remedy)
     try:
         loaded = point.load()
         made = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
         raise TypeBroken(
-            "a counter type of your own can not be imported", type=name, entry=point.value, said=_one_line(error)
+            "the custom counter type cannot be imported", type=name, entry=point.value, said=_one_line(error)
         ) from error
     if not isinstance(made, CounterType):
-        raise TypeBroken("an entry point names no CounterType", type=name, entry=point.value)
+        raise TypeBroken("the entry point is not a CounterType", type=name, entry=point.value)
     if made.name != name:
         raise TypeBroken(
-            "a counter type has another name than its entry point", type=name, entry=point.value, named=made.name
+            "the counter type's name differs from its entry point's", type=name, entry=point.value, named=made.name
         )
     broken = broken_law(made)
     if broken is not None:
-        raise TypeBroken("a counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
+        raise TypeBroken("the counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
     return made
 
 

@@ -43,7 +43,7 @@ class Elements(CounterType[State, State]):
         """`add` or `remove` texts."""
         self.require_verb(verb)
         if not 1 <= len(arguments) <= AT_ONCE_MAX:
-            raise self.wrong(f"1 to {AT_ONCE_MAX} texts", f"{len(arguments)} arguments")
+            raise self.wrong(f"1 to {AT_ONCE_MAX} strings", f"{len(arguments)} arguments")
         stamp = 2 * at_us + (verb == "add")
         return {self._element(given): stamp for given in arguments}
 
@@ -51,7 +51,7 @@ class Elements(CounterType[State, State]):
         if not isinstance(given, str) or not is_text(given):
             raise self.wrong("a text", given)
         if len(given.encode()) > ELEMENT_BYTES_MAX:
-            raise self.wrong(f"a text of at most {ELEMENT_BYTES_MAX} bytes", given)
+            raise self.wrong(f"a string of at most {ELEMENT_BYTES_MAX} bytes", given)
         return given
 
     def zero(self) -> State:
@@ -60,7 +60,7 @@ class Elements(CounterType[State, State]):
     def apply(self, state: State, update: State) -> State:
         if len(state) + len(update) > ELEMENTS_MAX and len(state.keys() | update.keys()) > ELEMENTS_MAX:
             raise StateFull(
-                "this set has grown to its bound",
+                "this set has reached its maximum size",
                 elements=len(state),
                 most=ELEMENTS_MAX,
                 remedy="spread the elements over several keys",
@@ -118,5 +118,5 @@ def _take(state: State, others: State) -> State:
 def _stamps(moments: dict[str, Any], added: int) -> Iterator[tuple[str, int]]:
     for element, at_us in moments.items():
         if not is_whole(at_us) or at_us < 0:
-            raise ValueError("no moment")
+            raise ValueError("no timestamp")
         yield element, 2 * at_us + added

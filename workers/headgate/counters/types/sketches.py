@@ -138,7 +138,7 @@ def _item(kind: CounterType[Any, Any], given: Json) -> int | str:
 def text_item(kind: CounterType[Any, Any], given: Json) -> str:
     """One text, not empty: the library takes an empty one for none."""
     if not isinstance(given, str) or not given or not is_text(given):
-        raise kind.wrong("a text that is not empty", given)
+        raise kind.wrong("a string that is not empty", given)
     if len(given.encode()) > ITEM_BYTES_MAX:
-        raise kind.wrong(f"a text of at most {ITEM_BYTES_MAX} bytes", given)
+        raise kind.wrong(f"a string of at most {ITEM_BYTES_MAX} bytes", given)
     return given

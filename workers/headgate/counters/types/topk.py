@@ -62,7 +62,7 @@ class TopK(SketchType[Update]):
         """`add` an item, a text, and how often it came; once, unless said."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
-            raise self.wrong("a text, and how often it came", list(arguments))
+            raise self.wrong("a string, and its number of occurrences", list(arguments))
         count = arguments[1] if len(arguments) > 1 else 1
         if not isinstance(count, int) or not is_whole(count) or not 1 <= count <= COUNT_MAX:
             raise self.wrong(f"a whole number from 1 to {COUNT_MAX}", count)

@@ -1,5 +1,5 @@
 """What an owner of lanes tells the summary, when it tells it anew, and which owner counts the whole queue.
-docs/protocols/summary.md, "Figures".
+docs/internals/protocols/summary.md, "Figures".
 
 Pure: how lanes stand, and the time, go in. It knows neither tables nor books.
 """

@@ -1,4 +1,5 @@
-"""Which marks a producer owes the summary, so that a queue that sleeps is woken. docs/protocols/summary.md, "Marks".
+"""Which marks a producer owes the summary, so that a queue that sleeps is woken.
+docs/internals/protocols/summary.md, "Marks".
 
 Pure: due moments of what is durable go in, marks to be written come out. It knows neither tables nor queues.
 

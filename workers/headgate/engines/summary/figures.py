@@ -1,5 +1,5 @@
 """Writes the figures of one owner of lanes into the summary, and counts the whole queue where that is its turn. The
-prose is docs/protocols/summary.md, "Figures"; what is written and when is decide_figures.py's.
+prose is docs/internals/protocols/summary.md, "Figures"; what is written and when is decide_figures.py's.
 
 It reads no books and knows no engine: how lanes stand, and how a queue is counted, is given to it. Nothing waits for
 it.
@@ -144,4 +144,4 @@ class OwnersFigures:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("figures of a queue could not be told, and are tried again: %s", error)
+            log.warning("queue figures could not be written; retrying: %s", error)

@@ -1,5 +1,5 @@
-"""Writes the marks of one producer of one queue into the summary. The prose is docs/protocols/summary.md, "Marks";
-which marks are owed is decide_marks.py's.
+"""Writes the marks of one producer of one queue into the summary. The prose is docs/internals/protocols/summary.md,
+"Marks"; which marks are owed is decide_marks.py's.
 
 Nobody waits for it, and nothing that is kept safe depends on it: what could not be written is written with the next.
 It knows no engine.
@@ -102,4 +102,4 @@ class Marks:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("a mark could not be written, and is tried again: %s", error)
+            log.warning("a backlog mark could not be written; retrying: %s", error)

@@ -1,5 +1,5 @@
 """Reads the summary: the figures of all queues in one read a slice, or those of one queue. It decides nothing, and
-knows queues by their ids alone. docs/protocols/summary.md.
+knows queues by their ids alone. docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What the last passes of repair and of the collector came to: one row a resource, written at the end of its pass and
-read by slices, so that nobody asks each queue. docs/protocols/operator.md, "Results of passes".
+read by slices, so that nobody asks each queue. docs/internals/protocols/operator.md, "Results of passes".
 
 Nothing that is kept safe depends on it: a row that could not be written is written by the next pass. A pass that
 failed tells that, and leaves what an earlier one told of the rest.

@@ -1,1 +1,1 @@
-"""A queue ordered by time: docs/protocols/timeline.md."""
+"""A queue ordered by time: docs/internals/protocols/timeline.md."""

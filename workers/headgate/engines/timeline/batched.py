@@ -1,5 +1,5 @@
 """A message for the application's own batch: stamped here, sent by somebody else. The prose is "A message in the
-application's own batch" in docs/protocols/timeline.md.
+application's own batch" in docs/internals/protocols/timeline.md.
 
 It knows neither drivers nor CQL. Invariants: the statements are what a producer would write, index rows included, so
 that sending them again changes nothing, and whenever they land repair finds the message.
@@ -49,11 +49,13 @@ class BatchedPuts:
         """One message, for a batch that is acknowledged within this time."""
         if message.once is not None:
             raise SpecError(
-                "a message in a batch has no once key: claiming one is a transaction of its own",
-                remedy="put it by itself, or make the batch's own write the key",
+                "a message in a batch cannot have a once key, which needs its own transaction",
+                remedy="put the message on its own, or let the batch's own write claim the key",
             )
         if not 0 < within_us <= WITHIN_US_MAX:
-            raise SpecError("`within` is the time until the batch is answered, up to a minute", within_us=within_us)
+            raise SpecError(
+                "`within` must be at most a minute: it is the time until the batch is answered", within_us=within_us
+            )
         self._producer.check([message])
         sender = self._sender
         settings, last_expiry_s = sender.settings, sender.host.last_expiry_s
@@ -83,9 +85,9 @@ class BatchedPuts:
         sender = self._sender
         now_us = sender.host.now_us()
         if not batched.promise.still_holds(max(now_us, batched.promise.sent_us)):
-            raise BatchTooLate(remedy="make the batch anew, or give `within` more time", queue=sender.settings.name)
+            raise BatchTooLate(remedy="build the batch again, or increase `within`", queue=sender.settings.name)
         known = sender.known
         if not known.holds(now_us):
-            raise KnowledgeTooOld(queue=sender.settings.name, remedy="make the batch anew")
+            raise KnowledgeTooOld(queue=sender.settings.name, remedy="build the batch again")
         if known.owner_of(batched.due_us) != batched.generation:
-            raise BatchTooLate("the queue has other shards by now", remedy="make the batch anew")
+            raise BatchTooLate("the queue's shards have changed", remedy="build the batch again")

@@ -1,4 +1,4 @@
-"""Cancel and reschedule by message id. The prose is "Cancel and reschedule" in docs/protocols/timeline.md.
+"""Cancel and reschedule by message id. The prose is "Cancel and reschedule" in docs/internals/protocols/timeline.md.
 
 A message with a row of its own is cancelled by a cell of that row. That is promised only if it was acknowledged
 before due - 2 maxClockSkew: no reader has met the row by then, and every later one sees the cell. All else is "too
@@ -44,7 +44,7 @@ class _Ending(Enum):
     """How a cancel ended."""
 
     PROMISED = "acknowledged in time"
-    SENT = "sent, and not acknowledged in time: it may take effect all the same"
+    SENT = "sent, but not acknowledged in time: the write may still take effect"
     NOT_SENT = "not sent"
 
 

@@ -17,7 +17,7 @@ from headgate.store.decide_generation import Generation
 from headgate.store.positions import Positions
 
 REPAIR = Lanes(0, 1)
-"""Repair's own lane, by which one process repairs a queue at a time (docs/protocols/repair.md)."""
+"""Repair's own lane, by which one process repairs a queue at a time (docs/internals/protocols/repair.md)."""
 
 
 async def make_generation(entry: Entry, generation: Generation, making: Making) -> None:

@@ -1,5 +1,5 @@
 """Closes one lane of a generation that is written no more: moves what lies ahead, waits for the rest, retires it.
-The prose is "Leaving a generation" in docs/protocols/generations.md; the decisions are decide_closing.py.
+The prose is "Leaving a generation" in docs/internals/protocols/generations.md; the decisions are decide_closing.py.
 
 Works beside the lane's dispatcher, which goes on with what falls due here. It does not know how lanes are found or
 taken. It survives its end at any await: a row's new place stands in the row before its copy is written, so the next
@@ -56,7 +56,7 @@ class FreeLane(Enum):
     """What became of a lane that nobody held."""
 
     RETIRED = "retired"
-    BUSY = "somebody's, or something is left to be handed out"
+    BUSY = "the lane has an owner, or still holds messages"
 
 
 class Interrupted(Unavailable):
@@ -86,7 +86,7 @@ class Closing:
     ) -> None:
         over_us = over_after_us(generation, sender.settings.skew_us)
         if over_us is None:
-            raise Bug("a lane is closed before it is sure that nobody writes to it", generation=generation.number)
+            raise Bug("a lane was closed before its writers were sure to have stopped", generation=generation.number)
         self.moved = self.finished = 0
         self._host = host
         self._sender = sender
@@ -225,7 +225,7 @@ class Closing:
         due_us = moment_us_of(row.content.place.due)
         place = self._sender.fix_place(due_us, group=copy.group, size_bytes=len(copy.payload))
         if place.row.generation <= self._generation:
-            raise Interrupted("the next generation is not known here yet", generation=self._generation)
+            raise Interrupted("the next generation is not known yet", generation=self._generation)
         return place
 
     async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:

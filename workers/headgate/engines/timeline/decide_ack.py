@@ -1,5 +1,5 @@
 """What the answer to a flush means for each of its rows: acknowledged, to be stamped anew, to be sent again, or not
-known (rules R2 and R6; attacks A8, C3, E1). The prose is "Put" in docs/protocols/timeline.md.
+known (rules R2 and R6; attacks A8, C3, E1). The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Pure. It knows a row by its due moment and its generation.
 

@@ -1,5 +1,5 @@
 """Leaving a generation: what becomes of the rows that lie ahead in a lane of it, and which lanes hold back the groups
-of a later one. The prose is "Leaving a generation" in docs/protocols/generations.md.
+of a later one. The prose is "Leaving a generation" in docs/internals/protocols/generations.md.
 
 Pure: rows, moments and generations in, decisions out. `closing.py` reads, moves and retires.
 
@@ -45,10 +45,10 @@ class Ending(Protocol):
 class Ahead(Enum):
     """What becomes of a row that lies ahead."""
 
-    NOTHING = "cancelled, purged, expired, replaced, or moved and finished: it can be passed"
-    FINISH = "it was moved by who died before its copy was known to be written"
-    LEAVE = "it is handed out here"
-    MOVE = "it goes to the generation that its due moment belongs to now"
+    NOTHING = "cancelled, purged, expired, replaced, or moved and finished: the row can be passed"
+    FINISH = "a process moved the row and died before its copy was known to be written"
+    LEAVE = "the row is delivered from this lane"
+    MOVE = "the row belongs to the current generation of its due time"
 
 
 def lead_us(*, lag_us_max: int, lease_ttl_s: int, skew_us: int) -> int:

@@ -1,5 +1,5 @@
 """What a producer's flush is made of: which messages share a row, in which generation and shard, due when; and which
-rows share a write. The prose is "Put" in docs/protocols/timeline.md.
+rows share a write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Pure: moments, generations and whose turn it is are handed in. It does not know what a row looks like in the store.
 
@@ -102,7 +102,7 @@ def generation_at(generations: Iterable[Written], due_us: int) -> Written:
         if generation.from_us <= due_us and (latest is None or generation.number > latest.number):
             latest = generation
     if latest is None:
-        raise Bug("no generation of a queue has begun", due_us=due_us)
+        raise Bug("no generation of the queue has started", due_us=due_us)
     return latest
 
 

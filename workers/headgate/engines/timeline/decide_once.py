@@ -1,5 +1,5 @@
 """Once keys: which slot a key is claimed in, what a claim says, and what to do about a key that is taken.
-The prose and its argument are "Once" in docs/protocols/timeline.md.
+The prose and its argument are "Once" in docs/internals/protocols/timeline.md.
 
 Pure. A place is opaque bytes here.
 
@@ -39,7 +39,7 @@ class Claim:
     def from_bytes(cls, stored: bytes) -> Claim:
         """What these bytes say."""
         if len(stored) <= _TIMES.size:
-            raise Bug("the cell of a once key is cut short", length=len(stored))
+            raise Bug("the cell of a once key is truncated", length=len(stored))
         claimed_us, ends_us = _TIMES.unpack(stored[-_TIMES.size :])
         return cls(stored[: -_TIMES.size], claimed_us, ends_us)
 

@@ -1,5 +1,5 @@
 """What repair decides: which parts are due for which look, and what becomes of a row that was met by nobody.
-The prose and its argument are docs/protocols/repair.md; keep the two in step.
+The prose and its argument are docs/internals/protocols/repair.md; keep the two in step.
 
 Pure: moments in microseconds, parts as numbers. It does not know tables, places or the catalogue.
 

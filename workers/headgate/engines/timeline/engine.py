@@ -47,7 +47,7 @@ from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.stats import stats
 from headgate.engines.timeline.where import Finder
-from headgate.errors import HeadgateError, Unavailable
+from headgate.errors import HeadgateError, SpecError, Unavailable
 from headgate.store.store import Unknown
 
 LANES_MAX = 1_000
@@ -167,6 +167,36 @@ class TimelineQueue:
             put = self._once.put if has_key else self.producer.put
             ids += await put(list(run))
         return ids
+
+    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+        """As `put`, with an outcome for each message: its id, or why it is not known to be durable."""
+        if all([message.once is None for message in messages]):  # noqa: C419 - half the time
+            outcomes = await self._put_run(messages, has_key=False)
+        else:
+            outcomes = []
+            for has_key, run in groupby(messages, lambda message: message.once is not None):
+                outcomes += await self._put_run(list(run), has_key=has_key)
+        if any([type(outcome) is not str and isinstance(outcome, Unavailable) for outcome in outcomes]):  # noqa: C419
+            await asyncio.sleep(DOUBT_PAUSE_S)
+        return outcomes
+
+    async def _put_run(self, messages: Sequence[Message], *, has_key: bool) -> list[str | HeadgateError]:
+        """Messages that all have once keys, or none of which has one. Once keys share their claims, so where a claim
+        fails, each of their messages has that error."""
+        try:
+            if not has_key:
+                return await self.producer.put_each(messages)
+            self.producer.check(messages)
+            return list(await self._once.put(messages))
+        except SpecError as error:
+            refusals: dict[int, HeadgateError] = self.producer.find_refusals(messages)
+            if not refusals:
+                return [error] * len(messages)
+        except HeadgateError as error:
+            return [error] * len(messages)
+        fit = [message for index, message in enumerate(messages) if index not in refusals]
+        rest = iter(await self._put_run(fit, has_key=has_key) if fit else [])
+        return [refusals[index] if index in refusals else next(rest) for index in range(len(messages))]
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised."""
@@ -367,7 +397,7 @@ class TimelineQueue:
             try:
                 await mark_what_waits(self.host, self.settings, sender.marks)
             except HeadgateError as error:
-                done = replace(done, problems=(*done.problems, f"what waits could not be marked: {error}"))
+                done = replace(done, problems=(*done.problems, f"the backlog mark could not be written: {error}"))
         return done
 
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:

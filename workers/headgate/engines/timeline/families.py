@@ -1,5 +1,6 @@
 """Twins: rows that were stamped anew because their write was not acknowledged in time. All of a family carry the
-place that was stamped first; of a family one row is handed out (docs/protocols/timeline.md, "Put" and "Once").
+place that was stamped first; of a family one row is handed out (docs/internals/protocols/timeline.md, "Put" and
+"Once").
 
 Which one was chosen in this tenure is remembered, and so is which one an earlier owner had begun with, as its record
 tells. Of several records the one of the latest tenure counts: what was durable in time of an earlier one its

@@ -77,7 +77,7 @@ class Flight:
         if not self._told[place]:
             self._told[place] = True
             if row.in_doubt and not isinstance(error, Unknown):
-                error = Unknown("it may have been written, or may still be", last=error.message)
+                error = Unknown("the message may have been written, or may still be", last=error.message)
             self._given_up(row, error)
 
     def give_up_all(self, error: HeadgateError) -> None:

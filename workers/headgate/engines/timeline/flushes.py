@@ -1,4 +1,4 @@
-"""When a producer flushes, and what: group commit. The prose is "Put" in docs/protocols/timeline.md.
+"""When a producer flushes, and what: group commit. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 A flush begins as soon as nothing is in flight, else when the write in flight returns; more than one is in flight only
 when more waits than one row holds. So an idle queue answers after one write, and a busy one fills its rows, with no
@@ -99,7 +99,7 @@ class Flushes:
         except HeadgateError as error:
             self._fail_all(error)
         except Exception as error:  # a caller must hear of whatever went wrong, and nobody else would
-            self._fail_all(Bug("a flush could not be made", error=repr(error)))
+            self._fail_all(Bug("flush failed", error=repr(error)))
             raise
         self._after()
 
@@ -144,7 +144,7 @@ class Flushes:
                 rows += self.sender.stamp_alone(generation, shard, alone, now_us=now_us)
         except HeadgateError as error:
             for letter in letters:
-                letter.call.fail(error)
+                letter.call.fail(error, letter.index)
             raise
         for share in share_writes([(row.partition, len(row.cell)) for row in rows]):
             self._letter_flights += 1
@@ -160,7 +160,7 @@ class Flushes:
                 flights = [self._stamp_plans(plans, now_us) for plans in plan_grouped(letters, terms)]
             except HeadgateError as error:
                 for letter in letters:
-                    letter.call.fail(error)
+                    letter.call.fail(error, letter.index)
                 self.groups.release({letter.group for letter in letters if letter.group is not None})
                 raise
             for rows in flights:
@@ -248,7 +248,7 @@ def _tell_all(segments: Sequence[Segment], others: Sequence[Letter | Turn], erro
     tell_failure(segments, error)
     for who in others:
         if isinstance(who, Letter):
-            who.call.fail(error)
+            who.call.fail(error, who.index)
         elif not who.done():
             who.set_exception(error)
 
@@ -271,8 +271,8 @@ def _tell_letters(rows: Sequence[StampedRow]) -> None:
 
 def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
     for letter in row.owners:
-        letter.call.fail(error)
+        letter.call.fail(error, letter.index)
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("a flush was broken off", error=repr(error))
+    return Unknown("flush aborted", error=repr(error))

@@ -1,9 +1,10 @@
 """Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
 
-With a `Sharing` it takes those of its share, and gives back what has become another's (docs/protocols/balance.md);
+With a `Sharing` it takes those of its share, and gives back what has become another's
+(docs/internals/protocols/balance.md);
 without one it takes what it gets, up to as many as it is told. Lanes of a generation that is written no more are
 closed by whoever holds them (closing.py), and until all of them are retired the groups of later generations wait
-(attack C2): docs/protocols/generations.md.
+(attack C2): docs/internals/protocols/generations.md.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class LaneKeeper:
         except Unavailable:
             return
         except STORE_ERRORS as error:
-            self._log_once("lanes cannot be looked after", error)
+            self._log_once("lanes cannot be maintained", error)
 
     def _drop_ended(self) -> None:
         for name, dispatcher in list(self.held.items()):
@@ -170,11 +171,11 @@ class LaneKeeper:
                 dispatcher.abandon()
                 del self.held[name]
                 if dispatcher.failure is not None:
-                    self._log_once("the work of a lane broke and is taken up again", dispatcher.failure, lane=name)
+                    self._log_once("lane task failed; restarting", dispatcher.failure, lane=name)
                 if dispatcher.is_retired:
                     self.retired.add(name)
                 elif dispatcher.ended == Touched.STOPPED.value:
-                    self._stopped(name, "its loop made no turn for half a minute")
+                    self._stopped(name, "event loop made no progress for half a minute")
         self._closing = {name: each for name, each in self._closing.items() if self.held.get(name) is each}
 
     def _stopped(self, name: LaneName, why: str) -> None:
@@ -205,7 +206,7 @@ class LaneKeeper:
                 pause_s = FAILED_S_MIN
             self._failed[name] = (pause_s, asyncio.get_running_loop().time() + pause_s)
             if not isinstance(error, Unavailable):
-                self._log_once("a lane cannot be taken", error, lane=name)
+                self._log_once("a lane cannot be acquired", error, lane=name)
         else:
             self._failed.pop(name, None)
 
@@ -256,7 +257,7 @@ class LaneKeeper:
                 if due_us is not None:
                     await marks.tell_later(due_us)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("what is due later is not marked, repair finds it: %s: %s", self.settings.name, error)
+            log.warning("delayed message is not marked; repair will find it: %s: %s", self.settings.name, error)
 
     # ---- sharing them
 
@@ -333,7 +334,7 @@ class LaneKeeper:
             self.doubles.add(found)
             mine = self.held.get(found.lane)
             if mine is not None and await mine.has_lost():
-                self._stopped(found.lane, "the lane was another's")
+                self._stopped(found.lane, "another process owned the lane")
             if self.sharing.to_watch([found.lane]):
                 await self._watching.stop_earlier(found)
 

@@ -1,5 +1,5 @@
 """Puts one late row anew: a row below its lane's position that no owner has met. The prose and its argument are
-"Putting a late row anew" in docs/protocols/repair.md; the decisions are decide_repair.py.
+"Putting a late row anew" in docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
 All rows of a family go to one place, which is fixed by LWT on the row that the family is named after, also where that
 row itself never landed. It knows neither looks nor cursors.
@@ -119,7 +119,7 @@ class LateRows:
             if await self._fix(late, target, seen=moved):
                 await self._write(late, target)
                 return Found.PUT_ANEW
-        raise Unknown("others keep fixing the place of a late row", queue=self._settings.name)
+        raise Unknown("too much contention while moving a late row", queue=self._settings.name)
 
     # ---- the place
 

@@ -71,9 +71,9 @@ class Place:
         try:
             engine, generation, shard, sub, due, index = _PLACE.unpack(stored)
         except struct.error:
-            raise SpecError("not the id of a message of this queue", length=len(stored)) from None
+            raise SpecError("not a message id of this queue", length=len(stored)) from None
         if engine != _TIMELINE:
-            raise SpecError("not the id of a message of a timeline queue", engine=engine)
+            raise SpecError("not a message id of a timeline queue", engine=engine)
         return cls(RowPlace(generation, sub, shard, UUID(bytes=due)), index)
 
 
@@ -130,7 +130,7 @@ def id_bytes(text: str) -> bytes:
     except (binascii.Error, ValueError):
         found = b""
     if len(found) != _PLACE.size:
-        raise SpecError("not the id of a message", remedy="pass it as put returned it", id=text[:80])
+        raise SpecError("not a message id", remedy="pass the id as put returned it", id=text[:80])
     return found
 
 
@@ -157,14 +157,14 @@ def ttl_s_of(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int)
     ttl_s = -(-(max(due_us - now_us, 0) + retention_us) // SECOND_US)
     if ttl_s > TTL_S_MAX:
         raise SpecError(
-            "due later than Cassandra can keep it",
+            "the due time is later than Cassandra can store",
             remedy="delay and retention together are at most 20 years",
             years=round(ttl_s / 31_536_000, 1),
         )
     if now_us // SECOND_US + ttl_s > last_expiry_s:
         raise SpecError(
-            "due later than this Cassandra can keep it",
-            remedy="beyond 2038 its storage_compatibility_mode has to be NONE or UPGRADING",
+            "the due time is later than this Cassandra can store",
+            remedy="set its storage_compatibility_mode to NONE or UPGRADING for times beyond 2038",
             last_expiry_s=last_expiry_s,
         )
     return ttl_s

@@ -1,5 +1,5 @@
 """What the summary is told of the lanes of a timeline queue: how one that is held stands, and when the next message
-of the queue is due. The prose is docs/protocols/summary.md.
+of the queue is due. The prose is docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Messages with a once key: within onceWindow the same key, from any process, makes one message.
-The prose and its argument are "Once" in docs/protocols/timeline.md; decisions are decide_once.py.
+The prose and its argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
 
 A place is claimed for the key by LWT, then the message is written there as a copy, then that is noted. Whoever finds
 a claim without the note finishes it first: the same row at the same place, or a twin that names it.
@@ -157,7 +157,7 @@ class OncePuts:
             for key in (*standings[Standing.WRITTEN], *standings[Standing.UNFINISHED]):
                 taken.append((left.pop(key), found[key]))
         if left:
-            raise Unavailable("once keys could not be claimed for others that claim them too", keys=len(left))
+            raise Unavailable("once keys could not be claimed because of contention", keys=len(left))
         return mine, taken
 
     async def _claim_all(self, wanted: Sequence[_Wanted]) -> Outcome:
@@ -268,7 +268,7 @@ class OncePuts:
         )
         outcome = await self._host.store.decide(statement)
         if not outcome.applied:
-            raise Unknown("somebody else claims a once key anew", remedy="try again", key=one.key.decode())
+            raise Unknown("another process is claiming the once key", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
         one.message_id = _id_of(one.place)
 
@@ -294,7 +294,7 @@ class OncePuts:
 
 def _key(message: Message) -> tuple[bytes, bytes]:
     if message.once is None:
-        raise SpecError("a message without a once key among those that have one")
+        raise SpecError("a message without a once key is among messages with one")
     key = message.once.encode()
     return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
 
@@ -313,7 +313,7 @@ def _check_scopes(messages: Sequence[Message]) -> None:
     for scope, of_scope in keys.items():
         if len(of_scope) > SCOPE_KEYS_MAX:
             raise SpecError(
-                "too many once keys in one scope", remedy="use a scope for each task", scope=scope, keys=len(of_scope)
+                "too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
             )
 
 

@@ -1,6 +1,6 @@
 """What one producer wrote into each part: which sub it is at, which index rows it made, what it has to count.
 
-It does no I/O: it tells which rows have to be written. The prose is "Put" in docs/protocols/timeline.md.
+It does no I/O: it tells which rows have to be written. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Invariants: an index row counts as made only once its write was acknowledged, and only for the memory in which that
 write began: what was under way when all is forgotten does not count (attack A13). A writer's count of a part never

@@ -38,7 +38,7 @@ def encode_passed(ids: Iterable[UUID]) -> bytes:
 def decode_passed(piece: bytes) -> set[UUID]:
     """The ids of one piece."""
     if not piece or piece[0] != VERSION:
-        raise PassedBroken("a record of passed rows is of another version", remedy="upgrade this process")
+        raise PassedBroken("a record of passed rows has an unsupported version", remedy="upgrade this process")
     ids: set[UUID] = set()
     number, rest, shift = 0, 0, 0
     for byte in piece[1:]:
@@ -49,7 +49,7 @@ def decode_passed(piece: bytes) -> set[UUID]:
             ids.add(_uuid_of(number))
             rest, shift = 0, 0
     if shift:
-        raise PassedBroken("a record of passed rows is cut short", length=len(piece))
+        raise PassedBroken("a record of passed rows is truncated", length=len(piece))
     return ids
 
 

@@ -1,5 +1,5 @@
 """Moves the position of a lane that nobody works over what is settled: what bulk jobs settle would else be read again
-and again from the same position (docs/protocols/spark.md, "Source: a stream").
+and again from the same position (docs/internals/protocols/spark.md, "Source: a stream").
 
 It is a tenure like any other, and a short one: take, read the record and then the rows, note what is passed, and give
 the lane back with its position moved. It hands out nothing, and what was suspect stays suspect.

@@ -39,7 +39,7 @@ async def peek(
 ) -> list[Peeked]:
     """Up to `limit` live messages, the first by their due moments."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise SpecError("peek shows from one to a thousand messages", limit=limit)
+        raise SpecError("peek shows 1 to 1,000 messages", limit=limit)
     now_us = host.now_us()
     views = await look_at_lanes(host, settings, held)
     found: list[_Found] = []

@@ -1,5 +1,5 @@
 """Puts messages into a timeline queue: checks them, lets them wait for the next flush, answers when they are durable.
-The prose is "Put" in docs/protocols/timeline.md; when what is flushed is flushes.py's.
+The prose is "Put" in docs/internals/protocols/timeline.md; when what is flushed is flushes.py's.
 
 Invariants: a caller is answered once, with ids of durable messages or with an error; what can not be kept is refused
 before anything is written; what waits is bounded, and who comes when it is full waits at the door.
@@ -20,7 +20,7 @@ from headgate.engines.timeline.flushes import Flushes
 from headgate.engines.timeline.layout import ttl_s_of
 from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.engines.timeline.waiting import Call, Ids
+from headgate.engines.timeline.waiting import Call, EachCall, Ids
 from headgate.errors import HeadgateError, Refused, SpecError
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
@@ -51,12 +51,32 @@ class Producer:
 
     async def put(self, messages: Sequence[Message]) -> Ids:
         """The ids of these messages, durable by then. Once keys are `once.py`'s."""
+        await self._enter()
+        alone = self.put_alone(messages[0]) if len(messages) == 1 else None
+        return await (self._put_several(messages, Call) if alone is None else alone)
+
+    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+        """As `put`, for messages without once keys: in the order of the messages each one's id, or its error.
+        SpecError if one cannot be kept; then nothing was written."""
+        await self._enter()
+        return await self._put_several(messages, EachCall)  # type: ignore[return-value]  # an EachCall has errors too
+
+    def find_refusals(self, messages: Sequence[Message]) -> dict[int, HeadgateError]:
+        """The messages that cannot be kept, by their index, each with the reason."""
+        refusals: dict[int, HeadgateError] = {}
+        for index, message in enumerate(messages):
+            try:
+                self.check([message])
+            except SpecError as refusal:
+                refusals[index] = refusal
+        return refusals
+
+    async def _enter(self) -> None:
+        """Refuse after the end, and wait for room."""
         if self._closed:
             raise Refused("the producer is closed", queue=self.sender.settings.name)
         if self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
             await self._wait_at_the_door()
-        alone = self.put_alone(messages[0]) if len(messages) == 1 else None
-        return await (self._put_several(messages) if alone is None else alone)
 
     def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
         """What is done a million times: a message by itself that has nothing but a due moment, and who waits for it.
@@ -97,10 +117,10 @@ class Producer:
             return False
         return True
 
-    async def _put_several(self, messages: Sequence[Message]) -> Ids:
+    async def _put_several(self, messages: Sequence[Message], kind: type[Call]) -> Ids:
         if not messages:
             return []
-        call = Call(self._create_future(), len(messages))
+        call = kind(self._create_future(), len(messages))
         if self._at_once and not any(
             [message.due_us is not None or message.group is not None or message.attributes for message in messages]  # noqa: C419 - half the time
         ):
@@ -213,12 +233,15 @@ class Producer:
 
 def _too_large(size: int, size_max: int) -> SpecError:
     return SpecError(
-        "a message is too large", remedy="raise maxMessageSize, or keep it elsewhere", size=size, size_max=size_max
+        "a message is too large",
+        remedy="raise maxMessageSize, or store the payload elsewhere",
+        size=size,
+        size_max=size_max,
     )
 
 
 def attribute_bytes(attributes: Attributes) -> bytes:
-    """Attributes as they are stored: docs/formats.md."""
+    """Attributes as they are stored: docs/internals/formats.md."""
     if not attributes:
         return b""
     stored = {

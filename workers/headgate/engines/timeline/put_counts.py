@@ -1,5 +1,5 @@
 """Writes what one producer has acknowledged into each part, at most once a second ("Put counts" in
-docs/protocols/timeline.md). Best effort: what could not be written is written with the next.
+docs/internals/protocols/timeline.md). Best effort: what could not be written is written with the next.
 """
 
 from __future__ import annotations

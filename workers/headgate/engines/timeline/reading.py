@@ -1,7 +1,7 @@
 """Reads one lane of a timeline queue: slices of parts, all subs merged by due, up to the reader's own now.
 
-The prose is "Read" in docs/protocols/timeline.md. Rows that need no handing out come with their bits settled, so that
-the position can pass them; nothing is left out.
+The prose is "Read" in docs/internals/protocols/timeline.md. Rows that need no handing out come with their bits
+settled, so that the position can pass them; nothing is left out.
 
 Invariant: the moment up to which a slice reads is taken before the index and the rows are read, so that all that is
 due up to it was acknowledged, and indexed, before. So a sub that the index does not name holds nothing up to then,

@@ -1,5 +1,6 @@
 """Marks anew what waits in a queue: for who repairs it, since a producer may have died before its mark was written,
-and marks of a queue that nobody looked at are gone in time. The prose is docs/protocols/summary.md, "Marks".
+and marks of a queue that nobody looked at are gone in time. The prose is docs/internals/protocols/summary.md,
+"Marks".
 
 It takes nothing, and a mark that stood already is written once more as it was.
 """

@@ -1,5 +1,5 @@
 """Repair of a timeline queue: one pass over what is owed, under a lease, to be taken up by the next one anywhere.
-The prose and its argument are docs/protocols/repair.md; the decisions are decide_repair.py.
+The prose and its argument are docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
 It reads ids alone; whole rows only of those that nobody met, which late_rows.py puts anew. It survives its end at any
 await (cursors stand behind what is durable), an unavailable store (the look is owed, others go on) and a second

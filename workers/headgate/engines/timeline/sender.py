@@ -1,5 +1,6 @@
 """Sends rows of a timeline queue until the fate of each is known: written, stamped anew as a twin, or given up.
-The prose is "Put" and "Copies" in docs/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+The prose is "Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and
+decide_lag.py.
 
 It does not know who waits for a row, nor how rows come about: `producer.py`, `once.py` and the dispatcher's copies
 all send through here. One sender for each process and queue, since restamps, the lag and the index are kept for all.
@@ -134,7 +135,7 @@ class Sender:
         """The time, if anything may be stamped now."""
         now_us = self.host.now_us()
         if not self.known.holds(now_us):
-            raise KnowledgeTooOld(queue=self.settings.name, remedy="try again; see whether the catalogue can be read")
+            raise KnowledgeTooOld(queue=self.settings.name, remedy="try again; check that the catalogue is readable")
         return now_us
 
     def ready_us(self, now_us: int, extra_us: int = 0) -> int:
@@ -328,9 +329,9 @@ class Sender:
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
-            answer = task.result() if task.done() else Unknown("no answer to a write in time")
+            answer = task.result() if task.done() else Unknown("a write was not answered in time")
             if answer is None and index_fails:
-                answer = Unknown("no answer to the write of an index row in time")
+                answer = Unknown("the write of an index row was not answered in time")
             for at in share:
                 answers[at] = answer
         return answers

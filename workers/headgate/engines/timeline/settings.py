@@ -22,7 +22,7 @@ class ShardBy(Enum):
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of shards, and when it is written (rule R6; docs/protocols/generations.md)."""
+    """One generation of shards, and when it is written (rule R6; docs/internals/protocols/generations.md)."""
 
     number: int
     shards: int

@@ -199,7 +199,7 @@ class TimelineSource:
         finishes it has nothing else to tell it by."""
         dead = self._dead_letters if move.why is Why.DEAD else None
         if dead is None and move.why is Why.DEAD:
-            raise Bug("a dead letter without a queue for it", queue=self._settings.name)
+            raise Bug("a dead letter has no dead-letter queue", queue=self._settings.name)
         run = _run_of(move.row)
         group = run.group[move.index] or None if run.group is not None else None
         size = len(run.payload[move.index])
@@ -209,7 +209,7 @@ class TimelineSource:
     async def write_copy(self, move: Move) -> None:
         """The message at the place that was fixed."""
         if move.place is None:
-            raise Bug("a copy is written at a place that is fixed", reason=move.reason)
+            raise Bug("a copy was written to a fixed place", reason=move.reason)
         place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
         copy = copy_of(move.row, move.index)
         if queue:
@@ -294,7 +294,7 @@ def decode_loan(lent: bytes) -> Loan:
 
 
 def attributes_of(stored: bytes) -> Attributes:
-    """Attributes as they were given: docs/formats.md."""
+    """Attributes as they were given: docs/internals/formats.md."""
     if not stored:
         return {}
     return {
@@ -333,7 +333,7 @@ def copy_of(row: LaneRow, index: int = 0) -> Copy:
 def _run_of(row: LaneRow) -> PackedRun:
     content: RowContent = row.content
     if content.run is None:
-        raise Bug("a row without messages was handed out", key=row.key.hex())
+        raise Bug("a row without messages was delivered", key=row.key.hex())
     return content.run
 
 

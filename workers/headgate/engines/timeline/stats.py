@@ -1,8 +1,8 @@
 """Counts what a queue holds from small rows: put counts, counts of what passed, settle records, positions. No payload
-is read. What each number costs and how exact it is: docs/protocols/timeline.md, "Peek, stats and where".
+is read. What each number costs and how exact it is: docs/internals/protocols/timeline.md, "Peek, stats and where".
 
 Lanes that this process owns are told exactly by their books. It asks the tables anew each time; who wants figures of
-many queues every second reads the summary (docs/protocols/summary.md), which lane owners write.
+many queues every second reads the summary (docs/internals/protocols/summary.md), which lane owners write.
 """
 
 from __future__ import annotations

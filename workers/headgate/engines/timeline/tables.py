@@ -1,5 +1,5 @@
 """The tables of a timeline queue. Every partition key begins with the queue's id, so that shared tables differ from
-dedicated ones in the name alone (DESIGN section 4). What each is for: docs/protocols/timeline.md.
+dedicated ones in the name alone (DESIGN section 4). What each is for: docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def _work(name: str, purpose: str, compaction: tuple[tuple[str, str], ...]) -> T
     )
 
 
-WORK = _work("work", "messages by the moment they are due", TIME_WINDOW)
+WORK = _work("work", "messages by due time", TIME_WINDOW)
 LATER = _work("later", "messages due beyond the queue's retention", UNIFIED)
 
 PARTS = Table(
     "parts",
-    "which parts hold something",
+    "which parts contain messages",
     partition=(QUEUE, GENERATION, Column("day", Type.INT)),
     clustering=(PART, SUB),
     columns=(Column("put_us", Type.BIGINT),),
@@ -69,7 +69,7 @@ PUT_COUNTS = Table(
 )
 LANES = Table(
     "lanes",
-    "who works a shard, and how far; all by LWT",
+    "the owner of each shard and its position; all by LWT",
     partition=(QUEUE, GENERATION, SHARD),
     columns=(
         Column("lock", Type.UUID, Written.LWT),
@@ -93,7 +93,7 @@ LANES = Table(
 )
 SETTLED = Table(
     "settled",
-    "what is settled, hidden, tried or moved above a lane's position",
+    "messages above a lane's position that are settled, hidden, retried or moved",
     partition=(QUEUE, GENERATION, SHARD, PART),
     clustering=(WRITER, PIECE),
     columns=(Column("facts", Type.BLOB),),
@@ -101,7 +101,7 @@ SETTLED = Table(
 )
 PASSED = Table(
     "passed",
-    "the rows that owners of a lane passed, by which late ones are told",
+    "rows that the owners of a lane passed, used to detect late rows",
     partition=(QUEUE, GENERATION, SHARD, PART),
     clustering=(WRITER, PIECE),
     columns=(
@@ -113,7 +113,7 @@ PASSED = Table(
 )
 LOOKS = Table(
     "looks",
-    "up to which part each of repair's looks was taken",
+    "the part up to which each repair scan has run",
     partition=(QUEUE, GENERATION),
     clustering=(SHARD, Column("look", Type.INT)),
     columns=(Column("up_to", Type.BIGINT), Column("looked_us", Type.BIGINT)),

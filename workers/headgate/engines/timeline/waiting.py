@@ -44,9 +44,24 @@ class Call:
         if not self._left and not self.future.done():
             self.future.set_result(self._ids)
 
-    def fail(self, error: HeadgateError) -> None:
-        """One of its messages is not known to be durable."""
+    def fail(self, error: HeadgateError, start: int, count: int = 1) -> None:
+        """These messages are not known to be durable, from the `start`-th on."""
         fail(self.future, error)
+
+
+class EachCall(Call):
+    """A put of several messages that is done when each has its id or its error; it never fails as a whole."""
+
+    __slots__ = ()
+
+    def fail(self, error: HeadgateError, start: int, count: int = 1) -> None:
+        """In the place of its id each of these messages has the error."""
+        for index in range(start, start + count):
+            if not self._ids[index]:
+                self._ids[index] = error  # type: ignore[call-overload]  # read as outcomes by `Producer.put_each`
+                self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(self._ids)
 
 
 def fail(future: asyncio.Future[Ids], error: HeadgateError) -> None:
@@ -83,7 +98,11 @@ def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
 def tell_failure(segments: Iterable[Segment], error: HeadgateError) -> None:
     """Tell those who wait for a row that it is not known to be durable."""
     for segment in segments:
-        fail(_future_of(segment), error)
+        if isinstance(segment, tuple):
+            call, start, count = segment
+            call.fail(error, start, count)
+        else:
+            fail(segment, error)
 
 
 def _future_of(segment: Segment) -> asyncio.Future[Ids]:

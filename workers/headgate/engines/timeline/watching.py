@@ -1,5 +1,5 @@
 """Looks at lanes of a timeline queue that others hold, or nobody: finds those that nobody works, and orders owners to
-stop whose loop stands still, or whose lane has a later owner (docs/protocols/balance.md).
+stop whose loop stands still, or whose lane has a later owner (docs/internals/protocols/balance.md).
 
 Nothing here is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
 """

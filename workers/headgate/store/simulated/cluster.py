@@ -114,13 +114,13 @@ class Cluster:
         """Start a node that was killed or shut down again, from its disk."""
         node = self._node(name)
         if node.process.state is not State.DEAD:
-            raise Bug("only a node that is down is started again", node=name)
+            raise Bug("only a stopped node can be restarted", node=name)
         clock = node.process.clock
         node.process = self.world.process(name, data_centre=node.data_centre)
         node.process.clock = clock  # the machine was not touched
         node.start()
         self._said_goodbye.discard(name)
-        self.world.history.note(name, "started again")
+        self.world.history.note(name, "restarted")
         self.look_at_links()
 
     def overload(self, name: str, overloaded: bool = True) -> None:
@@ -174,5 +174,5 @@ class Cluster:
     def _node(self, name: str) -> Node:
         node = self.nodes.get(name)
         if node is None:
-            raise Bug("no such node", node=name, nodes=", ".join(self.nodes))
+            raise Bug("unknown node", node=name, nodes=", ".join(self.nodes))
         return node

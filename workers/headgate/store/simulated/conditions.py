@@ -47,7 +47,7 @@ def question_of(statement: Decision, now_s: int, gc_grace_s: int) -> Question:
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     table = parts[0].shape.table
     if any(part.shape.table is not table and part.shape.table.name != table.name for part in parts):
-        raise Bug("a conditional batch is of one table", table=table.name)
+        raise Bug("a conditional batch must be of one table", table=table.name)
     values = partition_of(parts[0])
     key = partition_key(table, values)
     points = _rows_asked_about(table, parts)

@@ -179,7 +179,7 @@ class Coordinator:
         timer = self._loop.call_later(
             self._cluster.settings.write_timeout_s,
             answers.fail,
-            "replicas that lacked a write were not mended in time",
+            "replicas that lacked a write were not repaired in time",
         )
         try:
             await answers.future

@@ -116,7 +116,9 @@ class Deciding:
             if past.in_progress.mutation is not None:
                 again = Proposal(ballot, restamped(past.in_progress.mutation, ballot[0]))
                 if await self._proposed(round_, again, unknown_if_partial=False):
-                    self._cluster.world.history.note(self._node.name, "finished an LWT of another", again.mutation)
+                    self._cluster.world.history.note(
+                        self._node.name, "finished an LWT of another coordinator", again.mutation
+                    )
                     await self._commit(round_, again)
                 else:
                     await self._back_off(round_)

@@ -75,7 +75,7 @@ class Topology:
         if consistency is Consistency.EACH_QUORUM:
             centres = [frozenset(name for name in replicas if self.data_centre_of[name] == dc) for dc in self.nodes]
             return tuple(Group(names, majority(len(names))) for names in centres if names)
-        raise Bug("not a consistency of plain reads and writes", consistency=consistency.value)
+        raise Bug("not a consistency level of plain reads and writes", consistency=consistency.value)
 
 
 def majority(count: int) -> int:

@@ -58,10 +58,10 @@ def _run(asked: argparse.Namespace) -> Connection | None:
             settings = NodeSettings(profile=Profile(asked.profile), overrides=_overrides(asked.set))
             return start_kept(directory, settings, address=asked.address, native_port=asked.port)
         case "stop":
-            say("stopped" if stop_kept(directory) else "it does not run")
+            say("stopped" if stop_kept(directory) else "not running")
         case "status":
             found = find_kept(directory)
-            say(f"runs, its state in {directory}" if found is not None else f"does not run, by {directory}")
+            say(f"running; state: {directory}" if found is not None else f"not running; state: {directory}")
             return found
     return None
 
@@ -72,7 +72,7 @@ def _overrides(pairs: Sequence[str]) -> dict[str, object]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise SpecError("not a setting", remedy="write --set name=value", got=pair)
+            raise SpecError("invalid setting", remedy="write --set name=value", got=pair)
         try:
             told[name] = json.loads(value)
         except ValueError:
@@ -87,9 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=("fetch", "start", "stop", "status"))
-    parser.add_argument("--state-dir", type=Path, default=default_state_directory(), help="where its data live")
-    parser.add_argument("--address", default="127.0.0.1", help="start: an address of this machine to listen at")
-    parser.add_argument("--port", type=int, help="start: the port for CQL (else a free one)")
+    parser.add_argument("--state-dir", type=Path, default=default_state_directory(), help="data directory")
+    parser.add_argument("--address", default="127.0.0.1", help="start: the address of this machine to listen on")
+    parser.add_argument("--port", type=int, help="start: the CQL port. Default: a free port")
     parser.add_argument("--profile", choices=[str(profile) for profile in Profile], default=str(Profile.FUNCTIONAL))
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="start: a setting of cassandra.yaml"

@@ -53,7 +53,7 @@ def class_data_archive(java: Java, directory: Path) -> Path | None:
 
     if is_cached("cassandra-archive", version):
         return cached("cassandra-archive", version, build) / _FILE
-    with progress.step("learning Cassandra's classes for faster starts", expect_s=20):
+    with progress.step("archiving Cassandra's classes for faster starts", expect_s=20):
         return cached("cassandra-archive", version, build, needs_mb=400) / _FILE
 
 
@@ -74,8 +74,8 @@ def _learn(java: Java, jar_directory: Path, archive: Path) -> None:
         node.stop()
         if not archive.is_file():
             raise Surroundings(
-                "Java made no class-data archive",
-                remedy=f"its last words:\n{node.server.last_error_lines()}",
+                "Java created no class-data archive",
+                remedy=f"its last lines:\n{node.server.last_error_lines()}",
                 java=java.program,
             )
     finally:

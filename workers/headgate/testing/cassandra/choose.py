@@ -40,11 +40,11 @@ def decide_source(environment: Mapping[str, str], *, docker_runs: bool) -> Sourc
     if named:
         if named not in set(Source):
             raise SpecError(
-                "no such source of Cassandra", remedy=f"set {VARIABLE} to jars, docker or existing", got=named
+                "unknown source of Cassandra", remedy=f"set {VARIABLE} to jars, docker or existing", got=named
             )
         if named == Source.EXISTING and not has_points:
             raise SpecError(
-                "an existing cluster is asked for and none is named", remedy="set HEADGATE_CONTACT_POINTS"
+                "an existing cluster is requested, but none is named", remedy="set HEADGATE_CONTACT_POINTS"
             )
         return Source(named)
     if has_points:

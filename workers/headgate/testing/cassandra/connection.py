@@ -91,7 +91,9 @@ def read_connection(environment: Mapping[str, str]) -> Connection:
     if parse_switch("USE_SSL", environment.get("USE_SSL", "false")):
         named = {name: Path(environment[name]) for name in ("SSL_CA", "SSL_CERT", "SSL_KEY") if environment.get(name)}
         if "SSL_CA" not in named:
-            raise SpecError("USE_SSL is on and nothing is trusted", remedy="set SSL_CA to the file of the authority")
+            raise SpecError(
+                "USE_SSL is on, but no authority is trusted", remedy="set SSL_CA to the file of the authority"
+            )
         tls = TlsFiles(named["SSL_CA"], named.get("SSL_CERT"), named.get("SSL_KEY"))
     return Connection(
         contact_points=points,
@@ -121,7 +123,7 @@ def _contact_point(text: str) -> ContactPoint:
     else:
         host, _, port = text.partition(":")
     if not host or (port and not (port.isdecimal() and 0 < int(port) < 65536)):
-        raise SpecError("not a contact point", remedy="write host or host:port", got=text)
+        raise SpecError("invalid contact point", remedy="write host or host:port", got=text)
     return ContactPoint(host, int(port) if port else NATIVE_PORT)
 
 

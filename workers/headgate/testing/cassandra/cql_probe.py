@@ -71,17 +71,21 @@ class CqlProbe:
         text = cql.encode()
         level = _CONSISTENCIES.get(consistency)
         if level is None:
-            raise SpecError("no such consistency", remedy=f"one of {', '.join(_CONSISTENCIES)}", got=consistency)
+            raise SpecError(
+                "unknown consistency level", remedy=f"one of {', '.join(_CONSISTENCIES)}", got=consistency
+            )
         opcode, body = self._ask(_QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", level, 0))
         if opcode != _RESULT:
-            raise Bug("the server answered a query with something else", opcode=opcode)
+            raise Bug("the server answered a query with an unexpected message", opcode=opcode)
         return _rows(_Reader(body))
 
     def _connect(self) -> socket.socket:
         try:
             plain = socket.create_connection((self.point.host, self.point.port), timeout=self.timeout_s)
         except OSError as error:
-            raise Unavailable("nobody answers", remedy="is it started?", at=self.point, why=error) from None
+            raise Unavailable(
+                "no server answers", remedy="check that it is started", at=self.point, why=error
+            ) from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.connection.tls is None:
             return plain
@@ -91,38 +95,45 @@ class CqlProbe:
             plain.close()
             raise RefusedTls(
                 "the server's certificate is not the one expected",
-                remedy="name the host as the certificate does, and trust the authority that signed it",
+                remedy="connect by a name in the certificate, and trust the authority that signed it",
                 at=self.point,
                 why=error.verify_message,
             ) from None
         except OSError as error:
             plain.close()
-            raise Unavailable("no TLS there", remedy="does it speak TLS?", at=self.point, why=error) from None
+            raise Unavailable(
+                "the server does not use TLS",
+                remedy="check whether it is configured for TLS",
+                at=self.point,
+                why=error,
+            ) from None
 
     def _greet(self) -> None:
         opcode, _ = self._ask(_STARTUP, struct.pack(">H", 1) + _string("CQL_VERSION") + _string("3.0.0"))
         if opcode == _READY:
             return
         if opcode != _AUTHENTICATE:
-            raise Bug("the server greeted with something else", opcode=opcode)
+            raise Bug("the server greeted with an unexpected message", opcode=opcode)
         if self.connection.username is None or self.connection.password is None:
-            raise Refused("the server wants to know who asks", remedy="set USERNAME and PASSWORD", at=self.point)
+            raise Refused("the server requires authentication", remedy="set USERNAME and PASSWORD", at=self.point)
         token = b"\0" + self.connection.username.encode() + b"\0" + self.connection.password.encode()
         opcode, _ = self._ask(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
         if opcode != _AUTH_SUCCESS:
-            raise Bug("the server wants more than a password", opcode=opcode)
+            raise Bug("the server requires more than a password", opcode=opcode)
 
     def _ask(self, opcode: int, body: bytes) -> tuple[int, bytes]:
         try:
             self._socket.sendall(struct.pack(">BBhBI", _REQUEST_VERSION, 0, 0, opcode, len(body)) + body)
             version, flags, _, answered, length = struct.unpack(">BBhBI", self._read(9))
             if version & 0x7F != _REQUEST_VERSION or length > _LARGEST_FRAME:
-                raise Unavailable("it does not speak CQL", remedy="is this the native port?", at=self.point)
+                raise Unavailable(
+                    "the server does not speak CQL", remedy="check that this is the native port", at=self.point
+                )
             answer = _Reader(self._read(length))
         except ssl.SSLError as error:
             raise RefusedTls(
                 "the server ended the TLS connection",
-                remedy="does it want a certificate of the client?",
+                remedy="check whether it requires a client certificate",
                 at=self.point,
                 why=error.reason or error,
             ) from None
@@ -153,13 +164,13 @@ class CqlProbe:
 def _error(code: int, said: str, point: ContactPoint) -> HeadgateError:
     if code == _BAD_CREDENTIALS and _COULD_NOT_LOOK in said:
         # It was not told no: the server could not read its roles, for want of a quorum.
-        return Unavailable("the server could not look up who asks", said=said, at=point)
+        return Unavailable("the server could not look up the user", said=said, at=point)
     if code in _REFUSED_CODES:
-        return Refused("the server refused", said=said, at=point)
+        return Refused("the server rejected the request", said=said, at=point)
     if code in _UNAVAILABLE_CODES:
-        return Unavailable("the server could not do it", said=said, at=point)
+        return Unavailable("the server failed", said=said, at=point)
     if code == 0x000A:
-        return Unavailable("it does not speak this CQL", said=said, at=point)
+        return Unavailable("the server does not support this version of CQL", said=said, at=point)
     return SpecError("the server did not accept the statement", said=said, code=f"{code:#06x}")
 
 
@@ -173,7 +184,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         piece = self._data[self._at : self._at + count]
         if len(piece) != count:
-            raise Bug("the server's answer ends too early")
+            raise Bug("the server's answer is truncated")
         self._at += count
         return piece
 

@@ -86,7 +86,7 @@ class DockerCassandra:
         """Start a container of the official image, and return when it answers."""
         told = wanted or NodeSettings()
         if told.tls is not None:
-            raise SpecError("TLS is not offered in a container", remedy="set HEADGATE_TEST_CASSANDRA=jars")
+            raise SpecError("a container does not support TLS", remedy="set HEADGATE_TEST_CASSANDRA=jars")
         container = _container(image or os.environ.get(IMAGE_VARIABLE) or IMAGE, told)
         try:
             container.start()
@@ -100,7 +100,7 @@ class DockerCassandra:
             container.stop()
             raise Surroundings(
                 "Docker did not start Cassandra",
-                remedy=f"see what Docker says, or set HEADGATE_TEST_CASSANDRA=jars{said}",
+                remedy=f"check Docker's output, or set HEADGATE_TEST_CASSANDRA=jars{said}",
                 why=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
             ) from error
         return started
@@ -144,7 +144,7 @@ class DockerCassandra:
         while (why := self._not_ready()) is not None:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    "the container does not answer", remedy=f"its last words:{_last_lines(self._container)}", last=why
+                    "the container does not answer", remedy=f"its last lines:{_last_lines(self._container)}", last=why
                 )
             time.sleep(0.1)
 

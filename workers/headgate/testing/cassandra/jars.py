@@ -72,7 +72,9 @@ def _fetch(entry: Path) -> None:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
     if not (entry / f"cassandra-all-{VERSION}.jar").is_file():
-        raise Surroundings("Maven brought no Cassandra", remedy="see what `mvn` is on this machine", program=maven)
+        raise Surroundings(
+            "Maven downloaded no Cassandra", remedy="check which `mvn` this machine uses", program=maven
+        )
 
 
 def maven_failure(said: str) -> Surroundings:
@@ -83,10 +85,10 @@ def maven_failure(said: str) -> Surroundings:
     line = re.sub(r"https?://\S+", "(the registry)", errors[0] if errors else said.strip()[-300:])
     if _NO_NETWORK.search(said):
         return Surroundings(
-            "Maven can not reach its registry",
-            remedy="is there a network? a proxy or mirror belongs in Maven's settings.xml",
+            "Maven cannot reach its registry",
+            remedy="check the network; configure a proxy or mirror in Maven's settings.xml",
             said=line[:300],
         )
     return Surroundings(
-        "Maven could not resolve Cassandra's jars", remedy="run it again, or see Maven's word", said=line
+        "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", said=line
     )

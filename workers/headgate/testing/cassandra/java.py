@@ -40,8 +40,8 @@ def find_java() -> Java:
             return Java(program.resolve(), major, parse_build(said))
         seen.append(str(major))
     if not seen:
-        raise Surroundings("there is no Java", remedy=_REMEDY)
-    raise Surroundings("Cassandra 5 runs on Java 17 or 11", remedy=_REMEDY, found=" and ".join(sorted(set(seen))))
+        raise Surroundings("Java is missing", remedy=_REMEDY)
+    raise Surroundings("Cassandra 5 requires Java 17 or 11", remedy=_REMEDY, found=" and ".join(sorted(set(seen))))
 
 
 def _candidates() -> Iterable[Path]:
@@ -69,7 +69,7 @@ def require_memory(needs_mb: int) -> None:
     if found is not None and int(found[1]) // 1024 < needs_mb:
         raise Surroundings(
             "too little memory is free to start Cassandra",
-            remedy="end something, or start fewer nodes",
+            remedy="stop other programs, or start fewer nodes",
             free_mb=int(found[1]) // 1024,
             needs_mb=needs_mb,
         )

@@ -129,7 +129,9 @@ def read_told(directory: Path) -> Told | None:
     try:
         return Told(**json.loads(file.read_text()))
     except (ValueError, TypeError):
-        raise SpecError("not a state directory of a node", remedy="name another, or remove it", file=file) from None
+        raise SpecError(
+            "not a state directory of a node", remedy="name another directory, or remove this one", file=file
+        ) from None
 
 
 def _server(directory: Path) -> Server:
@@ -155,7 +157,7 @@ def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[
     if native_port is not None and port_taken(address, native_port):
         raise Surroundings(
             "the port is taken",
-            remedy="end who listens there, or leave the port to be chosen",
+            remedy="stop the program that listens on it, or do not set the port",
             port=f"{address}:{native_port}",
         )
     return native_port or native, storage, jmx

@@ -157,7 +157,7 @@ class Node:
             if time.monotonic() > deadline:
                 raise Unavailable(
                     "Cassandra does not answer",
-                    remedy=f"its last words:\n{self.server.last_error_lines()}",
+                    remedy=f"its last lines:\n{self.server.last_error_lines()}",
                     at=self.connection.contact_points[0],
                     waited_s=round(timeout_s),
                     last=why,
@@ -218,12 +218,12 @@ class Node:
 _REASONS = (
     (
         re.compile(r"Address already in use|Port already in use|already in use by another process"),
-        "a port of Cassandra's is taken",
-        "end who listens there, or let the ports be chosen",
+        "a Cassandra port is taken",
+        "stop the program that listens on it, or do not set the ports",
     ),
     (
         re.compile(r"Cannot assign requested address|Unable to bind to address"),
-        "Cassandra can not listen at this address",
+        "Cassandra cannot listen at this address",
         "name an address of this machine",
     ),
     (
@@ -234,7 +234,7 @@ _REASONS = (
     (
         re.compile(r"Could not reserve enough space|insufficient memory|Cannot allocate memory|OutOfMemoryError"),
         "too little memory for Cassandra",
-        "end something, or ask for a smaller heap",
+        "stop other programs, or set a smaller heap",
     ),
 )
 
@@ -246,4 +246,4 @@ def start_failure(log: Path, lines: str, place: Place) -> Surroundings:
         if pattern.search(text):
             ports = f"{place.native_port}, {place.storage_port}, {place.jmx_port}"
             return Surroundings(message, remedy=f"{remedy}\n{lines}", address=place.address, ports=ports)
-    return Surroundings("Cassandra did not start", remedy=f"its last words:\n{lines}", log=log)
+    return Surroundings("Cassandra did not start", remedy=f"its last lines:\n{lines}", log=log)

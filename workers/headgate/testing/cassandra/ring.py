@@ -100,8 +100,8 @@ class Ring:
             while (why := _cannot_reach_all(node)) is not None:
                 if time.monotonic() > deadline:
                     raise Unavailable(
-                        "the ring is not whole",
-                        remedy=f"the node's last words:\n{node.server.last_error_lines()}",
+                        "the ring is not complete",
+                        remedy=f"the node's last lines:\n{node.server.last_error_lines()}",
                         seen_from=node.address,
                         last=why,
                     )
@@ -274,4 +274,4 @@ def _cannot_reach_all(node: Node) -> HeadgateError | None:
         peers = node.cql("SELECT peer FROM system.peers")
     except (Unavailable, Refused) as error:
         return error
-    return None if len(peers) == node.place.nodes - 1 else Unavailable("not all peers are known", known=len(peers))
+    return None if len(peers) == node.place.nodes - 1 else Unavailable("some peers are missing", known=len(peers))

@@ -47,7 +47,7 @@ def create_role_statements(role: Credentials, grants: Iterable[Grant] = (), *, s
 
 def replace_default_superuser(probe: Probe, ours: Connection) -> None:
     """Make the superuser that the settings name, and take login and rights from the one everybody knows."""
-    assert ours.username is not None and ours.password is not None, "only a server that asks has a superuser"
+    assert ours.username is not None and ours.password is not None, "a server without authentication has no superuser"
     try:
         with probe(ours.as_role(DEFAULT.username, DEFAULT.password)) as default:
             for statement in create_role_statements(Credentials(ours.username, ours.password), superuser=True):

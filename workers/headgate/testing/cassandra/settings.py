@@ -87,7 +87,7 @@ class Place:
 
 def _one_of(name: str, got: str, known: tuple[str, ...]) -> None:
     if got not in known:
-        raise SpecError("no such setting", remedy=f"one of {', '.join(known)}", name=name, got=got)
+        raise SpecError("unknown setting", remedy=f"one of {', '.join(known)}", name=name, got=got)
 
 
 def evenly_spaced_tokens(nodes: int) -> list[int]:

@@ -49,7 +49,7 @@ def certificates(names: Iterable[str] = LOOPBACK_NAMES) -> Certificates:
     wanted = tuple(names)
     for name in wanted:
         if not name.startswith(("dns:", "ip:")):
-            raise SpecError("not a name for a certificate", remedy="write dns:host or ip:address", got=name)
+            raise SpecError("invalid name for a certificate", remedy="write dns:host or ip:address", got=name)
     java = find_java()
     version = f"{_MADE_AS}-{hashlib.sha256(','.join(wanted).encode()).hexdigest()[:16]}"
     return Certificates(cached("tls", version, lambda entry: _make(java, entry, wanted), needs_mb=1))
@@ -130,7 +130,7 @@ def read_jks(store: bytes, password: str) -> tuple[bytes, list[bytes]]:
     """The private key (PKCS#8) and its certificates (DER) of a JKS store that holds one key."""
     reader = _Jks(store)
     if reader.number(">I") != 0xFEEDFEED or reader.number(">I") != 2:
-        raise Bug("this is no JKS store")
+        raise Bug("not a JKS store")
     for _ in range(reader.number(">I")):
         kind = reader.number(">I")
         reader.sized(">H")
@@ -139,7 +139,7 @@ def read_jks(store: bytes, password: str) -> tuple[bytes, list[bytes]]:
             protected = reader.sized(">I")
             return _unprotect(protected, password), [reader.certificate() for _ in range(reader.number(">I"))]
         reader.certificate()
-    raise Bug("the JKS store holds no key")
+    raise Bug("the JKS store contains no key")
 
 
 class _Jks:
@@ -173,7 +173,7 @@ def _unprotect(protected: bytes, password: str) -> bytes:
         stream += digest
     key = bytes(one ^ other for one, other in zip(cipher, stream, strict=False))
     if hashlib.sha1(secret + key, usedforsecurity=False).digest() != check:
-        raise Bug("the JKS store's password is another")
+        raise Bug("wrong password for the JKS store")
     return key
 
 

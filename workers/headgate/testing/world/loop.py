@@ -190,7 +190,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._spins += 1
         self._rounds += 1
         if self._spins > SPINS_AT_ONE_MOMENT_MAX:
-            raise TimeUp("callbacks run on and on without letting time pass", remedy=self.report() or None)
+            raise TimeUp("callbacks run forever without letting time pass", remedy=self.report() or None)
         if self._rounds % COLLECT_EVERY_ROUNDS == 0:
             gc.collect()  # the world runs with the collector off: when it collects must not depend on what ran before
 
@@ -245,7 +245,7 @@ _REFUSED = {
 
 def _refusal(name: str, what: str) -> Callable[..., NoReturn]:
     def refused(*_: object, **__: object) -> NoReturn:
-        raise RealWorld(f"{what} was asked for inside a simulation", by=name)
+        raise RealWorld(f"{what} was requested inside a simulation", by=name)
 
     return refused
 

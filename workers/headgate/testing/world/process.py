@@ -134,7 +134,7 @@ class Process:
 
     def _strike_before(self, step: int, strike: Callable[[], None]) -> None:
         if step < 1:
-            raise Bug("steps are counted from one", step=step)
+            raise Bug("steps are counted from 1", step=step)
         self.steps = 0
         self._strike = (step, strike)
         self._set_gate()

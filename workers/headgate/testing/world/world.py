@@ -59,7 +59,7 @@ class World:
         """Start a process. One that died may be started again under its name, with nothing left of it."""
         before = self.processes.get(name)
         if before is not None and before.state is not State.DEAD:
-            raise Bug("two processes of one name", name=name)
+            raise Bug("two processes have the same name", name=name)
         life = self._lives[name] = self._lives.get(name, 0) + 1
         booted_s = round(self.chance(f"boot {name}").uniform(1_000, 1_000_000), 3)
         process = Process(self, name, data_centre, booted_s=booted_s, life=life)
@@ -132,7 +132,7 @@ class World:
         self.close()
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception") or Bug(context.get("message", "something went wrong in the loop"))
+        error = context.get("exception") or Bug(context.get("message", "the loop failed"))
         self.history.note("world", "unhandled", type(error).__name__, str(error))
         self._failures.append(error)
 
