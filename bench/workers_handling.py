@@ -42,7 +42,7 @@ class WorkerProcess:
     def __init__(self, work: Work, environment: Mapping[str, str], folder: Path) -> None:
         self._log = folder / f"{work.queue.replace('/', '-')}.log"
         self.notes = self._log.with_suffix(".json")
-        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", work.queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", work.queue]
         command += ["--handler", f"{HANDLERS}:{work.handling.value}", "--health", "127.0.0.1:0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

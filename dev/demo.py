@@ -162,7 +162,7 @@ def side_by_side(*works: Callable[[], None]) -> None:
 NEXT = (
     ("kubectl get queues,counters,deployments -n shop", ""),
     ("python examples/python/hello.py", "a message of your own; docs/python.md"),
-    ("headgate top --once", "the backlog of each queue; docs/start-on-call.md"),
+    ("headgate top --snapshot", "the backlog of each queue; docs/start-on-call.md"),
     ("kubectl headgate why queue/emails -n shop", "the operator's decisions and their reasons"),
     ("kubectl explain queue.spec.timeline.safetyLag", ""),
 )

@@ -17,10 +17,10 @@ POISON = '{"to": "", "order": "X-1"}'
 PAYLOAD = '{"to": "customer-{n}@example.org", "order": {n}}'
 RELEASED = json.dumps([{"op": "replace", "path": "/spec/consumers/0/handler", "value": "mailer:send_or_ask"}])
 APPLY = "kubectl apply -f examples/shop.yaml"
-PUT = f"headgate send --queue {QUEUE} '{PAYLOAD}' --count {MESSAGES} --quiet"
-PUT_POISON = f"headgate send --queue {QUEUE} '{POISON}' --quiet"
+PUT = f"headgate put {QUEUE} '{PAYLOAD}' --count {MESSAGES} --quiet"
+PUT_POISON = f"headgate put {QUEUE} '{POISON}' --quiet"
 COUNT, SHOW_COUNTER = "python examples/python/count.py", f"headgate counter top {COUNTER} --limit 3"
-SHOW_DEAD = f"headgate peek --queue {DEAD}"
+SHOW_DEAD = f"headgate peek {DEAD}"
 RELEASE = f"kubectl patch queue emails -n shop --type=json -p '{RELEASED}'"
 REDRIVE = "kubectl headgate redrive queue/emails-dead -n shop"
 LINES = (APPLY, PUT, PUT_POISON, COUNT, SHOW_COUNTER, SHOW_DEAD, RELEASE, REDRIVE)

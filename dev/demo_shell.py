@@ -58,7 +58,7 @@ class Shell:
 
     def held(self, queue: str) -> int:
         """Messages in the queue: ready, in flight or delayed."""
-        told: dict[str, Any] = json.loads(self.headgate("stats", "--queue", queue, "--json"))
+        told: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
     def apply(self, line: str, *ready: str, within_s: float) -> None:

@@ -21,9 +21,9 @@ MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"
 QUEUE = f"{NAMESPACE}/{NAME}"
 APPLY = "kubectl apply -f examples/spark.yaml"
-PUT = f"""headgate send --queue {QUEUE} '{{"to": "reader-{{n}}@example.org"}}' --count {MESSAGES} --quiet"""
+PUT = f"""headgate put {QUEUE} '{{"to": "reader-{{n}}@example.org"}}' --count {MESSAGES} --quiet"""
 SHOW_JOB = f"kubectl get queue {NAME} -n {NAMESPACE} -o jsonpath='{{.status.bulk.{JOB}}}'"
-SHOW_QUEUE = f"headgate stats --queue {QUEUE}"
+SHOW_QUEUE = f"headgate stats {QUEUE}"
 LINES = (APPLY, PUT, SHOW_JOB, SHOW_QUEUE)
 """All that it types."""
 READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, TOLD_WITHIN_S = 60.0, 90.0, 420.0, 90.0

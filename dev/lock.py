@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_EXTRAS = ("spark", "counters")
-SHIPPED_EXTRAS = ("operator", "gateway", "worker", "fast", "tracing", "counters")
+SHIPPED_EXTRAS = ("operator", "gateway", "worker", "fast", "tracing", "counters", "cli")
 
 
 def compile_lock(output: str, *options: str) -> None:

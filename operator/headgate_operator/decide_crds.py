@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from headgate.api.crd import KINDS, PLURALS, build_crd
-from headgate.api.model import GROUP
+from headgate.api.model import GROUP, kind_of
 
 VERSION: Final = f"{GROUP}/version"
 """Annotation: the release that the definition is of."""
-NAMES: Final = tuple(f"{PLURALS[model.__name__]}.{GROUP}" for model in KINDS)
+NAMES: Final = tuple(f"{PLURALS[kind_of(model)]}.{GROUP}" for model in KINDS)
 
 Document = Mapping[str, Any]
 Do = Literal["make", "replace", "leave", "refuse"]

@@ -185,7 +185,7 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     (tmp_path / "mine" / "tasks.py").write_text(code)
     (tmp_path / "mine" / "says.py").write_text("WORD = 'old'\n")
     told = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
-    send = [sys.executable, "-m", "headgate.cli.main", "send", "--queue", "shop/letters"]
+    send = [sys.executable, "-m", "headgate.cli.main", "put", "shop/letters"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
     try:
         with dev(tmp_path / "queues.yaml", told=told, folder=tmp_path) as begun:

@@ -174,6 +174,7 @@ def commands_of(text: str) -> Iterator[list[str]]:
 def _faults_of_command(words: list[str]) -> Iterator[str]:
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words = words[1:]
+    words = words[: words.index(">")] if ">" in words else words
     program, rest = Path(words[0]).name if words else "", words[1:]
     told = " ".join(words)
     if program == "headgate":

@@ -47,7 +47,7 @@ def test_init_leaves_a_file_that_exists_as_it_is(tmp_path: Path) -> None:
     file.write_text("mine\n")
     done = run("init", str(file))
     assert (2, "mine\n") == (done.exit_code, file.read_text())
-    assert "the file exists" in done.output
+    assert "The file exists" in done.output
 
 
 @pytest.mark.parametrize(

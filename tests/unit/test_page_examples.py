@@ -77,7 +77,7 @@ def test_a_command_that_the_demo_types_can_be_typed(line: str) -> None:
 )
 def test_a_command_within_a_sentence_that_cannot_be_done_is_found(text: str, fault: str) -> None:
     assert fault in " ".join(faults_within("page.md", text))
-    assert [] == faults_within("page.md", "`headgate stats`, `make bench-store`, `headgate send ... --count`")
+    assert [] == faults_within("page.md", "`headgate stats`, `make bench-store`, `headgate put ... --count`")
 
 
 def test_an_indented_block_of_commands_is_an_example() -> None:
@@ -89,13 +89,13 @@ def test_an_indented_block_of_commands_is_an_example() -> None:
 @pytest.mark.parametrize(
     ("language", "text", "fault"),
     [
-        ("sh", "headgate stats --queue shop/emails --lane", "No such option"),
-        ("sh", "headgate state --queue shop/emails", "No such command"),
-        ("sh", "headgate send --queue shop/emails x --count many", "'many'"),
+        ("sh", "headgate stats shop/emails --lane", "No such option"),
+        ("sh", "headgate state shop/emails", "No such command"),
+        ("sh", "headgate put shop/emails x --count many", "'many'"),
         ("sh", "kubectl headgate why queue/emails --lost 3", "No such option"),
         ("sh", "kubectl applied -f x.yaml", "kubectl has no verb applied"),
         ("sh", "helm instal headgate charts/headgate", "helm has no verb instal"),
-        ("sh", "cat x | headgate sent --queue shop/emails", "No such command"),
+        ("sh", "cat x | headgate sent shop/emails", "No such command"),
         ("sh", "make demonstration", "no such target"),
         ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
         ("sh", "frobnicate", "what is frobnicate?"),
@@ -118,9 +118,9 @@ def test_a_program_that_is_none_is_found() -> None:
 
 
 def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
-    told = "A=1 headgate top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    told = "A=1 headgate top --snapshot | grep x && make demo  # not this\nkubectl get \\\n  queues"
     assert [
-        ["A=1", "headgate", "top", "--once"],
+        ["A=1", "headgate", "top", "--snapshot"],
         ["grep", "x"],
         ["make", "demo"],
         ["kubectl", "get", "queues"],

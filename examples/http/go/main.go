@@ -1,7 +1,7 @@
 // A handler of messages in Go, of the standard library alone. Run it beside a worker:
 //
 //	HOST=127.0.0.1 PORT=8080 go run . &
-//	headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
+//	headgate worker shop/emails --http http://127.0.0.1:8080/work
 //
 // The response decides about the message. 2xx: done. 429 or 503: retry after Retry-After. With the header
 // Headgate-Reject: to the dead-letter queue at once. Any other response: retry after a backoff.

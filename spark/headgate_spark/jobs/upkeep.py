@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.cli.collect import collect_counter
+from headgate.cli.output import Output
 from headgate.cli.passes import noted
 from headgate.cli.repair import repair_queue
 from headgate.client.counter import Counter
@@ -70,10 +71,12 @@ def repairs(told: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
     return task
 
 
-def collect(spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str) -> bool:
+def collect(
+    spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str, output: Output | None = None
+) -> bool:
     """One pass over a counter, noted; whether it was collected, or only has to wait."""
     entry = here.run(here.headgate.counter(counter)).entry
-    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told))
+    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told), output=output)
     return here.run(noted(here.headgate, entry, shared))
 
 

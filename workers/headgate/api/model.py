@@ -21,6 +21,11 @@ Pass = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve
 """A piece of somebody else's resource, handed on as it is."""
 
 
+def kind_of(model: type[BaseModel]) -> str:
+    """The kind of a resource, by its model."""
+    return str(model.model_fields["kind"].default)
+
+
 class Model(BaseModel):
     """A part of a resource."""
 

@@ -19,7 +19,7 @@ from headgate.client.ground import Bound, Ground
 from headgate.counters.counter import CounterHandle
 from headgate.counters.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
-from headgate.errors import Conflict, HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, HeadgateError, NotFound, Refused, SpecError, Unavailable
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import Entry, Known, Name, State
 from headgate.supervised_loop import SupervisedLoop
@@ -32,7 +32,7 @@ RETRY_EVERY_S = 1.0
 PATIENCE_S = 10.0
 
 
-class CounterUnknown(SpecError):
+class CounterUnknown(NotFound):
     """There is no such counter."""
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from headgate.engines.timeline.from_catalogue import settings_of
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.errors import Conflict, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, NotFound, Refused, SpecError, Unavailable
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import Entry, Known, Name, State
 
@@ -20,7 +20,7 @@ CARRIED = ("timeline",)
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
-class QueueUnknown(SpecError):
+class QueueUnknown(NotFound):
     """There is no such queue."""
 
 

@@ -32,6 +32,7 @@ from headgate.client.put_many import (
     read_chunks_async,
     results_of,
 )
+from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.client.settle_commands import SettleCommand, build_settles
 from headgate.client.values import (
     MessageStatus,
@@ -109,6 +110,10 @@ class Upkeep(Protocol):
 
     def now_us(self) -> int:
         """The time."""
+        ...
+
+    async def queue(self, name: str) -> Queue:
+        """Another queue of the connection."""
         ...
 
     @property
@@ -438,6 +443,22 @@ class Queue:
         if before_us is not None and before_us > self.now_us():
             raise SpecError("A purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
+
+    async def redrive(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Filter | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        on_moved: Callable[[int], None] | None = None,
+    ) -> RedriveResult:
+        """Move the messages of this dead-letter queue back into their source queues, each once: all that is in it
+        now, these ids, those that `matching` accepts, or up to `limit`. `to` names another target; `on_moved` is
+        called with the number of messages of each step."""
+        return await redrive(
+            self._upkeep, self.name, ids=ids, matching=matching, to=to, limit=limit, on_moved=on_moved
+        )
 
     # ---- within
 

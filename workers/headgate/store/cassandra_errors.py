@@ -77,7 +77,7 @@ def translate(error: BaseException, statement: About) -> BaseException:
         return NotEnoughReplicas("Too few replicas know the permissions of the role", cause=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --print prints the statements)", cause=_said(error)
+            remedy="grant it to the role (headgate apply --dry-run prints the statements)", cause=_said(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
         return _of_invalid(_said(error), statement)

@@ -70,7 +70,7 @@ class SchemaRightsMissing(RightsMissing):
     def __init__(self, cql: Iterable[str], said: str) -> None:
         self.cql = tuple(cql)
         super().__init__(
-            remedy="pass the CQL (headgate apply --print) to an administrator, then apply again",
+            remedy="pass the CQL (headgate apply --dry-run) to an administrator, then apply again",
             cause=said,
             statements=len(self.cql),
         )

@@ -98,12 +98,15 @@ class PassStanding:
     expired: int | None
 
 
-COLUMNS = ("id", *(field.name for field in fields(PassStanding)))
+_COLUMN_OF = {fields(Failure)[1].name: "says"}
+"""Where the column of a field has another name."""
+COLUMNS = ("id", *(_COLUMN_OF.get(field.name, field.name) for field in fields(PassStanding)))
 
 
 async def write_standing(store: Store, id_: UUID, result: Result) -> None:
     """Note it. The store is that of the catalogue's keyspace."""
-    told = {**asdict(result), "says": result.says[:SAYS_CHARACTERS_MAX]}
+    told = {_COLUMN_OF.get(name, name): value for name, value in asdict(result).items()}
+    told["says"] = result.says[:SAYS_CHARACTERS_MAX]
     values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **told}
     await store.write(Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S))
 
