@@ -25,7 +25,7 @@ IDENTITY: Any = "headgate-operator"
 """Used by peering alone, which is off. Left to itself kopf asks who our user is, and a pod's may have no name."""
 
 
-class Doors:
+class KopfWatch:
     """kopf's part of one process."""
 
     def __init__(self, intake: Intake, access: Callable[[], Awaitable[Access]]) -> None:
