@@ -30,7 +30,7 @@ def answer(contender: Contender, asked: dict[str, Any]) -> Any:
             return contender.prepare(job)
         case {"do": "run", "job": job}:
             return asdict(contender.run(job))
-        case {"do": "tell"}:
+        case {"do": "report"}:
             return asdict(contender.tell())
     raise ValueError(f"unknown request {asked.get('do')!r}")
 

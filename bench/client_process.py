@@ -76,7 +76,7 @@ class ClientProcess:
 
     def tell(self, *, within_s: float) -> Told:
         """The results computed after it, receipts checked."""
-        self._say({"do": "tell"})
+        self._say({"do": "report"})
         return Told(**self._hear(within_s))
 
     def stop(self) -> None:

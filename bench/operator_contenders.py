@@ -122,7 +122,7 @@ class Minimal(Contender):
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path) -> None:
         self._namespace = namespace
-        self._told = log.with_suffix(".told")
+        self._told = log.with_suffix(".changes")
         self._told.touch()
         super().__init__(["bench.operator_minimal", namespace, str(self._told)], {"KUBECONFIG": kubeconfig}, log)
 

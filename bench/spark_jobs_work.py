@@ -15,7 +15,7 @@ from bench.timeline_work import PAYLOADS
 from headgate import Put
 
 MESSAGES = 300_000
-NAMESPACE, DRAINED, GRAVES = "bench", "drained", "graves"
+NAMESPACE, DRAINED, GRAVES = "bench", "drained", "dead-letters"
 PUT_AT_ONCE = 20_000
 QUEUES = "\n---\n".join(
     f"apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
