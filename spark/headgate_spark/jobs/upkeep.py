@@ -30,8 +30,8 @@ TASKS_A_CORE = 2
 COUNTED = ("keys", "shards", "expired", "collected", "skipped", "minutes", "buckets")
 SHARE_DDL = ", ".join(f"{name} bigint" for name in COUNTED) + ", unreachable boolean"
 SHARE_SCHEMA = pa.schema([*((name, pa.int64()) for name in COUNTED), ("unreachable", pa.bool_())])
-REPAIR_DDL = "queue string, told string, problems array<string>"
-REPAIR_SCHEMA = pa.schema([("queue", pa.string()), ("told", pa.string()), ("problems", pa.list_(pa.string()))])
+REPAIR_DDL = "queue string, report string, problems array<string>"
+REPAIR_SCHEMA = pa.schema([("queue", pa.string()), ("report", pa.string()), ("problems", pa.list_(pa.string()))])
 
 
 def shares_of_buckets(buckets: int, tasks: int) -> list[list[int]]:
@@ -67,7 +67,7 @@ def repairs(environment: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
                     message, problems = connection.run(repair_queue(connection.headgate, name))
                 except HeadgateError as error:
                     message, problems = "failed", (str(error),)
-                row: dict[str, Any] = {"queue": name, "told": message, "problems": list(problems)}
+                row: dict[str, Any] = {"queue": name, "report": message, "problems": list(problems)}
                 yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
 
     return task
@@ -123,4 +123,4 @@ def repair(
     if not queues:
         return []
     tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(environment, queues), REPAIR_DDL)
-    return [(row["queue"], row["told"], list(row["problems"])) for row in tasks.collect()]
+    return [(row["queue"], row["report"], list(row["problems"])) for row in tasks.collect()]
