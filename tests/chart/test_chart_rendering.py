@@ -1,4 +1,4 @@
-"""What is installed, as documents: secure, spread, found by its labels, and as its options say."""
+"""The documents that an install applies are secure, spread, found by their labels, and follow the chart's options."""
 
 from __future__ import annotations
 
