@@ -15,7 +15,7 @@ async def rejects(payload: bytes) -> None:
 
 
 async def fails(payload: bytes) -> None:
-    """What it calls is away."""
+    """The server that it calls is unavailable."""
     raise ConnectionError("no server answers")
 
 

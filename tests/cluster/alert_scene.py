@@ -97,7 +97,7 @@ class Scene:
         return process
 
     def log(self, name: str) -> str:
-        """What a worker logged."""
+        """The last lines of a worker's log."""
         return (self.folder / f"{name}.log").read_text()[-4_000:]
 
     def put(self, queue: str, *payloads: bytes) -> None:
@@ -106,7 +106,7 @@ class Scene:
             connection.queue(queue).put_many(list(payloads))
 
     def value(self, query: str) -> float | None:
-        """What Prometheus answers, if there is something."""
+        """The result of a query in Prometheus, if there is one."""
         result = self.prometheus.ask("query", query=query)["result"]
         return float(result[0]["value"][1]) if result else None
 

@@ -124,7 +124,7 @@ class Release:
         return self.leaders()[0]
 
     def logs(self) -> str:
-        """What all processes of the operator have written lately."""
+        """The latest output of all processes of the operator."""
         return self.kubectl.run("logs", "-l", "app.kubernetes.io/component=operator", "--tail=200", "--prefix")
 
 

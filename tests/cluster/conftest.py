@@ -1,4 +1,4 @@
-"""What tests on real servers share beside the servers."""
+"""Fixtures that tests on real servers share, except the servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def near_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
 
 @pytest.fixture
 def measured(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a test's measurements to the person who runs it, also where it passes."""
+    """Prints a test's measurements on the terminal, also when the test passes."""
 
     def show(line: str) -> None:
         with capsys.disabled():

@@ -41,7 +41,7 @@ COLLECT_EVERY_S = 0.5
 
 
 class Door:
-    """What the process serves."""
+    """The calls that the process serves."""
 
     def __init__(self, handles: dict[str, CounterHandle], collectors: list[Collector]) -> None:
         self._handles = handles

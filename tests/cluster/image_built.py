@@ -22,7 +22,7 @@ ANYBODY = "1234560000:0"
 STRANGER = "12345:54321"
 MIB = 1 << 20
 CODE_AT_MOST = 20 * MIB
-"""What a node is sent after a change of our sources alone."""
+"""The amount that a node receives after a change of our sources alone."""
 WITHOUT = ("gcc", "g++", "cc", "c++", "clang", "ld", "as", "make", "cmake", "go", "javac", "git", "curl", "wget")
 TEMPORARY = ("/tmp", "/var/tmp", "/run/lock", "/var/local")  # noqa: S108 - of the containers
 
@@ -59,7 +59,7 @@ class Built:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def said(self, *words: str, user: str = STRANGER) -> str:
-        """What a container writes that ends well."""
+        """The output of a container that succeeds."""
         ran = self.run(*words, user=user)
         assert 0 == ran.code, ran.err
         return ran.out.strip()
@@ -81,7 +81,7 @@ class Built:
         return self.docker.docker(*bare).splitlines()
 
     def writable_by_anybody(self) -> list[str]:
-        """What a number in root's group, such as OpenShift's, may write, but for places of temporary files."""
+        """Files that a user id in root's group, as on OpenShift, may write, except temporary ones."""
         script = (
             "find / -xdev \\( -type d -o -type f \\) \\( -perm -0002 -o -perm -0020 -group 0 \\) 2>/dev/null; true"
         )

@@ -1,4 +1,4 @@
-"""What changes in a resource's life: every mutable field once, and every immutable one, which is refused.
+"""The changes in a resource's life: every mutable field once, and every immutable one, which is refused.
 
 Values alone. `tests/unit/test_life_changes.py` holds them to the CRDs: a field that is new in a CRD is changed here,
 or named with the reason why not.
@@ -140,7 +140,7 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, dict) and path not in WHOLE:
         for name, child in value.items():
             yield from leaves(child, f"{path}.{name}" if path else name)
-    elif value is not None:  # a null takes a field away again
+    elif value is not None:  # a null removes a field
         yield path
 
 

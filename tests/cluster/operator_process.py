@@ -1,4 +1,4 @@
-"""The operator as a process out of the cluster, as an account that may what its roles say and nothing more.
+"""The operator as a process outside the cluster, under an account with the rights of its roles and no others.
 
 The requests of its account are in the server's own audit log: `asked` reads it.
 """
@@ -29,7 +29,7 @@ from headgate_operator.rbac import OPERATOR, bindings, cluster_role, role
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60.0
 FILES = dict(zip(CONNECTION_FILES, ("SSL_CA", "SSL_CERT", "SSL_KEY"), strict=True))
-"""What the connection Secret holds of what a process outside finds in files."""
+"""Keys of the connection Secret that a process outside the cluster reads from files."""
 ACCOUNTS: list[str] = []
 """The operators' accounts of this session, as the API server calls them."""
 
@@ -75,7 +75,7 @@ class OperatorProcess:
 
 @dataclass(frozen=True)
 class Home:
-    """What a chart makes before an operator: its namespace, account, roles and the connection's Secret."""
+    """The objects that a chart creates before an operator: namespace, account, roles and connection Secret."""
 
     kubectl: Kubectl
     namespace: str
@@ -184,7 +184,7 @@ class Asked:
 def asked(log: Path, users: frozenset[str]) -> list[Asked]:
     """All that these users asked, that was answered."""
     reports = []
-    for file in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):  # with what was rotated away
+    for file in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):  # including rotated files
         for line in file.read_text().splitlines():
             if OPERATOR not in line:
                 continue

@@ -1,4 +1,4 @@
-"""What an operator's work came to, as two runs of one story can be compared: children, entries, statuses."""
+"""The results of an operator's work, so that two runs can be compared: children, entries, statuses."""
 
 # ruff: noqa: S608 - names are made here
 from __future__ import annotations

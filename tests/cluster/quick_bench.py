@@ -18,7 +18,7 @@ SECONDS_MAX = 600
 
 @dataclass(frozen=True)
 class QuickRun:
-    """What it found, and what it printed."""
+    """The result of a run, and its output."""
 
     result: dict[str, Any]
     printed: str

@@ -1,8 +1,8 @@
 """How much longer everything takes on this machine now than it would if nobody else worked on it.
 
-What is promised in seconds is promised of a machine that a person has to himself. Tests share it with other tests, so
-they ask first: as many busy programs as there are cores are run for a short time, and their time is compared with
-the time they worked. It is asked while what is measured is still idle, so that its own weight never counts for it.
+Promises in seconds hold for a machine that does nothing else. Tests share theirs with other tests, so they measure
+first. One busy program per core runs for a short time, and its wall time is compared with its CPU time. The measured
+program is still idle then, so that its own load does not count.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ SAY_EVERY = 100
 
 WRITES = Table(
     "ring_writes",
-    "what writers were told is durable",
+    "numbers that were acknowledged to their writers",
     (Column("run", Type.UUID), Column("writer", Type.INT)),
     (Column("number", Type.INT),),
     (Column("v", Type.TEXT),),
@@ -54,7 +54,7 @@ LOCKED = Table(
 
 @dataclass
 class Seen:
-    """What happened so far."""
+    """The progress so far."""
 
     run: UUID
     acked: list[int] = field(default_factory=lambda: [0] * WRITERS)

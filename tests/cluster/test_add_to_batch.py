@@ -56,7 +56,7 @@ CHECKS = 12
 
 
 def command(told: Mapping[str, str], *words: str) -> str:
-    """What a command of ours prints."""
+    """The output of a command of ours."""
     done = subprocess.run(
         [sys.executable, "-m", "headgate.cli.main", *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
@@ -239,7 +239,7 @@ def test_top_shows_the_queue_that_works_it_and_what_is_behind(told: dict[str, st
         await queue.put_many([b"%d" % number for number in range(30)])
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
-        for _ in range(CHECKS):  # figures are reported once a second, of messages that have been due for some time
+        for _ in range(CHECKS):  # figures of messages that have been due for some time are reported every second
             (observation,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))[
                 "queues"
             ]

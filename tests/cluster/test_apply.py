@@ -1,4 +1,4 @@
-"""`headgate apply` on a real server: by many at once, by those without rights, and by those whom it is not for."""
+"""`headgate apply` on a real server: by many at once, without rights, and for resources of another manager."""
 
 # ruff: noqa: S608 - names are made here
 from __future__ import annotations

@@ -197,7 +197,7 @@ def test_a_network_leaves_no_namespace(tmp_path: Path) -> None:
 
 
 def ask(ring: HostedRing, beside: str, of: str, *, consistency: str, statement: str) -> list[object]:
-    """What a client on the side of one node hears from another."""
+    """Rows that a client on the side of one node reads from another."""
     node = ring.nodes[[host.name for host in ring.hosts].index(of)]
 
     def on_that_side() -> list[object]:

@@ -212,7 +212,8 @@ def test_a_server_of_another_authority_is_refused_by_the_client(guarded: Cassand
 def test_a_taken_port_is_named_with_what_to_do(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(EnvironmentProblem, match=rf"port is taken \(port=127\.0\.0\.1:{port}\); end who listens"):
+        expected = rf"port is taken \(port=127\.0\.0\.1:{port}\); stop the program that listens"
+        with pytest.raises(EnvironmentProblem, match=expected):
             start_kept(tmp_path, native_port=port)
 
 

@@ -42,7 +42,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def named_metrics() -> set[str]:
-    """What rules and dashboard ask for."""
+    """Metrics that the rules and the dashboard use."""
     panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     expressions += [str(alert["expr"]) for alert in alerts()]

@@ -1,4 +1,4 @@
-"""Alerts of the chart whose faults take minutes: Cassandra away, messages that kill, an operator with too much to do,
+"""Alerts of the chart whose faults take minutes: an unavailable Cassandra, messages that kill, a busy operator,
 workers that do not start, jobs that fail. The others are in test_chart_alerts.py.
 """
 
@@ -134,7 +134,7 @@ def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
         client.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     for number in (1, 2):
         client.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
-    client.run("annotate", "queue", "tended", "looked=now")  # by itself each is checked again within ten minutes
+    client.run("annotate", "queue", "tended", "checked=now")  # by itself each is checked again within ten minutes
     scene.until_fires("HeadgateRepairUnhealthy", name="tended", reason="RepairFailing")
 
 

@@ -40,7 +40,7 @@ def release(
 
 @contextmanager
 def putting(environment: dict[str, str], namespace: str, key: str) -> Iterator[list[int]]:
-    """A program that puts ten messages a second, each to be counted once; how many it has put."""
+    """A program that puts ten messages per second, each to be counted once. Yields the number of puts so far."""
     put, over = [0], threading.Event()
 
     def work() -> None:

@@ -1,5 +1,5 @@
-"""What the operator makes of resources, on a real API server: it takes every child as it is, warns of nothing under
-the restricted Pod Security Standard, and what it then shows differs in nothing from what was applied.
+"""The operator's children on a real API server. The server accepts every child, warns of nothing under the restricted
+Pod Security Standard, and stores each child exactly as it was applied.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def restricted(k8s_namespace: Kubectl) -> Kubectl:
 
 
 def apply(here: Kubectl, document: dict[str, Any], *how: str, manager: str = MANAGER) -> tuple[dict[str, Any], str]:
-    """What the server made of it, and what it warned of. Unknown fields are refused."""
+    """The stored object, and the server's warnings. Unknown fields are refused."""
     command = here.command("apply", "--server-side", f"--field-manager={manager}", "--validate=strict", *how)
     done = subprocess.run(
         [*command, "-f", "-", "-o", "json"],

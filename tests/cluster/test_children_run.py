@@ -58,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 def end(*_):
-    print("told to end", flush=True)
+    print("asked to end", flush=True)
     sys.exit(0)
 
 signal.signal(signal.SIGTERM, end)
@@ -205,7 +205,7 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
     assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
     message = ended_while_busy(here, told, "http", pod, "handler")
     assert "worker stopped" in message["worker"]
-    assert message["handler"].splitlines()[-2:] == ["done slow", "told to end"]
+    assert message["handler"].splitlines()[-2:] == ["done slow", "asked to end"]
     assert [None, None] == owners(told, "http")
 
 

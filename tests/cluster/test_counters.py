@@ -42,7 +42,7 @@ def counter_of(name: str, spec: str, namespace: str = "shop") -> str:
 
 SHARED = "storage: {tables: shared}"
 THE_PAGES = (ROOT / "examples" / "dev" / "counters.yaml").read_text()
-"""What docs/counters.md asks for: three counters."""
+"""The three counters of docs/counters.md."""
 COUNTERS = "".join(
     [
         THE_PAGES,

@@ -396,7 +396,7 @@ CONDITION = {
     "observedGeneration": 1,
     "lastTransitionTime": "2026-11-18T09:00:00Z",
     "reason": "Reconciled",
-    "message": "all is as the spec says",
+    "message": "the resource is as its spec declares",
 }
 
 

@@ -180,10 +180,10 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     (tmp_path / "queues.yaml").write_text(ANOTHER.replace("examples.python.mailer:send", "mine.tasks:work"))
     (tmp_path / "mine").mkdir()
     code = (
-        "from mine.says import WORD\n\ndef work(payload: bytes) -> None: print(WORD, payload.decode(), flush=True)\n"
+        "from mine.words import WORD\n\ndef work(payload: bytes) -> None: print(WORD, payload.decode(), flush=True)\n"
     )
     (tmp_path / "mine" / "tasks.py").write_text(code)
-    (tmp_path / "mine" / "says.py").write_text("WORD = 'old'\n")
+    (tmp_path / "mine" / "words.py").write_text("WORD = 'old'\n")
     variables = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
     send = [sys.executable, "-m", "headgate.cli.main", "put", "shop/letters"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
@@ -192,7 +192,7 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
             begun.said("worker started")
             subprocess.run([*send, "first"], env=environment, check=True, stdout=subprocess.DEVNULL)
             begun.said("old first")
-            (tmp_path / "mine" / "says.py").write_text("WORD = 'brand new'\n")
+            (tmp_path / "mine" / "words.py").write_text("WORD = 'brand new'\n")
             begun.said("worker started", times=2)
             subprocess.run([*send, "second"], env=environment, check=True, stdout=subprocess.DEVNULL)
             begun.said("brand new second")

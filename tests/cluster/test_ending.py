@@ -1,4 +1,4 @@
-"""What `up` starts, `down` ends: nothing is left of a cluster, whatever has become of it in between."""
+"""`down` ends everything that `up` starts: nothing is left of a cluster, whatever happened to it in between."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Traces:
-    """What a cluster could leave on this machine. Others work here too, so that each is known by its owner's name."""
+    """Traces that a cluster could leave on this machine. Others share it, so each trace carries its owner's name."""
 
     processes: tuple[str, ...]
     mounts: tuple[str, ...]
@@ -53,7 +53,7 @@ class Traces:
 
 
 def traces_of(plan: Plan) -> Traces:
-    """What is there of a cluster with that plan."""
+    """The traces of a cluster with that plan."""
     ours = (plan.namespace, plan.cgroup, str(plan.directory))
     networks = tuple(str(network) for network in plan.networks)
     return Traces(
@@ -89,7 +89,7 @@ def processes() -> Iterator[tuple[int, str]]:
 
 @pytest.fixture
 def nothing_before() -> Iterator[Callable[[Plan], Traces]]:
-    """What was there before, by the plan that turns out to be the cluster's; and an end in any case."""
+    """The traces of earlier clusters under the plan that the cluster gets. Ends the cluster in any case."""
     lifecycle.down(NAME)
     before = {index: traces_of(Plan(NAME, index, directory_of(NAME))) for index in range(16)}
     yield lambda plan: before[plan.index]

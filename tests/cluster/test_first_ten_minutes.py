@@ -45,7 +45,7 @@ def state_of_dev(person: Newcomer) -> Path:
 
 
 def typed(person: Newcomer, line: str, *before: str, folder: Path | None = None) -> str:
-    """What a line writes in a new shell, after lines that set the shell up."""
+    """The output of a line in a new shell, after lines that set the shell up."""
     done = person.run(*before, line, folder=folder)
     assert 0 == done.returncode, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout

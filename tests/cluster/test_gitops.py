@@ -36,7 +36,7 @@ def operator(
 
 
 def rendered(kubernetes: KubernetesUnderTest, folder: Path) -> dict[str, Resource]:
-    """What `kubectl kustomize` makes of a folder, by name."""
+    """Resources that `kubectl kustomize` renders from a folder, by name."""
     resources = yaml.safe_load_all(kubernetes.kubectl.run("kustomize", str(folder)))
     return {one["metadata"]["name"]: one for one in resources}
 

@@ -48,7 +48,7 @@ class Life:
     # ---- what is seen
 
     def settled(self, kind: str, name: str, health: str = "Healthy") -> dict[str, Any]:
-        """The resource, once its latest change is carried out, by the verdict of Argo CD."""
+        """The resource, once Argo CD reports the health of its latest generation."""
 
         def holds(observation: dict[str, Any]) -> bool:
             return argo_health(observation)[0] == health
@@ -61,7 +61,7 @@ class Life:
             self.settled(kind, name)
 
     def children(self) -> dict[tuple[str, str], str]:
-        """What the operator made here, with uids."""
+        """The operator's children here, with their uids."""
         entries = {}
         for kind in CHILDREN:
             for one in self.here.list(kind, "app.kubernetes.io/managed-by=headgate"):
@@ -124,7 +124,7 @@ class Life:
         self.all_settled()
 
     def end(self, environment: Mapping[str, str]) -> None:
-        """The team takes its resources away, the platform its chart: books first."""
+        """The books close, then the team deletes its resources and the platform its chart."""
         self.books.close()
         self.books.wait_until_balanced(timeout_s=BALANCED_WITHIN_S)
         assert self.books.counted == counted_in_the_end(environment, f"{self.here.namespace}/page-views")
@@ -146,7 +146,7 @@ class Life:
         assert set() == {name for name in tables if name.startswith(("q_", "c_"))}
 
     def leftovers(self) -> list[str]:
-        """What nobody asked to stay."""
+        """Objects that should be gone."""
         ours = "queues,counters,deployments,cronjobs,jobs,poddisruptionbudgets,pods"
         theirs = "deployments,serviceaccounts,roles,rolebindings,leases,jobs"
         everywhere = "clusterroles,clusterrolebindings"
@@ -170,7 +170,7 @@ def listener(kubernetes: KubernetesUnderTest) -> Iterator[Listener]:
 
 
 def last_words(release: Release) -> str:
-    """The output of the operator and of the chart's Jobs, for a reader who wants to know why a life failed."""
+    """The output of the operator and of the chart's Jobs, to explain the failure of a life."""
     reports = [release.logs() if release.is_installed() else "not installed"]
     for job in release.kubectl.list("jobs"):
         name = str(job["metadata"]["name"])
@@ -315,14 +315,14 @@ def rolled(life: Life) -> None:
 
 
 def silent(life: Life, server: Server) -> None:
-    """A server that neither answers nor refuses for a minute: later changes are carried out."""
+    """A server neither answers nor refuses for a minute. The operator applies changes made afterwards."""
     acknowledged = len(life.books.put)
     server.pause()
     try:
         wait_until(lambda: False, timeout_s=SILENT_S)
     finally:
         server.resume()
-    life.here.wait_for("queue", "emails", lambda _: True, what="is told of again", timeout_s=READY_WITHIN_S)
+    life.here.wait_for("queue", "emails", lambda _: True, what="can be read again", timeout_s=READY_WITHIN_S)
     visibility = life.here.get("queue", "emails")["spec"]["visibilityTimeout"]
     life.change("Queue", {"visibilityTimeout": "40s" if visibility != "40s" else "45s"})
     life.release.until_led()
@@ -338,7 +338,7 @@ def api_server(kubernetes: KubernetesUnderTest) -> Server:
 
 
 def told(books: Books) -> str:
-    """What a life came to."""
+    """A summary of a life."""
     troubles = {name: books.troubles.count(name) for name in sorted(set(books.troubles))}
     return (
         f"{len(books.put)} messages acknowledged and handled, {books.handled_twice()} deliveries twice; "

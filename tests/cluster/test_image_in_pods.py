@@ -125,7 +125,7 @@ def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_us
 
 
 def account(here: Kubectl) -> list[dict[str, Any]]:
-    """What a driver may: its executors."""
+    """The rights of a driver: its executors."""
     rules = [
         {
             "apiGroups": [""],

@@ -28,13 +28,13 @@ import http.server, json
 
 class Leader(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.tell({"leader": "stub", "decisions": [{"at_us": 1, "trail": ["asked for " + self.path]}]})
+        self.reply({"leader": "stub", "decisions": [{"at_us": 1, "trail": ["asked for " + self.path]}]})
     def do_POST(self):
         document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = document["kind"] + " " + document["metadata"]["name"]
         end = {"of": name, "ready": True, "message": "Ready", "stalled": False, "open": []}
-        self.tell({"effects": [{"of": name, "message": self.path}], "ends": [end], "unknown": []})
-    def tell(self, answer):
+        self.reply({"effects": [{"of": name, "message": self.path}], "ends": [end], "unknown": []})
+    def reply(self, answer):
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

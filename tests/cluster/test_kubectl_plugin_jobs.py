@@ -1,5 +1,5 @@
-"""`kubectl headgate lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by a user who
-may make Jobs there and has no way to Cassandra.
+"""`kubectl headgate lanes`, `purge` and `redrive` beside a queue, on a real node and a real Cassandra, by a user that
+may create Jobs there and cannot reach Cassandra.
 """
 
 from __future__ import annotations

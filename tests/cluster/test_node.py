@@ -121,7 +121,7 @@ def listening(address: str) -> Iterator[int]:
             self.wfile.write(b"this machine")
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = http.server.HTTPServer((address, 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -121,7 +121,7 @@ def at_least_one(observation: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is promised, on a machine that does other work too."""
+    """The promised durations, adapted to the load of the machine."""
 
     by: float
     show: Measured

@@ -38,10 +38,10 @@ Log = Callable[[], list[Asked]]
 
 @pytest.fixture(scope="module")
 def log(kubernetes: KubernetesUnderTest) -> Log:
-    """What the operators of this session asked so far."""
+    """Requests of the operators of this session so far."""
     cluster = kubernetes.cluster
     if not cluster.audit_log.exists():
-        pytest.skip("needs an API server of ours: its audit tells who asked for what")
+        pytest.skip("needs an API server of ours: its audit log lists the requests of each account")
     return lambda: asked(cluster.audit_log, frozenset(ACCOUNTS))
 
 

@@ -98,7 +98,7 @@ DELETED = tuple(f"q{number:02}" for number in range(QUEUES) if number % 5 == 0)
 
 
 def work(here: Kubectl, pause: Callable[[], object]) -> None:
-    """What people do in an hour, with a pause after each."""
+    """The changes that people make in an hour, with a pause after each."""
     for step in (
         lambda: here.apply(*documents(1)),
         lambda: here.run("delete", "queue", *DELETED, "--wait=false"),
@@ -110,7 +110,7 @@ def work(here: Kubectl, pause: Callable[[], object]) -> None:
 
 
 def begun(here: Kubectl) -> None:
-    """What is deleted later was there: else a policy of deletion could not have been heard of."""
+    """Resources that are deleted later exist first, so that the operator knows their deletion policies."""
     here.apply(*documents(0))
 
     def are_there() -> bool:
@@ -151,7 +151,7 @@ def _entries_are_settled(ways: Ways, here: Kubectl) -> bool:
 
 
 def _end_of(number: int) -> str:
-    """What becomes of an entry."""
+    """The final state of an entry."""
     if number % 5:
         return "active"
     return "gone" if number % 2 else "retained"
@@ -238,7 +238,7 @@ def test_with_cassandra_cut_for_a_minute_deletions_continue_as_their_policy_stat
         try:
             work(client, lambda: over.wait(CUT_S / 4))
             assert wait_until(lambda: client.find("queue", "q10") is None, timeout_s=60), "deleted under Retain"
-            waiting = client.wait_for("queue", "q05", _waits_for_cassandra, what="waits and says why", timeout_s=60)
+            waiting = client.wait_for("queue", "q05", _waits_for_cassandra, what="waits with a reason", timeout_s=60)
             assert ["headgate.io/store"] == waiting["metadata"]["finalizers"]
             ending.run("delete", "namespace", str(ending.namespace), "--wait=false")
             assert wait_until(
@@ -258,7 +258,7 @@ def test_every_child_that_is_deleted_or_edited_is_fixed_within_thirty_seconds(wa
     with namespace(ways) as client, leading(ways.home):
         consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
         client.apply(queue(consumers=[consumer]))
-        client.wait_for("queue", "emails", is_told, what="is told")
+        client.wait_for("queue", "emails", is_told, what="has a status")
         kinds = ("deployments", "poddisruptionbudgets", "cronjobs", "serviceaccounts", "secrets")
         assert wait_until(lambda: all(client.list(kind, OURS) for kind in kinds), timeout_s=60)
         before = {

@@ -71,7 +71,7 @@ spec: {{engine: bucket}}
 
 
 class Letter(BaseModel):
-    """What an application puts."""
+    """The payload that an application puts."""
 
     to: str
     copies: int = 1
@@ -329,7 +329,7 @@ def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> N
                     print(error, flush=True)
                     with headgate.connect_sync() as own:
                         own.queue("shop/doomed")
-                        print("connected anew", flush=True)
+                        print("connected again", flush=True)
                 os._exit(0)
             os.waitpid(child, 0)
         """,
@@ -337,7 +337,7 @@ def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> N
     lines = done.stdout.splitlines()
     assert (0, "", 2) == (done.returncode, done.stderr, len(lines))
     assert lines[0].startswith("A connection does not survive a fork: open one in the child (opened_in=")
-    assert "connected anew" == lines[1]
+    assert "connected again" == lines[1]
 
 
 # ---- its errors
@@ -352,7 +352,7 @@ def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> N
         ("a/b/c", "A queue is named NAMESPACE/NAME (given=a/b/c); write shop/emails"),
         (
             "billing/invoices",
-            "This release has no such engine (queue=billing/invoices, engine=bucket, carried=timeline)",
+            "This release has no such engine (queue=billing/invoices, engine=bucket, supported=timeline)",
         ),
     ],
 )

@@ -90,7 +90,7 @@ def settings_of(session: Any) -> dict[str, object]:
 
 
 def beside(told: Mapping[str, str]) -> dict[str, str]:
-    """All that the environment has to say beside a session."""
+    """The settings that the environment has to hold beside a session."""
     return {"HEADGATE_KEYSPACE": told["KEYSPACE"]}
 
 
@@ -157,7 +157,7 @@ def test_two_connections_share_one_session(told: dict[str, str]) -> None:
 
 
 def refusal(told: Mapping[str, str], session: Any, **options: Any) -> str:
-    """What connecting on a session is refused with."""
+    """The error of connecting on a session."""
 
     async def work() -> None:
         async with headgate.connect({**beside(told), **options.pop("environment", {})}, session=session, **options):

@@ -1,4 +1,4 @@
-"""What counters of type distinct, audience, quantiles and topk store is read by Java's DataSketches, with one result.
+"""Java's DataSketches reads the states of distinct, audience, quantiles and topk counters, with the same results.
 
 Spark's functions for sketches are that same library.
 """

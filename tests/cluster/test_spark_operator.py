@@ -1,5 +1,5 @@
-"""A bulk job under the real Spark operator: launched by our operator, done by a driver and executors in pods, told by
-the queue's status. It is what `make demo SPARK=1` shows, on the tests' cluster.
+"""A bulk job under the real Spark operator: launched by our operator, run by a driver and executors in pods, shown
+in the queue's status. `make demo SPARK=1` shows the same, here on the tests' cluster.
 """
 
 from __future__ import annotations

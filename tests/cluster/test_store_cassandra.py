@@ -315,7 +315,7 @@ def test_a_store_is_not_shared_with_a_child_process(told: dict[str, str]) -> Non
                 os._exit(7 if "Another process" in str(error) else 8)
             os._exit(0)
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
-        await store.write(insert("x", b"parent goes on"))
+        await store.write(insert("x", b"parent continues"))
         return os.waitstatus_to_exitcode(status)
 
     assert 7 == using(told, work)

@@ -51,7 +51,7 @@ class Workload:
             result = re.fullmatch(rf"{word} (.*)\n", line)
             if result is not None:
                 return result[1]
-        raise AssertionError(f"the workload ended before it said {word!r}")
+        raise AssertionError(f"the workload ended before it printed {word!r}")
 
     def end(self) -> dict[str, Any]:
         """Let it end, and return what it saw."""

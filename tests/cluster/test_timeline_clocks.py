@@ -78,15 +78,15 @@ def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_on
         off_ms = BEYOND_MS[0] if "+" in member.name else BEYOND_MS[1]
         # Where the machine is so busy that a node answers late, that is the reason for a while.
         failed = member.wait_for("error", more=3, where=_is_off)
-        for line in (event["line"] for event in (*failed, *member.wait_for("said", where=_is_off))):
+        for line in (event["line"] for event in (*failed, *member.wait_for("logged", where=_is_off))):
             assert f"bound_ms={BOUND_MS}" in line
             assert "synchronize this host and the nodes with NTP or chrony" in line
             assert BOUND_MS < abs(_told_by_ms(line)) < 2 * abs(off_ms)
             assert (_told_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
             assert "\n" not in line
         assert {"ClockNotTrusted"} == {event["kind"] for event in failed}
-        message = [_why(event) for event in member.those("said")]
-        assert all(earlier != later for earlier, later in pairwise(message)), "the same was said again"
+        message = [_why(event) for event in member.those("logged")]
+        assert all(earlier != later for earlier, later in pairwise(message)), "the same line was logged twice"
     assert [] == fleet.those("put", "taken", "given", "settled")
 
 

@@ -19,7 +19,7 @@ from tests.cluster.timeline_fleet import Event, Fleet, Measured, Member
 from tests.cluster.timeline_process import SECOND, boot_us, prepare
 
 TAKES_OVER_WITHIN_S = 5.0
-"""Beyond the lease: others try free lanes once a second, take one after the other, and the machine is busy."""
+"""Beyond the lease: other processes try free lanes every second, take them one by one, and the machine is busy."""
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def kill_owners_in_turn(
 
 
 def lose(ring: Ring, how: str) -> None:
-    """Take the last node away."""
+    """Remove the last node."""
     if how == "killed":
         ring.nodes[2].kill()
     elif how == "stopped":

@@ -85,7 +85,7 @@ class Note:
 
 
 class Notes:
-    """What handlers noted."""
+    """Notes of the handlers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,7 +138,7 @@ class Workers:
         return process.wait(within_s)
 
     def log(self, name: str) -> list[dict[str, Any]]:
-        """What it logged."""
+        """Its log lines."""
         return [json.loads(line) for line in (self._folder / f"{name}.log").read_text().splitlines()]
 
     def said(self, name: str, text: str) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_pat
         fleet.until(lambda: len(fleet.notes.begun()) >= 200)
         fleet.start("two")
         assert 0 == fleet.end("one")
-        assert len(fleet.notes.begun()) < len(ids), "it was told to end too late to show anything"
+        assert len(fleet.notes.begun()) < len(ids), "the signal to end came too late to show anything"
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         assert 0 == fleet.end("two")
         assert [] == [each for each, times in fleet.notes.begun().items() if times > 1]
@@ -319,7 +319,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         last_of_killed = {
             note.message_id for name in killed for note in [each for each in begun if each.worker == name][-100:]
         }
-        # Where the machine stood still, a lease ran out in living hands: they have logged it.
+        # Where the machine stood still, a living worker's lease expired, and that worker logged it.
         let_go = {
             line["message_id"]
             for name in [*names, "again-0", "again-1", "again-2"]

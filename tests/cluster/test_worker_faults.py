@@ -138,7 +138,7 @@ def test_workers_whose_rights_are_revoked_for_8_s_continue_by_themselves(
 
 
 class Load:
-    """Puts 40 messages a second until it is stopped."""
+    """Puts 40 messages per second until it is stopped."""
 
     def __init__(self, environment: dict[str, str], name: str) -> None:
         self._ids: list[str] = []
@@ -188,7 +188,7 @@ def handled_by(fleet: Workers, name: str) -> int:
 
 
 def last_lines(fleet: Workers, name: str) -> list[str]:
-    """What a worker logged last, without tracebacks."""
+    """The last log lines of a worker, without tracebacks."""
     return [f"{line['level']}: {line['text']}" for line in fleet.log(name)[-5:]]
 
 

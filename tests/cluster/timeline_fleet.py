@@ -1,7 +1,7 @@
 """Processes of timeline_process.py as a test commands them: started, paused, killed, believed by what they wrote.
 
 A fleet ends all its processes with the test. Their records are one story, since all of them take the time from the
-boot time of one machine; `ledger_of` tells that story to the invariants which judge the simulation too.
+boot time of one machine; `ledger_of` passes that story to the invariants that judge the simulation too.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class _Narrator:
     words: dict[str, Word] = field(default_factory=dict)
 
     def tell(self, event: Event) -> None:
-        """One event; of those that say nothing of messages, nothing."""
+        """Records an event; events without a message are left out."""
         report = getattr(self, f"_{event.what.replace(' ', '_')}", None)
         if report is not None:
             report(event)

@@ -61,7 +61,7 @@ STDOUT = 1
 
 @dataclass(frozen=True)
 class Order:
-    """What a process is to do, on which queue, and with which clock."""
+    """The work of a process, its queue, and its clock."""
 
     name: str
     queue: str
@@ -169,7 +169,7 @@ class Sayings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        tell("said", logger=record.name, line=f"{record.getMessage()} {getattr(record, 'reason', '')}".strip())
+        tell("logged", logger=record.name, line=f"{record.getMessage()} {getattr(record, 'reason', '')}".strip())
 
 
 def tell_error(error: HeadgateError, **facts: object) -> None:
@@ -247,7 +247,7 @@ async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> Asyn
 
 
 def read_generations(order: Order, clock: Clock) -> tuple[TimelineSettings, int]:
-    """What is known of the queue, and since when; as old as it takes to be good for no longer than the notice."""
+    """The settings of the queue, and when they were read: so early that they expire within the notice."""
     read_us = clock.now_us()
     return settings_of(order), read_us - (NOTICE_US - order.notice_s * SECOND)
 
@@ -401,7 +401,7 @@ class Consuming:
         return Nack(delivery.receipt, reason="the first time it fails") if fails else Ack(delivery.receipt)
 
     def _tell_lanes(self) -> None:
-        """What became of the lanes here since the last change, and why those that ended did."""
+        """Changes of this process's lanes since the last record, and why lanes ended."""
         for lane, dispatcher in self._engine.lanes.held.items():
             epoch = dispatcher.lease_term.epoch
             if self._epochs.get(lane) != epoch:

@@ -12,7 +12,7 @@ import org.apache.datasketches.theta.CompactSketch;
 import org.apache.datasketches.theta.SetOperation;
 import org.apache.datasketches.theta.Union;
 
-/** Reads states of counters as docs/internals/formats.md says, and makes the same estimates itself: a line each. */
+/** Reads states of counters as docs/internals/formats.md describes, and prints its own estimates beside theirs. */
 public class Sketches {
   public static void main(String[] arguments) throws Exception {
     Path folder = Path.of(arguments[0]);
@@ -23,21 +23,21 @@ public class Sketches {
       distinct.update("visitor-" + number);
       audience.update("visitor-" + number);
     }
-    tell("distinct", HllSketch.heapify(body(folder, "distinct")).getEstimate());
-    tell("distinct here", distinct.getCompositeEstimate());
-    tell("audience", CompactSketch.heapify(Memory.wrap(body(folder, "audience"))).getEstimate());
-    tell("audience here", audience.getResult().getEstimate());
+    report("distinct", HllSketch.heapify(body(folder, "distinct")).getEstimate());
+    report("distinct here", distinct.getCompositeEstimate());
+    report("audience", CompactSketch.heapify(Memory.wrap(body(folder, "audience"))).getEstimate());
+    report("audience here", audience.getResult().getEstimate());
     KllDoublesSketch quantiles = KllDoublesSketch.heapify(Memory.wrap(body(folder, "quantiles")));
-    tell("quantiles", quantiles.getN());
-    tell("median", quantiles.getQuantile(0.5));
+    report("quantiles", quantiles.getN());
+    report("median", quantiles.getQuantile(0.5));
     ItemsSketch<String> topk =
         ItemsSketch.getInstance(Memory.wrap(body(folder, "topk")), new ArrayOfStringsSerDe());
     ItemsSketch.Row<String> first = topk.getFrequentItems(ErrorType.NO_FALSE_NEGATIVES)[0];
-    tell("topk", topk.getStreamLength());
-    tell(first.getItem(), first.getEstimate());
+    report("topk", topk.getStreamLength());
+    report(first.getItem(), first.getEstimate());
   }
 
-  static void tell(String what, double number) {
+  static void report(String what, double number) {
     System.out.println(what + "=" + number);
   }
 
@@ -46,11 +46,11 @@ public class Sketches {
     byte[] body = Arrays.copyOfRange(state, 5, state.length);
     CRC32 checksum = new CRC32();
     checksum.update(body);
-    long told = 0;
+    long expected = 0;
     for (int at = 4; at >= 1; at--) {
-      told = told << 8 | state[at] & 0xff;
+      expected = expected << 8 | state[at] & 0xff;
     }
-    if (state[0] != 1 || told != checksum.getValue()) {
+    if (state[0] != 1 || expected != checksum.getValue()) {
       throw new IllegalStateException("no state of version 1: " + type);
     }
     return body;
