@@ -24,7 +24,7 @@ def queue(
 
 
 def status_of(ground: Ground, status: Mapping[str, Any], name: str = "emails", **metadata: Any) -> Document:
-    """What is applied on a Queue's /status."""
+    """The document that is applied to a Queue's /status."""
     made = queue(ground, name, **metadata)
     del made["spec"]
     return {**made, "status": dict(status)}

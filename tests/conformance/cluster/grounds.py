@@ -1,4 +1,4 @@
-"""What a case of the contract runs on: a port, a namespace of its own, and the ways to make things go wrong."""
+"""The surroundings of a contract case: a port, a namespace of its own, and ways to make things fail."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JAIL = [
         },
     },
 ]
-"""A user for whom the server has no seat: it serves one request of his at a time, and refuses all beside it."""
+"""A user without a seat in the server, which serves one of its requests at a time and refuses the others."""
 
 
 class Ground(ABC):
@@ -92,10 +92,10 @@ class Ground(ABC):
 
     @abstractmethod
     def throttled(self) -> AbstractAsyncContextManager[ClusterPort]:
-        """A port of a user without rights, who is answered with 429 when asking for much at once."""
+        """A port of a user without rights, which gets a 429 when it sends many requests at once."""
 
     async def until(self, ask: Callable[[], Awaitable[T | None]], within_s: float = 30) -> T:
-        """What it answers, once it is something."""
+        """The answer, once there is one."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
         while True:
@@ -232,7 +232,7 @@ class RealGround(Ground):
 
     @asynccontextmanager
     async def throttled(self) -> AsyncIterator[ClusterPort]:
-        """As a user for whom there is no seat, and without rights."""
+        """The port of a user without a seat and without rights."""
         self._kubectl.apply(*JAIL)
         port = await self._connect(self._kubectl.kubeconfig)
         port._api.set_default_header("Impersonate-User", JAILED)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What is refused, in which words, and what is filled in."""
+"""Documents that the server refuses, with its messages, and the defaults that it fills in."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.conformance.cluster.grounds import Ground, applied, denied
 
 
 def fields_by_manager(document: Any) -> dict[str, Any]:
-    """What each manager owns."""
+    """The fields that each manager owns."""
     return {each["manager"]: each["fieldsV1"] for each in document["metadata"]["managedFields"]}
 
 

@@ -121,7 +121,7 @@ def as_queue(ground: Ground, what: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def outcome(ground: Ground, document: Mapping[str, Any], step: Step) -> Any:
-    """What becomes of one step, in words that are the same on both grounds."""
+    """The result of one step, in the same words for both kinds of server."""
     if step.verb == "apply":
         answer = await ground.port.apply(document, manager=step.manager, force=step.force)
     else:

@@ -44,7 +44,7 @@ async def test_37_a_watch_without_a_version_begins_with_all_there_is(ground: Gro
 
 
 async def test_38_a_bookmark_shows_how_far_a_quiet_watch_is(ground: Ground) -> None:
-    """At the end of its time, if not before: a real server sends one a minute, and one when it ends."""
+    """A real server sends a bookmark every minute, and one when the watch ends."""
     made = applied(await ground.port.apply(queue(ground), manager="one"))
     marks = []
     async for change in ground.port.watch(QUEUE, ground.namespace, version=made.version, within_s=3):

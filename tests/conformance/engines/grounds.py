@@ -71,7 +71,7 @@ class Place(ABC):
 
 
 class Ground(ABC):
-    """What a case is given."""
+    """The surroundings of a case."""
 
     kind_of_world: str
 
@@ -93,7 +93,7 @@ class Ground(ABC):
         """The true time."""
 
     async def queue(self, **terms: Any) -> QueueUnderTest:
-        """A queue of its own for the case, with a dead letter queue if its terms say so."""
+        """A queue of its own for the case, with a dead-letter queue if its terms ask for one."""
         given = Terms(**terms)
         dead_letter_queue = None
         if given.dead_letters:
@@ -160,7 +160,7 @@ class QueueUnderTest:
         assert not wrong, "\n".join(map(str, wrong))
 
     async def _dead_ids(self) -> list[str]:
-        """What lies in the dead letter queue, or was taken from it and settled."""
+        """Messages that are in the dead-letter queue, or were received from it and settled."""
         if self.graves is None:
             return []
         for member in self.graves.members:
@@ -217,7 +217,7 @@ class Member:
         await self._opened.close()
 
     def now_us(self) -> int:
-        """What its clock shows."""
+        """The time of its clock."""
         return self.place.host.now_us()
 
     def in_us(self, seconds: float) -> int:
@@ -323,7 +323,7 @@ class Member:
         return await self.place.run(self.engine.peek(limit, from_us=from_us))
 
     async def stats(self) -> Stats:
-        """What it holds."""
+        """The queue's figures."""
         return await self.place.run(self.engine.stats())
 
     async def where(self, message_id: str) -> MessageLocation:
@@ -418,7 +418,7 @@ class RealGround(Ground):
         return time.time_ns() // 1000
 
     def end(self) -> None:
-        """What the killed left running."""
+        """Ends everything that killed processes left running."""
         for place in self._places:
             place.end()
 
@@ -463,7 +463,7 @@ class MortalStore(Store):
         answer = None if self.is_dead else await self._store.attempt(statement, within_s)
         if answer is None or self.is_dead:
             await asyncio.get_running_loop().create_future()
-            raise AssertionError("the dead go on")
+            raise AssertionError("a killed process continued")
         return answer
 
     def scan(self, scan: Scan) -> AsyncIterator[Row]:

@@ -36,7 +36,7 @@ class Kind(Protocol):
     """One engine."""
 
     def tables(self) -> list[Table]:
-        """What it stores in, under the names it uses here."""
+        """Its tables, under the names it uses here."""
         ...
 
     async def make(self, host: Host, queue: UUID, terms: Terms) -> None:
@@ -44,7 +44,7 @@ class Kind(Protocol):
         ...
 
     def open(self, host: Host, queue: UUID, terms: Terms, dead_letters: UUID | None) -> Opened:
-        """The queue for one process; `graves` is its dead-letter queue. To be called in the process."""
+        """The queue for one process, with the id of its dead-letter queue. To be called in the process."""
         ...
 
 

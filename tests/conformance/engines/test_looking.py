@@ -16,7 +16,7 @@ def counts(stats: Stats) -> tuple[int, int, int]:
 
 
 async def settled_in_the_tables(member: Member) -> None:
-    """Counts are written once a second, positions too."""
+    """Counts and positions are written every second."""
     await member.queue.ground.advance(2.5)
 
 

@@ -27,7 +27,7 @@ WORLDS = ("simulated", "real")
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker that the cases use."""
-    config.addinivalue_line("markers", "down(n): so many of the three replicas are down")
+    config.addinivalue_line("markers", "down(n): number of the three replicas that are down")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

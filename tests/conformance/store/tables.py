@@ -58,7 +58,7 @@ COMPOSITE = Table(
 
 FADING = Table(
     "contract_fading",
-    "rows that expire unless they are told otherwise",
+    "rows that expire by default",
     PARTITION,
     (Column("c", Type.INT),),
     (Column("v", Type.TEXT),),

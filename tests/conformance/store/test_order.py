@@ -59,7 +59,7 @@ async def test_rows_are_ordered_as_the_type_states(world: World, kind: Type) -> 
 
 
 async def test_of_one_tick_every_position_is_passed_by_the_next_slice(world: World) -> None:
-    """What lies above a position by our order is what the store returns above it, byte for byte (A10)."""
+    """The store returns above a position exactly what our order puts above it, byte for byte (A10)."""
     table, p, at = ORDERED[Type.TIMEUUID], world.key(), world.now_us()
     values = [_time_uuid(TICKS[3], low) for low in _low_bytes()]
     await world.store.write(

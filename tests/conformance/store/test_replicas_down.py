@@ -1,4 +1,4 @@
-"""What still works when replicas are down, and the errors when it does not."""
+"""Statements that still work when replicas are down, and the errors of those that do not."""
 
 from __future__ import annotations
 

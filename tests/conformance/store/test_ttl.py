@@ -33,7 +33,7 @@ async def test_everything_expires_cell_by_cell_and_row_by_row(world: World) -> N
     assert [] == await world.rows(LOG, whole, "c", "v"), "marker and cells of the insert are gone"
     assert [(1, None)] == await world.rows(LOG, updated, "c", "v"), "the marker has a life of its own"
     assert [(1, None, 1)] == await world.rows(LOG, kept, "c", "v", "n"), "a cell without a TTL holds the row"
-    assert [("for ever",)] == await world.rows(LOG, again, "v"), "a later write without a TTL takes the TTL away"
+    assert [("for ever",)] == await world.rows(LOG, again, "v"), "a later write without a TTL removes the TTL"
     assert [(1, None)] == await world.rows(LOG, static, "c", "s"), "static cells expire like others"
     assert [] == await world.rows(LOG, older, "v"), "what it overwrote does not come back"
 

@@ -23,7 +23,7 @@ VALUES: dict[Type, tuple[Value, ...]] = {
 
 
 async def wired(world: World, select: Select) -> list[tuple[Value, ...]]:
-    """What `read_wired` brings, decoded."""
+    """The rows of `read_wired`, decoded."""
     result = await world.store.read_wired(select)
     columns = [select.shape.table.by_name[name] for name in select.shape.result_names]
     rows, place = [], 0

@@ -26,7 +26,7 @@ QUORUM = Consistency.LOCAL_QUORUM
 
 
 class World(ABC):
-    """What the cases speak to."""
+    """The store of a case, and the faults that can happen to it."""
 
     kind: str
     store: Store
