@@ -77,7 +77,7 @@ def run(case: Case) -> tuple[TinyWorld, list[ReconcilePlan], int]:
 
 
 def outcome(case: Case) -> dict[str, Any]:
-    """What follows, up to the fixed point."""
+    """The decisions and their results, up to the fixed point."""
     return told_of(case, *run(case))
 
 
@@ -430,7 +430,7 @@ _ABOUT = ("table", "name", "keyspace", "generation")
 
 
 def _short(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What may matter of a document where another case shows it whole."""
+    """The important fields of a document that another case shows whole."""
     metadata, spec = document["metadata"], document.get("spec") or {}
     decoded: dict[str, Any] = {"object": f"{document['kind']}/{metadata['name']}"}
     decoded |= {name: metadata[name] for name in ("uid", "finalizers") if name in metadata}

@@ -1,4 +1,4 @@
-"""What `headgate plan` prints of an example, and where that is kept."""
+"""The output of `headgate plan` for an example, and the file that keeps it."""
 
 from __future__ import annotations
 

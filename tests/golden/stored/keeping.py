@@ -1,4 +1,4 @@
-"""What a version leaves behind, and whether this tree still reads it: CRDs, tables, catalogue documents, bytes.
+"""The data that a version leaves behind, and whether this tree reads them: CRDs, tables, catalogue documents, bytes.
 
 A file `<version>.yaml` is written once, when its version is released (`python -m tests.golden.stored --write`), and
 never again: it stands for what users have stored. The tree must read the newest three.
@@ -209,7 +209,7 @@ def unread(kept: Mapping[str, Any]) -> Iterator[str]:
 
 
 def narrowed(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[str]:
-    """What a schema took that its successor does not."""
+    """Values that a schema accepted and its successor does not."""
     if old.get("type") != new.get("type"):
         yield f"{path} was {old.get('type')}, is {new.get('type')}"
     for name, child in old.get("properties", {}).items():
