@@ -63,7 +63,7 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
 
         async def open_queue() -> MemoryQueue:
             if not allowed.is_set():
-                raise Unavailable("cassandra can not be reached")
+                raise Unavailable("Cassandra cannot be reached")
             return queue
 
         async def work(payload: bytes) -> None:

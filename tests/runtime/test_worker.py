@@ -23,7 +23,7 @@ SECOND = 1_000_000
 
 
 class Mail(BaseModel):
-    """What a mailer is given."""
+    """The payload of a mailer's message."""
 
     to: str
     size: int = 0
@@ -204,7 +204,7 @@ def test_a_batch_that_raises_fails_as_a_whole_and_a_wrong_answer_is_a_failure() 
             nonlocal calls
             calls += 1
             if calls == 1:
-                raise OSError("away")
+                raise OSError("unreachable")
             return [None] if calls == 2 else None
 
         bench = bench_of(index, terms=WorkerTerms(concurrency=1, prefetch=0, batch_size=4))
@@ -212,7 +212,7 @@ def test_a_batch_that_raises_fails_as_a_whole_and_a_wrong_answer_is_a_failure() 
             bench.queue.put_now(b"")
         await worked(bench)
         reasons = Counter(each.reason.partition("\n")[0] for each in bench.queue.settles if isinstance(each, Nack))
-        assert 4 == reasons["OSError: away"]
+        assert 4 == reasons["OSError: unreachable"]
         assert any("a list of 4 entries" in reason for reason in reasons)
 
     in_virtual_time(scenario)
@@ -365,8 +365,8 @@ def test_a_shared_rate_is_divided_among_those_that_share_the_lanes_as_they_come_
             bench.queue.put_now(b"")
         began_s = loop.time()
         await worked(bench)
-        assert 17 <= taken_s[99] <= 21, "5 a second, while there are four"
-        assert 3.5 <= taken_s[-1] - taken_s[99] <= 6.5, "20 a second, alone"
+        assert 17 <= taken_s[99] <= 21, "5 per second, while there are four"
+        assert 3.5 <= taken_s[-1] - taken_s[99] <= 6.5, "20 per second, alone"
 
     in_virtual_time(scenario)
 
@@ -552,7 +552,7 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
         async def work(payload: bytes) -> None:
             begun[payload] += 1
             if is_gone:
-                raise ConnectionError("away")
+                raise ConnectionError("unreachable")
 
         bench = bench_of(work, terms=WorkerTerms(concurrency=4, prefetch=4))
         for number in range(500):

@@ -38,7 +38,7 @@ class Told:
             self.lines.append(document)
             if document.get("told", document.get("message")) == what:
                 return document
-        raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
+        raise AssertionError(f"it ended without printing {what!r}: {self.lines}")
 
     def rest(self) -> list[dict[str, Any]]:
         """Everything, once it has ended."""
