@@ -122,7 +122,7 @@ class MemoryFrames:
 
 
 async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
-    """What tasks would read of these."""
+    """The messages that tasks would read from these splits."""
     result = Messages()
     history = history_of(queue)
     for split in splits:
@@ -156,7 +156,7 @@ class MemoryFiles:
             self.seen[number] = self.aside.pop(attempt)
 
     def clear(self) -> None:
-        """What was not committed."""
+        """Deletes everything that was not committed."""
         self.aside.clear()
 
     def _may_die(self) -> None:
@@ -165,7 +165,7 @@ class MemoryFiles:
 
     @property
     def ids(self) -> list[str]:
-        """What a reader of the folder finds."""
+        """The ids that a reader of the folder finds."""
         return [id_ for ids in self.seen.values() for id_ in ids]
 
 

@@ -61,7 +61,7 @@ class SimulatedHints:
         """By node."""
         for name, node in self._cluster.nodes.items():
             if node.process.state is not ProcessState.RUNNING:
-                raise Unavailable("a node does not tell its hint window", node=name)
+                raise Unavailable("a node does not report its hint window", node=name)
         window_us = round(self._cluster.settings.max_hint_window_s * SECOND)
         return dict.fromkeys(self._cluster.nodes, window_us)
 

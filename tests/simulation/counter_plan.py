@@ -1,4 +1,4 @@
-"""What a life of a counter is made of, drawn from its seed: as timeline_plan.py does it for queues. Pure."""
+"""The plan of a counter's life, drawn from its seed, as timeline_plan.py draws it for queues. Pure."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def at_every_step(
 
         if not play(one, ring=ring, **changes):
             return step - 1
-    raise AssertionError(f"it goes on for more than {STEPS_MAX} steps")
+    raise AssertionError(f"it takes more than {STEPS_MAX} steps")
 
 
 async def ends_in_error(work: Coroutine[Any, Any, object]) -> HeadgateError | None:

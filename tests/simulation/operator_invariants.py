@@ -100,7 +100,7 @@ class Judge:
             left.append("keys wait")
         time_s = operator.queue.next_due_in_s()
         if not left and time_s is not None and time_s < NEAR_S:
-            left.append("a moment is near")
+            left.append("a point in time is near")
         if left:
             return left
         for key in list(operator.cache.keys()):
@@ -200,7 +200,7 @@ class Judge:
                 yield from self._as_ready(name, document)
 
     def _as_ready(self, name: str, document: dict[str, Any]) -> Iterator[str]:
-        """What Ready implies."""
+        """The invariants that Ready implies."""
         uid, namespace = document["metadata"]["uid"], document["metadata"]["namespace"]
         children = [
             each

@@ -1,4 +1,4 @@
-"""What a life of an operator is made of, drawn from its seed: which resources, what people do, which faults. Pure.
+"""The plan of an operator's life, drawn from its seed: its resources, the actions of people, and the faults. Pure.
 
 As timeline_plan.py: each feature and each fault is in or out by the seed.
 """
@@ -16,7 +16,7 @@ FEATURES = {
     "reshards": 0.4,
     "pauses": 0.3,
     "deletes": 0.7,
-    "made again": 0.5,
+    "recreations": 0.5,
     "policies": 0.4,
     "scaling": 0.6,
     "external": 0.3,

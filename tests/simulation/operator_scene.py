@@ -1,4 +1,4 @@
-"""A cluster, a Cassandra and an operator in the simulated world, and people who apply and delete resources.
+"""A cluster, a Cassandra and an operator in the simulated world, with people that apply and delete resources.
 
 The operator is the real one but for its doors (kopf, HTTP): its watches are its own, its port is the simulated API
 server's, its sessions are simulated stores. Whatever it does can be cut short: it is a process of the world.

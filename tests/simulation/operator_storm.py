@@ -1,4 +1,4 @@
-"""What people and strangers do to a cluster, and which faults strike, by chance from the seed."""
+"""The actions of people and strangers in a cluster, and the faults, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Storm:
             acts.append(of_one(lambda each: self._patch(each, {"spec": {"deletionPolicy": policy(POLICIES)}})))
         if plan.has("deletes"):
             acts.append(of_one(self._delete))
-        if plan.has("made again"):
+        if plan.has("recreations"):
             acts.append(lambda: self._make(f"q{self.rng.randrange(plan.queues)}"))
         if plan.has("namespace ends"):
             acts.append(self._end_namespace)
@@ -172,7 +172,7 @@ class Storm:
         self.scene.try_to_apply(document)
 
     def _patch(self, document: dict[str, Any], change: dict[str, Any]) -> None:
-        """What the server refuses is refused."""
+        """Patches a resource; a refusal by the server is fine."""
         metadata = document["metadata"]
         self.scene.world.history.note("person", "patches", metadata["name"], change)
         query = {"fieldManager": "kubectl"}

@@ -1,5 +1,5 @@
-"""One seed, one life of an operator: people apply, change and delete resources while faults strike, then calm, then
-everything is as the resources say, and nothing is written any more.
+"""One seed, one life of an operator. People apply, change and delete resources while faults strike. After a calm,
+everything is as the resources declare, and nothing is written any more.
 
 Everything comes from the seed: the events (operator_plan.py) and their actors (operator_storm.py). In the end
 operator_invariants.py judges the cluster, the store and all writes that were asked for. A bug that an operator has
@@ -41,7 +41,7 @@ class Ended:
 
 
 class Bugs(logging.Handler):
-    """What operators say of errors that nobody foresaw."""
+    """Log lines of operators about unexpected errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

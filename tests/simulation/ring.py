@@ -95,7 +95,7 @@ class Ring:
         return [row.v for row in await self.store.read(Select(ROWS, {"p": p}, ["v"], consistency=to))]
 
     def held_by(self, name: str, *, p: str = "a") -> list[str]:
-        """What one replica has on its disk, tombstones left out: no process can know this."""
+        """Rows on the disk of one replica, without tombstones; no process can know this."""
         node = self.cluster.nodes[name]
         held = [entry for entry in node.replica.tables.get("rows", {}).values() if entry.values == (p,)]
         rows = [entry.partition.rows[key] for entry in held for key in entry.partition.keys]

@@ -109,7 +109,7 @@ def _found(table: Table) -> ActualTable:
 
 @dataclass
 class Hints:
-    """What nodes say of their hint windows."""
+    """The hint windows that the nodes report."""
 
     window_us: int = 3 * 3_600_000_000
     is_down: bool = False
@@ -134,7 +134,7 @@ class Program:
     async def gate(self, statement: Any) -> None:
         """Reads of the catalogue fail while they are to."""
         if not self.reads_catalogue and isinstance(statement, Select) and statement.shape.table is ENTRIES:
-            raise OutcomeUnknown("the catalogue is away in this test")
+            raise OutcomeUnknown("the catalogue is unavailable in this test")
 
 
 @dataclass
@@ -179,7 +179,7 @@ class Shop:
 
     @asynccontextmanager
     async def applier(self, process: Process, owner: str = "cli/test") -> AsyncIterator[Applier]:
-        """What `headgate apply` is made of, to be used in a process."""
+        """The applier of `headgate apply`, to be used in a process."""
         store = GatedStore(self.cluster, process)
         async with Clock(store, source=SimulatedTime(process)) as clock:
             catalogue = Catalogue(

@@ -50,7 +50,7 @@ class Scene:
     """The consumer beside the job is to end."""
 
     def emptied(self, name: str) -> list[Message]:
-        """What is in a queue, received and settled until nothing comes."""
+        """The messages of a queue, received and settled until none comes."""
         program = self.shop.program(f"reader of {name} {self.shop.world.now_s()}")
         return self.shop.world.run(_emptied(program, name))
 
@@ -176,7 +176,7 @@ def test_into_a_queue_whatever_call_the_driver_dies_before(
 
 
 def settle_rest(one: Scene) -> None:
-    """What the job left is the consumers'."""
+    """The consumers settle everything that the job left."""
     one.over = True
     one.shop.world.run(one.shop.world.sleep(8))
     one.taken += [message.id for message in one.emptied("shop/emails")]

@@ -50,7 +50,7 @@ class Driver:
         return matches
 
     async def read(self, plans: list[tuple[TimelineLane, RangePlan]]) -> dict[str, bytes]:
-        """What tasks read: payloads by id."""
+        """The payloads that tasks read, by id."""
         return await self.program.process.start(self._read(plans))
 
     async def _read(self, plans: list[tuple[TimelineLane, RangePlan]]) -> dict[str, bytes]:
@@ -232,7 +232,7 @@ def test_history_for_jobs_leaves_out_what_was_cancelled() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text("{shards: 2}"))
         sent = await put(shop, 5)
-        program = shop.program("somebody who thinks better of it")
+        program = shop.program("canceller")
         queue = await opened(program)
         await program.process.start(_cancelled(queue))
         await asyncio.sleep(90)

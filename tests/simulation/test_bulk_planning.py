@@ -1,4 +1,4 @@
-"""What a drain asks before it borrows does not grow with what was settled before."""
+"""The number of a drain's reads before it borrows does not grow with the number of settled messages."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def catalogue(
 
 
 async def declare(one: Catalogue, **spec: Any) -> Declared:
-    """As a person does: again, while a server is away or somebody was first."""
+    """Declare again while a server is unavailable or somebody else was first, as a person does."""
     for _ in range(20):
         try:
             return await one.declare(EMAILS, document(**spec), place=PLACE, shards=6)
@@ -63,7 +63,7 @@ async def reshard(one: Catalogue, entry: Entry, shards: int) -> Entry:
 
 
 async def standing(one: Catalogue) -> Entry:
-    """What everybody has to agree on."""
+    """The entry that everybody has to agree on."""
     known = await one.find(EMAILS, consistency=Consistency.SERIAL)
     assert known is not None
     return known.entry

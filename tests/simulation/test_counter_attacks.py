@@ -280,7 +280,7 @@ def test_attack_B4_a_reader_between_the_steps_of_a_fold_counts_once() -> None:
     assert at_every_step(scenario) > 5
 
 
-@pytest.mark.parametrize("earlier", [False, True], ids=["who reads first", "who has read before"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["a first read", "a later read"])
 def test_attack_B4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothing(earlier: bool) -> None:
     """A slice is no snapshot: one replica answered before the shard of the fold came, the other has `folded` and
     missed the shard."""

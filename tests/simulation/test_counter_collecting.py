@@ -1,4 +1,4 @@
-"""Collecting never changes a value: batches sent again and again, collectors side by side, ties, whatever is away."""
+"""Collecting never changes a value: batches sent repeatedly, collectors side by side, ties, unavailable nodes."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_while_a_node_is_unavailable_minutes_are_folded_and_what_would_be_collec
         scene.cluster.kill("n2")
         collector = scene.actor("collector")
         report = await collector.process.start(collector.collector.run())
-        assert report.waits == "a node does not tell its hint window (node=n2)"
+        assert report.waits == "a node does not report its hint window (node=n2)"
         assert (report.minutes, report.keys, report.skipped, report.collected) == (1, 2, 2, 0)
         assert (report.full, report.refused) == (False, None)
         standing = await collector.process.start(collector.collector.read_result())

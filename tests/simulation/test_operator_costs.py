@@ -1,4 +1,4 @@
-"""What a fresh queue costs its operator: rounds, writes and reads, so that a thousand at once stay affordable."""
+"""The costs of a new queue to its operator: rounds, writes and reads, so that a thousand at once stay affordable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED = (
 
 
 class Costs:
-    """What was done for one queue since it was asked for last."""
+    """The operator's work for one queue since the last reading."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.visits = self.rounds = self.statuses = self.reads = 0

@@ -1,4 +1,4 @@
-"""What an operator does in scenes that people know: a first message, Cassandra away, a namespace ends, adoption."""
+"""The operator in well-known scenes: a first message, an unavailable Cassandra, the end of a namespace, adoption."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ async def producer_of(queue: Queue) -> Client:
 
 
 async def put_steadily(queue: Queue, client: Client, *, per_s: int, size: int) -> None:
-    """Until the world ends: five times a second, contents that do not compress."""
+    """Put payloads that do not compress, five times per second, until the world ends."""
     while True:
         messages = [NewMessage(client.process.rng.randbytes(size)) for _ in range(per_s // 5)]
         await queue.put(client, *messages)
@@ -124,7 +124,7 @@ LARGE = 12
 
 @pytest.fixture(scope="module")
 def large() -> dict[str, list[int]]:
-    """What is held and asked for by a process that begins beside a backlog of large messages."""
+    """The memory and the reads of a process that starts with a backlog of large messages."""
     settings = replace(WORKED, generations=(GenerationSettings(1, LARGE),), part_us=3600 * SECOND)
     entries: dict[str, list[int]] = {"held": [], "limits": [], "lanes": [], "bound": []}
 

@@ -58,7 +58,7 @@ async def opened(program: Program) -> Queue:
 
 
 async def refused(work: Awaitable[object]) -> HeadgateError:
-    """What it is refused with."""
+    """The error that the call raises."""
     try:
         await work
     except HeadgateError as error:
@@ -116,7 +116,7 @@ async def made(shop: Shop, text: str) -> Entry:
 
 
 async def rows_of(shop: Shop, table: Table, key: dict[str, Any], columns: Sequence[str]) -> list[Any]:
-    """What a reader finds."""
+    """The rows that a reader finds."""
     process = shop.world.process(f"reader-{shop.world.now_s()}-{table.name}-{sorted(key.items())}")
     store = SimulatedStore(shop.cluster, process)
     return list(await process.start(store.read(Select(table, key, columns))))

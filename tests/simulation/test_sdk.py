@@ -44,7 +44,7 @@ async def opened(program: Program, name: str = "shop/emails") -> Queue:
 
 
 async def refused(work: Awaitable[object]) -> HeadgateError | None:
-    """What it is refused with."""
+    """The error that the call raises, if any."""
     try:
         await work
     except HeadgateError as error:
@@ -109,9 +109,9 @@ def test_a_process_without_the_catalogue_for_a_minute_refuses_to_put_with_the_re
         error = await program.process.start(refused(queue.put("not known any more")))
         assert isinstance(error, CatalogueUnreadable)
         assert "queue=shop/emails" in str(error)
-        assert "the catalogue is away in this test" in str(error)
+        assert "the catalogue is unavailable in this test" in str(error)
         assert 1 == len(str(error).splitlines())
-        waiting = program.process.start(queue.put("waits a moment, and goes on"))
+        waiting = program.process.start(queue.put("waits a while, and continues"))
         await shop.world.sleep(4)
         assert not waiting.done()
         program.reads_catalogue = True

@@ -37,7 +37,7 @@ async def opened(program: Program, name: str = VIEWS) -> Counter:
 
 
 async def refused(work: Awaitable[object]) -> HeadgateError:
-    """What it is refused with."""
+    """The error that the call raises."""
     try:
         await work
     except HeadgateError as error:

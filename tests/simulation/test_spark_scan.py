@@ -1,4 +1,4 @@
-"""What a bulk read shows of a timeline queue, in the simulated world: what peek shows, and each message once."""
+"""A bulk read of a timeline queue, in the simulated world, shows the same messages as peek, and each of them once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.simulation.timeline_workers import Consumer, Seen, lanes_ready
 
 @pytest.fixture(autouse=True)
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may go together does, however little of it there is."""
+    """Rows that may be read together are, however few there are."""
     monkeypatch.setattr(alone_rows, "TOGETHER_MIN", 1)
 
 

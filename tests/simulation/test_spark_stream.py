@@ -1,5 +1,5 @@
-"""A streaming query as a consumer, in the simulated world: what its reader borrows, hands out and settles, beside
-live consumers and over restarts. Spark is played by the tests: they ask in the order in which it does."""
+"""A streaming query as a consumer, in the simulated world: the ranges that its reader borrows, delivers and
+settles, beside live consumers and over restarts. The tests play Spark: they ask in the same order as it does."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Query:
         return True
 
     async def run_batch(self, offset: dict[str, Any]) -> None:
-        """What tasks do, and the note that it is done."""
+        """The work of the tasks, and the record of its end."""
         self.batches.append(await self.read(offset))
         self.done = len(self.offsets)
 
@@ -115,8 +115,8 @@ async def put(queue: Queue, count: int, *, name: str = "m") -> set[bytes]:
 
 
 async def live(queue: Queue) -> list[bytes]:
-    """What is not settled."""
-    client = queue.client(f"looks-{queue.world.now_s()}")
+    """Payloads that are not settled."""
+    client = queue.client(f"reads-{queue.world.now_s()}")
     return [each.payload for each in await client.process.start(peek(client.host, queue.settings, {}, 1000))]
 
 

@@ -1,4 +1,4 @@
-"""What passes of repair and of the collector came to, as the operator reads it."""
+"""The results of passes of repair and of the collector, as the operator reads them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_pass_of_repair_is_reported_with_its_time_and_what_is_owed() -> None:
         assert report is not None
         assert began_us < report.ended_us <= program.process.clock.wall_us()
         assert (0, None, None, "") == (report.problems, report.owed_us, report.waits_for_all_us, report.refused)
-        assert report.message.startswith("looked at 0 parts")
+        assert report.message.startswith("checked 0 parts")
 
     simulate(scenario)
 
@@ -127,7 +127,7 @@ def test_a_pass_that_fails_is_reported_and_leaves_what_was_reported_of_the_rest(
         program = shop.program("job")
         await program.process.start(program.connection.open())
         store = program.store
-        earlier = RepairResult(program.process.clock.wall_us(), "looked", owed_us=17)
+        earlier = RepairResult(program.process.clock.wall_us(), "checked", owed_us=17)
         await program.process.start(write_pass_result(store, entry.id, earlier))
         await shop.world.sleep(1)
 

@@ -1,8 +1,8 @@
-"""What holds of every history, whatever the seed does: LWTs are linearizable, acknowledged writes at quorum are read.
+"""Invariants of every history, whatever the seed: LWTs are linearizable, and acknowledged quorum writes are read.
 
-The register is an epoch that only an LWT moves, from one number to the next, so its whole order is known: nobody is
-told that he made a number that somebody else made too, and whatever ended before something else began is not above
-it. That is linearizability for such a register.
+The register is an epoch that only an LWT moves, from one number to the next, so its whole order is known. No two
+writers get an acknowledgement of the same number, and a call that ended before another began has no higher number.
+That is linearizability for such a register.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ async def _move(ring: Ring, store: SimulatedStore, objects: list[Seen], in_doubt
             to = UpdateIf(LOCKS, {"p": "a"}, {"epoch": epoch + 1}, is_("epoch", epoch), attempt=store.process.uuid())
             outcome = await store.decide(to, within_s=8)
             if outcome.resolved and not outcome.applied and outcome.rows[0].epoch != epoch:
-                in_doubt.add(
-                    epoch + 1
-                )  # not applied, or applied and overwritten since: the store can not tell either
+                in_doubt.add(epoch + 1)  # not applied, or applied and overwritten since: the store cannot know either
             if outcome.applied:
                 objects.append(Seen(called_s, ring.world.now_s(), epoch + 1, made=True))
         except Unavailable:
@@ -88,7 +86,7 @@ def test_lwts_are_linearizable_under_any_faults(shuffled: bool) -> None:
 
         objects, last = simulate(scenario, seed, shuffled=shuffled)
         made = [each.epoch for each in objects if each.made]
-        assert len(made) == len(set(made)), f"seed {seed}: two were told that they made the same"
+        assert len(made) == len(set(made)), f"seed {seed}: two writers made the same number"
         assert max(made, default=0) <= last, f"seed {seed}: what was made is gone"
         _check_real_time(seed, objects)
         made_in_all += len(made)
@@ -96,7 +94,7 @@ def test_lwts_are_linearizable_under_any_faults(shuffled: bool) -> None:
 
 
 def test_a_process_that_is_reported_that_an_lwt_is_not_its_is_reported_the_truth_if_nothing_is_late() -> None:
-    """Each epoch has somebody who was told that he made it, or who was told nothing."""
+    """Each epoch has a writer with an acknowledgement or without any answer."""
     for seed in range(SEEDS):
 
         async def scenario(ring: Ring) -> tuple[set[int], set[int], int]:
@@ -113,7 +111,7 @@ def test_a_process_that_is_reported_that_an_lwt_is_not_its_is_reported_the_truth
 
         made, in_doubt, last = simulate(scenario, seed)
         orphans = set(range(1, last + 1)) - made - in_doubt
-        assert orphans == set(), f"seed {seed}: applied, and whoever did it was told that he had not"
+        assert orphans == set(), f"seed {seed}: applied, and its writer got the answer that it was not"
 
 
 def _check_real_time(seed: int, objects: list[Seen]) -> None:

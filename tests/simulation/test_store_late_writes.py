@@ -1,4 +1,4 @@
-"""What lands late or not at all: hints, logged batches (attacks A4, A5), and what was deleted and comes back (B3)."""
+"""Writes that land late or never: hints, logged batches (attacks A4, A5), and deleted rows that come back (B3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENT = Settings(speculative_retry_s=None)
 
 
 async def _down_then_back(ring: Ring, name: str, down_s: float) -> None:
-    """A replica is away while something is written, and comes back."""
+    """A replica is down while something is written, and comes back."""
     ring.cluster.kill(name)
     await asyncio.sleep(60)
     await ring.store.write(ring.insert("x"))
@@ -112,7 +112,7 @@ def test_a_logged_batch_lands_minutes_later_and_whole() -> None:
         assert ring.holders(p="a") == ring.holders(p="b") == {"n2", "n3"}
         ring.cluster.restart("n1")
         await asyncio.sleep(60)
-        assert ring.holders(p="a") == {"n1", "n2", "n3"}, "and by hint to whoever was away"
+        assert ring.holders(p="a") == {"n1", "n2", "n3"}, "and by hint to the node that was down"
 
     simulate(scenario)
 

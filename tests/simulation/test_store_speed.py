@@ -21,7 +21,7 @@ SIMULATED_S = 1_000.0
 PARTS = 40
 CPU_S_MAX = 10.0
 YARDSTICK_S = 0.165
-"""What the yardstick takes on the machine that ten seconds are meant for, with nobody beside it."""
+"""The yardstick's time on an idle machine, for which the ten seconds are meant."""
 YARDSTICK_TURNS = 60_000
 VOLUMES = ("test_more_of_one_time_than_a_clock_sequence_can_distinguish_are_all_kept",)
 """Sixteen thousand rows in a quarter of a second: a case of volume, whose cost is that of its rows, not of time."""
@@ -46,7 +46,7 @@ def _cases() -> list[Callable[..., Coroutine[Any, Any, None]]]:
 
 
 def _cpu_s_of(cases: list[Callable[..., Coroutine[Any, Any, None]]], simulated_s: float, first_seed: int) -> float:
-    """What so many simulated seconds cost."""
+    """The cost of this many simulated seconds."""
     passed_s = 0.0
     seed = first_seed
     began_s = time.process_time()
@@ -61,7 +61,7 @@ def _cpu_s_of(cases: list[Callable[..., Coroutine[Any, Any, None]]], simulated_s
 
 
 class _Letter:
-    """What the yardstick passes on."""
+    """A message that the yardstick passes on."""
 
     def __init__(self, number: int, link: tuple[str, str]) -> None:
         self.number = number

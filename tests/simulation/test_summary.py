@@ -1,4 +1,4 @@
-"""The summary in the simulated world: what producers and owners tell, and what wakes a queue that sleeps (attack E7).
+"""The summary in the simulated world: reports of producers and owners, and wake-ups of a queue that sleeps (E7).
 
 The prose is docs/internals/protocols/summary.md.
 """
@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 
 def written(program: Program) -> list[Any]:
-    """What a process sent to the summary."""
+    """The writes of a process to the summary."""
     return [each for each in program.store.sent if isinstance(each, Insert | Delete) and each.shape.table is SUMMARY]
 
 
@@ -40,7 +40,7 @@ async def receive_for_ever(queue: Queue, *, work_s: float = 0.0) -> None:
 
 
 async def put_all(queue: Queue, count: int, **how: Any) -> None:
-    """So many, in one write."""
+    """This many messages, in one write."""
     await queue.put_many([Put(b"%d" % number, **how) for number in range(count)])
 
 
@@ -63,7 +63,7 @@ def test_what_was_put_is_seen_by_one_that_checks_and_wakes_one_that_slept() -> N
 
 
 def test_attack_e7_that_slept_right_after_the_write_is_woken_for_what_is_due_after_that() -> None:
-    """E7: the mark is compared with how far the lanes were read, not with the moment of the put."""
+    """E7: the mark is compared with how far the lanes were read, not with the time of the put."""
 
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())

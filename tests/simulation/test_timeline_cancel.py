@@ -205,7 +205,7 @@ def test_what_is_due_beyond_the_retention_lies_in_its_own_table_and_can_be_cance
 
 
 def test_work_that_lies_behind_cancelled_messages_is_seen() -> None:
-    """Another process looks at a lane that nobody holds: cancelled rows at its head hide nothing."""
+    """Another process reads a lane that nobody holds, and cancelled rows at its head hide nothing."""
 
     async def scenario(queue: Queue) -> tuple[int | None, int]:
         await lanes_ready(queue)

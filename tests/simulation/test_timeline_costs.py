@@ -1,4 +1,4 @@
-"""What the queue sends to the store while it works: which statements, how often, and how long each row is kept."""
+"""The queue's statements to the store while it works: which ones, how often, and how long each row is kept."""
 
 from __future__ import annotations
 

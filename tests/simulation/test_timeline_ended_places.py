@@ -130,7 +130,7 @@ def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(s
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         dead_letters = Queue(queue.world, queue.cluster, dead)
-        maker = dead_letters.client("grave maker")
+        maker = dead_letters.client("lane maker")
         await maker.process.start(make_lanes(maker.host, dead, dead.generations[0]))
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"poison")))

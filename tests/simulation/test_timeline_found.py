@@ -38,7 +38,7 @@ async def opened(consumer: Consumer, store: GatedStore | None = None) -> Timelin
 
 
 async def received(consumer: Consumer, engine: TimelineQueue, *, for_s: int = 10, ack: bool = True) -> list[Delivery]:
-    """What comes within a while, settled."""
+    """The messages that arrive within a while, settled."""
     matches = []
 
     async def work() -> None:
@@ -180,7 +180,7 @@ def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> No
 
 
 def late_record(twin: Insert, first: Insert, *, epoch: int, now_us: int) -> Insert:
-    """What an owner wrote of a twin that it was about to hand out."""
+    """The record that an owner wrote of a twin that it was about to deliver."""
     value_of = dict(zip(twin.shape.names, twin.values, strict=True))
     due, first_due = (dict(zip(each.shape.names, each.values, strict=True))["due"] for each in (twin, first))
     assert isinstance(due, UUID) and isinstance(first_due, UUID)
@@ -287,7 +287,7 @@ def test_the_last_suspect_runs_alone_also_where_two_receive_in_one_process() -> 
 
 
 def settled_writes(statement: Any) -> list[Insert]:
-    """What of this goes into a settle record."""
+    """The inserts of this statement into the settle log."""
     parts = getattr(statement, "statements", (statement,))
     return [each for each in parts if isinstance(each, Insert) and each.shape.table.name == "timeline_settled"]
 

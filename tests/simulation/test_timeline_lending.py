@@ -1,4 +1,4 @@
-"""A bulk job borrows a range of a lane beside live consumers: who hands out what, and what a death leaves."""
+"""A bulk job borrows a range of a lane beside live consumers: deliveries by both, and the state after a death."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Job:
         self.borrower = RangeReserver(self.client.host, self.lane, self.source)
         self.worked: list[bytes] = []
         self.tried: set[bytes] = set()
-        """What it asked to be settled: this may have been done though nobody heard of it."""
+        """Payloads that it asked to settle: this may have happened without an answer."""
         self.done: list[bytes] = []
 
     def reservation(self, first_us: int, last_us: int, *, for_us: int = MINUTE) -> RangeReservation:
@@ -159,7 +159,7 @@ class Scene:
 
     async def lane(self) -> LaneState:
         """The lane's row."""
-        client = self.queue.client(f"looks-{self.queue.world.now_s()}")
+        client = self.queue.client(f"reads-{self.queue.world.now_s()}")
         key = lane_key(self.queue.settings, 1, 0)
         lane = Lane(client.host, self.queue.settings.tables.lanes, key, self.queue.settings.lease)
         row = await client.process.start(lane.read_state())
@@ -175,7 +175,7 @@ class Scene:
             await asyncio.sleep(0.5)
 
     async def until_nothing_is_live(self, *, within_s: float = 120) -> None:
-        """Until the tables show that everything is settled, by whomever."""
+        """Wait until the tables show that everything is settled."""
         client = self.queue.client(f"peeks-{self.queue.world.now_s()}")
         until_s = self.queue.world.now_s() + within_s
         while live := await client.process.start(peek(client.host, self.queue.settings, {}, 100)):

@@ -1,4 +1,4 @@
-"""When repair checks, and whom it asks: checks that are due, owed, waiting for all replicas, or given up."""
+"""The times of repair's checks, and the replicas they ask: checks due, owed, waiting for all of them, or given up."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_last_check_waits_for_all_and_finds_what_one_replica_alone_has() -> 
         waits = await ward.repair()
         assert waits.waits_for_all
         assert (row.part + 1) * REPAIRED.part_us + 10 * DAY_S * SECOND == waits.oldest_owed_us
-        assert () == waits.problems, "it is told as what it is"
+        assert () == waits.problems, "waiting is no problem"
         queue.cluster.restart("n3")
         await asyncio.sleep(60)
         done = await ward.repair()

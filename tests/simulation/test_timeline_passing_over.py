@@ -37,7 +37,7 @@ async def passed_over(queue: Queue, name: str) -> bool:
 
 
 async def rest_of(queue: Queue) -> list[bytes]:
-    """What a consumer that comes then is given."""
+    """The messages that a consumer receives afterwards."""
     consumer = Consumer(queue, "after", Seen())
     engine = await consumer.process.start(consumer.open())
     matches = []

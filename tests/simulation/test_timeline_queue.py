@@ -122,7 +122,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_r
 
         assert [Settled.DONE, Settled.DONE] == await consumer.process.start(fail_twice())
         dead_letters = Queue(queue.world, queue.cluster, dead)
-        await _make_lanes_as(dead_letters, "grave maker")
+        await _make_lanes_as(dead_letters, "lane maker")
         digger = Consumer(dead_letters, "digger", Seen())
 
         async def dig() -> None:

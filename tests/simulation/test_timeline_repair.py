@@ -126,7 +126,7 @@ def test_a_row_that_no_index_row_names_comes_to_nobody_and_was_promised_to_nobod
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [] == ward.payloads()
-        client = queue.client("who puts again")
+        client = queue.client("retrying producer")
         assert await client.process.start(queue.put(client, NewMessage(b"in doubt"))) is not None
         await ward.work(20)
         assert [b"in doubt"] == ward.payloads()
@@ -136,7 +136,7 @@ def test_a_row_that_no_index_row_names_comes_to_nobody_and_was_promised_to_nobod
 
 @pytest.mark.parametrize(("named", "promised"), [(False, False), (True, False), (False, True)])
 def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised(named: bool, promised: bool) -> None:
-    """What `make simulate` judges by: the row, and the two rows of the index, are on one replica each."""
+    """The criterion of `make simulate`: the row, and the two rows of the index, are on one replica each."""
 
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)

@@ -1,4 +1,4 @@
-"""What repair leaves alone, though it landed late: whose twin was met, what was purged, what was cancelled."""
+"""Late rows that repair leaves alone: those whose twin was delivered, and those that were purged or cancelled."""
 
 from __future__ import annotations
 

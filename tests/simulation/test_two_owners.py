@@ -33,7 +33,7 @@ def held_by(member: Consumer) -> dict[LaneName, Dispatcher]:
 
 
 def doubles_of(members: list[Member]) -> set[DualOwnership]:
-    """What they have seen of two owners."""
+    """The cases of two owners that they have noticed."""
     return {result for each in members if each.engine is not None for result in each.engine.lanes.dual_owners}
 
 

@@ -186,7 +186,7 @@ def test_suspects_run_apart_those_that_failed_before_alone_and_the_others_do_not
 
         await consumer.process.start(run())
         assert len(distances) >= 20 and len(common) >= 50
-        assert all(fit for _, fit in distances), "more were in hand than may be"
+        assert all(fit for _, fit in distances), "more were in flight than allowed"
         assert max(common) < max(at for at, _ in distances) - 2, "the others waited for the suspects"
 
     simulate(scenario, settings=replace(WORKED, visibility_us=8 * SECOND))

@@ -1,6 +1,7 @@
-"""What has to hold of the owners of lanes, beside what `tests/invariants.py` asks of every queue: owners follow one
-another, a message is not handed out while its visibility lasts, and a runner of a suspect runs nothing else. And of
-repair: what lands late anywhere is met by somebody.
+"""Invariants of the owners of lanes, in addition to those of every queue in `tests/invariants.py`.
+
+Owners follow one another, a message is not delivered while its visibility timeout lasts, and a runner of a suspect
+runs nothing else. Of repair: a row that lands late anywhere is delivered.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def owners_break(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, 
 
 
 def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
-    """Of a lane no earlier owner hands out after a later one."""
+    """No earlier owner of a lane delivers after a later one."""
     first_of: dict[tuple[int, int, int], int] = {}
     deliveries = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.hands]
     for hand, lane in deliveries:
@@ -77,7 +78,7 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
                 lost = held[later.delivery.receipt].get(_lane_of(earlier, settings)) != earlier.delivery.epoch
                 if other is not suspect and not lost and overlap_us > TOLERANCE_US:
                     yield (
-                        f"who runs a suspect runs nothing else: {actor}, for {overlap_us / 1e6:.2f} s\n"
+                        f"a process that runs a suspect ran something else: {actor}, for {overlap_us / 1e6:.2f} s\n"
                         f"{ledger.story(suspect.delivery.message_id)}\n{ledger.story(other.delivery.message_id)}"
                     )
                     return
@@ -98,7 +99,7 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
 
 
 def _may_void(purge: Purge, hand: Hand) -> bool:
-    """Whether that purge may have made it void: an owner hears of one by his next touch, also after its answer."""
+    """Whether that purge may have voided it; an owner learns of one at its next touch, even after its answer."""
     if purge.before_us is not None and hand.delivery.put_us >= purge.before_us:
         return False
     return 0 <= hand.given_us - purge.asked_us <= PURGE_HEARD_US

@@ -1,6 +1,7 @@
-"""What befalls a life: replicas, links, clocks and processes, one fault after the other, some at once, by the seed.
+"""The faults of a life: of replicas, links, clocks and processes, in sequence or at once, drawn from the seed.
 
-Each fault ends by itself; `mend` ends what is left. It knows which processes work on a queue, and not what they do.
+Each fault ends by itself, and the last call ends those that are left. This module knows which processes work on a
+queue, and not what they do.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class Consumer(Member):
             )
 
     def _clock_us(self) -> int:
-        """What the engine's clock shows, whether or not it may be relied on."""
+        """The time of the engine's clock, trusted or not."""
         return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
 
     def _look_for_broken(self, engine: TimelineQueue) -> None:
@@ -291,7 +291,7 @@ class Consumer(Member):
         try:
             (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.who)
         except HeadgateError as error:
-            self.process.note(f"can not {what}", given.payload.decode(), str(error))
+            self.process.note(f"cannot {what}", given.payload.decode(), str(error))
             return None
         self.process.note(f"settles: {what}", given.payload.decode(), answer.value)
         return answer
@@ -310,7 +310,7 @@ class Consumer(Member):
 SETTLE_TRIES = 2
 HANDLING_MAX = 30
 CALM_WORK_S = 0.005
-"""What is left when the storm is over is worked off fast: nothing more is learnt from waiting."""
+"""The pause per message after the storm: the rest is worked off fast, since waiting would show nothing more."""
 
 
 class Digger(Consumer):
@@ -434,7 +434,7 @@ class Putter(Member):
         try:
             batched = puts.stamp(message, within_us=SECOND)
         except HeadgateError as error:
-            self.process.note("can not stamp", error.message)
+            self.process.note("cannot stamp", error.message)
             return
         self.process.note("puts in a batch", self._told(message))
         tried = self.life.ledger.trying([message], self.who)
@@ -584,10 +584,10 @@ class Mender(Member):
         try:
             done = await engine.repair()
         except HeadgateError as error:
-            self.process.note("can not repair", error.message)
+            self.process.note("cannot repair", error.message)
             return None
         self.process.note(
-            "has repaired", done.end.value, ("looked", done.checked), ("late", done.late), *done.problems
+            "has repaired", done.end.value, ("checked", done.checked), ("late", done.late), *done.problems
         )
         return done
 

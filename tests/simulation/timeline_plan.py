@@ -1,4 +1,4 @@
-"""What a life of a timeline queue is made of, drawn from its seed: which features, which faults, how much, how long.
+"""The plan of a timeline queue's life, drawn from its seed: its features, its faults, sizes and durations.
 
 Swarm testing: a life in which everything happens finds less than many lives that each leave most of it out, since
 what is rare alone is crowded out by what is common. So each feature and each fault is in or out by the seed, sizes
@@ -34,11 +34,11 @@ FEATURES = {
     "rejects": 0.25,
     "sharing": 0.2,
 }
-"""What a life may do, and how often it does."""
+"""The features of a life, and how often each occurs."""
 
 NEEDS = {"late": ("repair",), "batches": ("late", "repair"), "resharding": ("repair",)}
-"""What makes no sense without something else: what lands after hours is found by repair alone, and so is a copy whose
-generation ended before it was written."""
+"""Features that need others: only repair finds a row that lands after hours, or a copy whose generation ended before
+it was written."""
 
 FAULTS = {
     "stopped replicas": 0.5,
@@ -57,8 +57,8 @@ FAULTS = {
     "stepped clocks": 0.5,
     "late writes": 0.8,
 }
-"""What may befall it. Clocks are stepped only where processes compare theirs: elsewhere nobody would notice. Writes
-land after hours only in lives that check again after hours."""
+"""The faults of a life. Clocks are stepped only where processes compare theirs, since nobody would notice elsewhere.
+Writes land after hours only in lives that check again after hours."""
 
 
 @dataclass(frozen=True)

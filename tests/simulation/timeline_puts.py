@@ -258,7 +258,7 @@ class Reader:
         return sum(each.message_id == message_id for each in self.delivered)
 
     def payloads(self) -> list[bytes]:
-        """What was delivered, in order."""
+        """The delivered payloads, in order."""
         return [each.payload for each in self.delivered]
 
 
@@ -268,7 +268,7 @@ def _order(place: RowPlace) -> tuple[Any, ...]:
 
 
 def check(queue: Queue, reader: Reader) -> None:
-    """What holds of every run: nothing acknowledged is lost, late for its reader, early, or delivered twice."""
+    """In every run, nothing acknowledged is lost, late for its reader, early, or delivered twice."""
     counts: dict[str, int] = {}
     for each in reader.delivered:
         counts[each.message_id] = counts.get(each.message_id, 0) + 1

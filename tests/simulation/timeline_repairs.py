@@ -75,7 +75,7 @@ class Ward:
         return consumer
 
     async def work(self, for_s: float) -> None:
-        """Somebody works for a while, and dies; his leases run out."""
+        """A worker runs for a while and dies, and its leases expire."""
         consumer = self.worker()
         await asyncio.sleep(for_s)
         consumer.process.kill()
@@ -189,7 +189,7 @@ async def indexed(client: Client, row: Row) -> Row:
 
 
 async def land(queue: Queue, row: Row) -> None:
-    """What a producer sent long ago reaches the replicas, with the timestamp and the time to live of then."""
+    """A row that a producer sent long ago reaches the replicas, with its old timestamp and TTL."""
     hinter = queue.client(f"hinter-{queue.world.now_s()}")
     values = dict(zip(row.statement.shape.names, row.statement.values, strict=True))
     left_s = row.ttl_s - round(queue.world.now_s())

@@ -46,7 +46,7 @@ from tests.simulation.timeline_puts import SECOND
 from tests.simulation.timeline_workers import Catalogue
 
 NOISE = frozenset({"asks", "hears", "keeps a hint", "applied a hint", "keeps no hint", "drops a hint"})
-"""What the history of a life leaves out, unless every statement is asked for."""
+"""Notes that the history of a life leaves out, unless every statement is asked for."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ async def _life(world: World, plan: Plan) -> str | None:
     life = Life(world, cluster, plan, settings, ledger, dead)
     await _make_lanes(life, settings, "maker")
     if dead is not None:
-        await _make_lanes(life, dead, "maker of graves")
+        await _make_lanes(life, dead, "maker of dead-letter lanes")
     keeping = [asyncio.get_running_loop().create_task(each) for each in _keepers(life)]
     storm = Storm(life)
     try:
@@ -177,7 +177,7 @@ async def _aftermath(life: Life) -> None:
         member.end()
     for number, wait_s in enumerate(LOOKS_AGAIN_S):
         await asyncio.sleep(wait_s)
-        life.world.history.note("world", "looks again", ("after_s", wait_s))
+        life.world.history.note("world", "checks again", ("after_s", wait_s))
         consumer, mender = Consumer(life, f"late consumer-{number}"), Mender(life, f"late mender-{number}")
         consumer.dead = life.dead
         digger = Digger(life, f"late digger-{number}") if life.dead is not None else None

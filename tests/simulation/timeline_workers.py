@@ -33,12 +33,12 @@ WORKED = replace(
 
 
 LAST_COPIES_US = 40 * SECOND
-"""What failed last may wait as long as this for its last delivery."""
+"""The longest wait of the message that failed last for its last delivery."""
 
 
 @dataclass
 class Seen:
-    """What all consumers of a scenario met."""
+    """The observations of all consumers of a scenario."""
 
     deliveries: list[tuple[str, Delivery]] = field(default_factory=list)
     acked: Counter[str] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ def due_of(message_id: str) -> int:
 
 
 def check_seen(queue: Queue, objects: Seen) -> None:
-    """What holds of every run: all was delivered and settled, no receipt beside another honoured, nothing early."""
+    """In every run, all was delivered and settled, no second receipt was honoured, and nothing came early."""
     assert [] == objects.early
     assert {} == {each: count for each, count in objects.acked.items() if count > 1}
     delivered = {each.message_id for _, each in objects.deliveries}
@@ -186,7 +186,7 @@ def check_seen(queue: Queue, objects: Seen) -> None:
 
 
 class Changing(Protocol):
-    """What has settings that a catalogue may change."""
+    """A queue with settings that a catalogue may change."""
 
     world: World
     settings: TimelineSettings
