@@ -39,7 +39,7 @@ def strangers(messages: DataFrame) -> DataFrame:
 
 @f.udf("string")
 def _breaks(payload: bytes) -> str:
-    raise ValueError(f"can not send {payload.decode()}")
+    raise ValueError(f"cannot send {payload.decode()}")
 
 
 def breaks(messages: DataFrame) -> DataFrame:

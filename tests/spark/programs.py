@@ -1,4 +1,4 @@
-"""Bulk jobs as programs of their own, with all that they say kept in files: of the driver, its JVM, and executors."""
+"""Bulk jobs as programs of their own, with the output of the driver, its JVM and the executors kept in files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Job:
 
     process: subprocess.Popen[bytes]
     log: Path
-    """What the driver and its JVM say; what executors say stands beside it."""
+    """The output of the driver and its JVM. The executors' output is beside it."""
 
     def said(self) -> str:
         """All of it that is worth reporting."""

@@ -59,7 +59,7 @@ class Shop:
         return self.here.run(_take_all(self.queue(name), quiet_s))
 
     def backlog(self, name: str) -> int:
-        """What is to be handed out."""
+        """The number of messages to deliver."""
         return self.here.run(self.queue(name).stats()).backlog
 
     def standing(self, queue: str, job: str) -> PassStatus:

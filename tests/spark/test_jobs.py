@@ -25,7 +25,7 @@ NAMES = (
     "jdbc",
     "moved",
     "target",
-    "graves",
+    "mortal",
     "kept",
     "again",
     "exported",
@@ -63,7 +63,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
         ({"handler": f"{HANDLERS}:nobody"}, "The handler cannot be loaded"),
         ({"handler": f"{HANDLERS}:wrong_outcome"}, "one of done, return, dead"),
         ({"handler": f"{HANDLERS}:strangers"}, "return the column `id` unchanged"),
-        ({"handler": f"{HANDLERS}:breaks"}, "ValueError: can not send"),
+        ({"handler": f"{HANDLERS}:breaks"}, "ValueError: cannot send"),
         ({"handler": f"{HANDLERS}:all_done", "where": "no_such_column = 1"}, "no_such_column"),
         ({"handler": f"{HANDLERS}:all_done", "where": "id = = 1"}, "PARSE_SYNTAX_ERROR"),
         ({"handler": f"{HANDLERS}:all_done", "where": "1 / (length(payload) - 1) > 0"}, "DIVIDE_BY_ZERO"),
@@ -150,20 +150,20 @@ def test_a_move_takes_all_and_keeps_payloads_groups_and_attributes(shop: Shop) -
 
 
 def test_a_redrive_puts_dead_letters_back_where_they_died_and_leaves_what_has_no_home(shop: Shop) -> None:
-    shop.put("graves", 600)
+    shop.put("mortal", 600)
     shop.settle_down()
-    shop.job("graves", "drain", handler=f"{HANDLERS}:by_number")
-    assert 240 == len(shop.taken("graves"))
-    shop.put("graves-dead", 7)
-    shop.put("graves-dead", 2, attributes={"headgate.dead.queue": "shop/gone"})
+    shop.job("mortal", "drain", handler=f"{HANDLERS}:by_number")
+    assert 240 == len(shop.taken("mortal"))
+    shop.put("mortal-dead", 7)
+    shop.put("mortal-dead", 2, attributes={"headgate.dead.queue": "shop/gone"})
     shop.settle_down()
-    first = shop.job("graves-dead", "redrive", where="cast(cast(payload as string) as int) < 300")
+    first = shop.job("mortal-dead", "redrive", where="cast(cast(payload as string) as int) < 300")
     assert 60 == first.done
-    again = shop.received("graves")
+    again = shop.received("mortal")
     assert {b"%d" % each for each in range(0, 300, 5)} == {each.payload for each in again}
     assert [{}] == [dict(each.attributes) for each in again[:1]]
-    assert 60 == shop.job("graves-dead", "redrive").done
-    assert 7 + 2 == len(shop.taken("graves-dead"))
+    assert 60 == shop.job("mortal-dead", "redrive").done
+    assert 7 + 2 == len(shop.taken("mortal-dead"))
 
 
 def test_a_replay_puts_a_range_of_history_again_transformed(shop: Shop) -> None:

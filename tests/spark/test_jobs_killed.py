@@ -84,7 +84,7 @@ class Consumer:
 
 
 def row_of(shop: Shop, name: str) -> BulkRow | None:
-    """What is written down of the job of this name."""
+    """The record of the job of this name."""
     return shop.here.run(log_of(shop.here, job_id(shop.queue("shot").entry, name)).read())
 
 

@@ -69,7 +69,7 @@ def put(queue: SyncQueue, count: int) -> Counter[str]:
 
 
 def left(queue: SyncQueue) -> list[str]:
-    """What is live."""
+    """The live payloads."""
     return [each.payload.decode() for each in queue.peek(1000)]
 
 

@@ -27,7 +27,7 @@ WINDOW_US = 86_400_000_000
 
 
 def payloads(queue: SyncQueue) -> Counter[str]:
-    """What lies in the queue, by how often."""
+    """The payloads in the queue, with their numbers."""
     return Counter(each.payload.decode() for each in queue.peek(1000))
 
 
@@ -58,14 +58,14 @@ def failing_once(frame: DataFrame, after: int) -> DataFrame:
 
 
 def test_a_message_has_what_its_row_states(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
-    queue = made(applied, connection, "said")
+    queue = made(applied, connection, "columns")
     frame = spark.range(1).select(
         F.lit("hello").alias("payload"),
         F.create_map(F.lit("kind"), F.lit("greeting")).alias("attributes"),
         F.lit("g").alias("group"),
         F.lit(120).alias("delay"),
     )
-    write(frame, "said")
+    write(frame, "columns")
     (result,) = queue.peek(10)
     assert (b"hello", "greeting", "g", "later") == (
         result.payload, result.attributes["kind"], result.group, result.state.value,
