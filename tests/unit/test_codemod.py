@@ -26,7 +26,7 @@ class Tree:
         subprocess.run(["git", "add", path], cwd=self.root, check=True)
 
     def read(self, path: str) -> str:
-        """What is in it now."""
+        """The text of a file."""
         return (self.root / path).read_text()
 
     def apply(self, *rules: str) -> int:
@@ -46,14 +46,14 @@ def test_every_kind_of_identifier_is_renamed(tree: Tree) -> None:
         "a.py",
         """
         class Holder:
-            told: int = 1
+            dull: int = 1
 
-            def said(self, told: int) -> int:
-                self.told = told
-                return f"{told} {self.said(told=told)} told"
+            def drab(self, dull: int) -> int:
+                self.dull = dull
+                return f"{dull} {self.drab(dull=dull)} dull"
         """,
     )
-    assert 0 == tree.apply("name * told value", "name * said read_value")
+    assert 0 == tree.apply("name * dull value", "name * drab read_value")
     assert tree.read("a.py") == dedent(
         """
         class Holder:
@@ -61,15 +61,15 @@ def test_every_kind_of_identifier_is_renamed(tree: Tree) -> None:
 
             def read_value(self, value: int) -> int:
                 self.value = value
-                return f"{value} {self.read_value(value=value)} told"
+                return f"{value} {self.read_value(value=value)} dull"
         """
     ).lstrip("\n")
 
 
 def test_a_second_run_changes_nothing(tree: Tree) -> None:
-    tree.write("workers/headgate/tally.py", "class Tally:\n    told = 1\n")
-    tree.write("a.py", "from headgate import tally\nfrom headgate.tally import Tally\n\nprint(Tally.told, tally)\n")
-    rules = ("name * Tally Account", "name a.py told value", "module * headgate.tally headgate.account")
+    tree.write("workers/headgate/tally.py", "class Tally:\n    dull = 1\n")
+    tree.write("a.py", "from headgate import tally\nfrom headgate.tally import Tally\n\nprint(Tally.dull, tally)\n")
+    rules = ("name * Tally Account", "name a.py dull value", "module * headgate.tally headgate.account")
     assert 0 == tree.apply(*rules)
     subprocess.run(["git", "add", "-A"], cwd=tree.root, check=True)
     text = tree.read("a.py")
@@ -79,45 +79,45 @@ def test_a_second_run_changes_nothing(tree: Tree) -> None:
 
 
 def test_the_narrowest_rule_wins_and_an_equal_name_is_an_exception(tree: Tree) -> None:
-    source = "def one():\n    told = 1\n    return told\n\n\ndef two():\n    told = 2\n    return told\n"
+    source = "def one():\n    dull = 1\n    return dull\n\n\ndef two():\n    dull = 2\n    return dull\n"
     tree.write("p/a.py", source)
     tree.write("p/b.py", source)
     tree.write("q/c.py", source)
-    tree.apply("name * told value", "name p/*.py told entry", "name p/a.py::two told row", "name q/c.py told told")
-    assert tree.read("p/a.py") == source.replace("told = 1\n    return told", "entry = 1\n    return entry").replace(
-        "told", "row"
+    tree.apply("name * dull value", "name p/*.py dull entry", "name p/a.py::two dull row", "name q/c.py dull dull")
+    assert tree.read("p/a.py") == source.replace("dull = 1\n    return dull", "entry = 1\n    return entry").replace(
+        "dull", "row"
     )
-    assert tree.read("p/b.py") == source.replace("told", "entry")
+    assert tree.read("p/b.py") == source.replace("dull", "entry")
     assert tree.read("q/c.py") == source
 
 
 def test_a_keyword_is_renamed_for_one_callee_only(tree: Tree) -> None:
-    tree.write("a.py", "print(x.send(told=1), other(told=2))\n")
-    tree.apply("kwarg * send(told) value")
-    assert "print(x.send(value=1), other(told=2))\n" == tree.read("a.py")
+    tree.write("a.py", "print(x.send(dull=1), other(dull=2))\n")
+    tree.apply("kwarg * send(dull) value")
+    assert "print(x.send(value=1), other(dull=2))\n" == tree.read("a.py")
 
 
 def test_distinctive_names_are_renamed_in_strings_and_pages_and_plain_words_are_not(tree: Tree) -> None:
-    tree.write("a.py", '# ThingLost, died_in, told, `told`\nx = "ThingLost died_in told"\ny = {"died_in": x}\n')
-    tree.write("docs/a.md", "ThingLost, told, Vague is `Vague`.\n\n```python\ntold = Vague()\n```\n")
-    tree.apply("name * ThingLost ThingMissing", "name * died_in source", "name * told value", "name * Vague Other")
+    tree.write("a.py", '# ThingLost, died_in, dull, `dull`\nx = "ThingLost died_in dull"\ny = {"died_in": x}\n')
+    tree.write("docs/a.md", "ThingLost, dull, Vague is `Vague`.\n\n```python\ndull = Vague()\n```\n")
+    tree.apply("name * ThingLost ThingMissing", "name * died_in source", "name * dull value", "name * Vague Other")
     assert tree.read("a.py") == (
-        '# ThingMissing, source, told, `told`\nx = "ThingMissing source told"\ny = {"died_in": x}\n'
+        '# ThingMissing, source, dull, `dull`\nx = "ThingMissing source dull"\ny = {"died_in": x}\n'
     )
-    assert tree.read("docs/a.md") == "ThingMissing, told, Vague is `Other`.\n\n```python\nvalue = Other()\n```\n"
+    assert tree.read("docs/a.md") == "ThingMissing, dull, Vague is `Other`.\n\n```python\nvalue = Other()\n```\n"
 
 
 def test_strings_that_hold_attributes_and_parameters_follow(tree: Tree) -> None:
     tree.write(
         "a.py",
         """
-        @pytest.mark.parametrize(("told", "x"), [])
-        def test_it(told, x, monkeypatch):
-            monkeypatch.setattr(x, "told", getattr(x, "told"))
+        @pytest.mark.parametrize(("dull", "x"), [])
+        def test_it(dull, x, monkeypatch):
+            monkeypatch.setattr(x, "dull", getattr(x, "dull"))
         """,
     )
-    tree.apply("name a.py told value")
-    assert "told" not in tree.read("a.py")
+    tree.apply("name a.py dull value")
+    assert "dull" not in tree.read("a.py")
 
 
 def test_imports_of_other_distributions_and_modules_are_not_renamed(tree: Tree) -> None:
@@ -131,34 +131,34 @@ def test_imports_of_other_distributions_and_modules_are_not_renamed(tree: Tree) 
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("def f(told, value):\n    return told, value\n", "told and value would both be value"),
-        ("def f(told):\n    return [value for _ in told]\n", "value"),
-        ("class A:\n    def f(self):\n        self.told = self.value\n", "attributes told, value"),
-        ("class A:\n    value = 1\n\n    def f(self):\n        self.told = 2\n", "attributes told, value"),
-        ("from x import value\n\n\ndef f(told):\n    return told\n", "hide the import value"),
-        ("f(told=1, value=2)\n", "no Python"),
+        ("def f(dull, value):\n    return dull, value\n", "dull and value would both be value"),
+        ("def f(dull):\n    return [value for _ in dull]\n", "value"),
+        ("class A:\n    def f(self):\n        self.dull = self.value\n", "attributes dull, value"),
+        ("class A:\n    value = 1\n\n    def f(self):\n        self.dull = 2\n", "attributes dull, value"),
+        ("from x import value\n\n\ndef f(dull):\n    return dull\n", "hide the import value"),
+        ("f(dull=1, value=2)\n", "no Python"),
     ],
 )
 def test_two_names_that_would_become_one_are_refused(
     tree: Tree, capsys: pytest.CaptureFixture[str], source: str, why: str
 ) -> None:
     tree.write("a.py", source)
-    tree.write("b.py", "told = 1\n")
-    assert 1 == tree.apply("name * told value")
+    tree.write("b.py", "dull = 1\n")
+    assert 1 == tree.apply("name * dull value")
     assert why in capsys.readouterr().err
-    assert (source, "told = 1\n") == (tree.read("a.py"), tree.read("b.py"))
+    assert (source, "dull = 1\n") == (tree.read("a.py"), tree.read("b.py"))
 
 
 def test_hiding_a_builtin_is_refused_but_not_for_an_attribute(tree: Tree) -> None:
-    tree.write("a.py", "class A:\n    told: str\n")
-    assert 0 == tree.apply("name a.py told help")
-    tree.write("a.py", "def f(told):\n    return told\n")
-    assert 1 == tree.apply("name a.py told help")
+    tree.write("a.py", "class A:\n    dull: str\n")
+    assert 0 == tree.apply("name a.py dull help")
+    tree.write("a.py", "def f(dull):\n    return dull\n")
+    assert 1 == tree.apply("name a.py dull help")
 
 
 def test_a_new_name_that_is_another_rules_old_one_is_refused(tree: Tree) -> None:
-    tree.write("a.py", "told = 1\n")
-    assert 1 == tree.apply("name * told said", "name * said value")
+    tree.write("a.py", "dull = 1\n")
+    assert 1 == tree.apply("name * dull drab", "name * drab value")
 
 
 def test_a_module_moves_with_everything_that_names_it(tree: Tree) -> None:
@@ -189,46 +189,46 @@ def test_a_module_moves_with_everything_that_names_it(tree: Tree) -> None:
 
 
 def test_rules_by_the_former_path_apply_after_the_move(tree: Tree) -> None:
-    tree.write("workers/headgate/account.py", "told = 1\n")
-    tree.apply("module * headgate.tally headgate.account", "name workers/headgate/tally.py told value")
+    tree.write("workers/headgate/account.py", "dull = 1\n")
+    tree.apply("module * headgate.tally headgate.account", "name workers/headgate/tally.py dull value")
     assert "value = 1\n" == tree.read("workers/headgate/account.py")
 
 
 def test_mutants_quote_the_renamed_source(tree: Tree) -> None:
-    tree.write("workers/headgate/tally.py", 'def f(told):\n    # told\n    return told + 1, "told"\n')
+    tree.write("workers/headgate/tally.py", 'def f(dull):\n    # dull\n    return dull + 1, "dull"\n')
     tree.write(
         "tests/mutants/a.toml",
         """
         [[mutant]]
-        breaks = "it is told"
+        breaks = "it is dull"
         file = "workers/headgate/tally.py"
-        find = 'return told + 1, "told"'
-        replace = 'return told + 2, "told"'
+        find = 'return dull + 1, "dull"'
+        replace = 'return dull + 2, "dull"'
         """,
     )
-    tree.apply("name workers/headgate/tally.py told value", "module * headgate.tally headgate.account")
+    tree.apply("name workers/headgate/tally.py dull value", "module * headgate.tally headgate.account")
     (mutant,) = tomllib.loads(tree.read("tests/mutants/a.toml"))["mutant"]
     assert mutant == {
-        "breaks": "it is told",
+        "breaks": "it is dull",
         "file": "workers/headgate/account.py",
-        "find": 'return value + 1, "told"',
-        "replace": 'return value + 2, "told"',
+        "find": 'return value + 1, "dull"',
+        "replace": 'return value + 2, "dull"',
     }
 
 
 def test_mutants_follow_a_line_that_is_wrapped(tree: Tree) -> None:
     tree.write("pyproject.toml", "[tool.ruff]\nline-length = 40\n")
-    tree.write("a.py", "def f(told, other):\n    return g(told, other, 1)\n")
+    tree.write("a.py", "def f(dull, other):\n    return g(dull, other, 1)\n")
     tree.write(
         "tests/mutants/a.toml",
         """
         [[mutant]]
         file = "a.py"
-        find = "return g(told, other, 1)"
-        replace = "return g(told, other, 2)"
+        find = "return g(dull, other, 1)"
+        replace = "return g(dull, other, 2)"
         """,
     )
-    assert 0 == tree.apply("name * told a_value_with_a_long_name")
+    assert 0 == tree.apply("name * dull a_value_with_a_long_name")
     (mutant,) = tomllib.loads(tree.read("tests/mutants/a.toml"))["mutant"]
     assert 1 == tree.read("a.py").count(mutant["find"])
     broken = tree.read("a.py").replace(mutant["find"], mutant["replace"])
@@ -271,9 +271,9 @@ def test_what_one_module_defines_is_renamed_where_it_is_imported(tree: Tree) -> 
 
 
 def test_the_attribute_of_one_name_has_a_rule_of_its_own(tree: Tree) -> None:
-    tree.write("a.py", "print(row.told, self.row.told, x.told, told)\n")
-    assert 0 == tree.apply("name * told value", "name * row.told row.told", "name * x.told x.report")
-    assert "print(row.told, self.row.told, x.report, value)\n" == tree.read("a.py")
+    tree.write("a.py", "print(row.dull, self.row.dull, x.dull, dull)\n")
+    assert 0 == tree.apply("name * dull value", "name * row.dull row.dull", "name * x.dull x.report")
+    assert "print(row.dull, self.row.dull, x.report, value)\n" == tree.read("a.py")
 
 
 def test_a_name_that_a_module_passes_on_follows(tree: Tree) -> None:
