@@ -1,5 +1,6 @@
-"""What holds for all tests: which need servers, what shares a server, that no skip goes undeclared, that Ctrl-C is
-heeded (whatever a shell starts in the background is deaf to it, and so would be all that a test starts)."""
+"""Rules for all tests: which need servers, which share one, that every skip is declared, and that Ctrl-C works.
+
+A shell's background processes ignore Ctrl-C, and so would all processes that a test starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What holds of every counter, whatever fails: one ledger of updates and reads, checked as they happen and at the
-end.
+"""Invariants of every counter, whatever fails: one ledger of updates and reads, checked at each read and at the end.
 
 Each update of a key is a number of its own, and adds `1 << 4 * number` to a sum: so a value that is read shows
 how often each update was counted, as one hexadecimal digit. The ledger knows the contract of a counter and nothing
@@ -24,7 +23,7 @@ DIGIT = (1 << BITS) - 1
 
 
 class Fate(Enum):
-    """What is known of an update."""
+    """The known outcome of an update."""
 
     UNDER_WAY = "under way"
     COUNTED = "acknowledged"
@@ -48,12 +47,12 @@ class UpdateTale:
 
     @property
     def amount(self) -> int:
-        """What it adds."""
+        """The amount that it adds."""
         return 1 << BITS * self.number
 
     @property
     def fate(self) -> Fate:
-        """What is known of it now."""
+        """Its known outcome by now."""
         if self.acknowledged_us is not None:
             return Fate.COUNTED
         if self.under_way:
@@ -112,7 +111,7 @@ class CounterLedger:
             if counted > 1:
                 self._say(f"counted {counted} times: {tale}", by)
             elif counted and tale.fate is Fate.NOT_SENT:
-                self._say(f"counted, and said not to have been sent: {tale}", by)
+                self._say(f"counted, although reported as not sent: {tale}", by)
             elif not counted and tale.acknowledged_us is not None and tale.acknowledged_us < began_us:
                 self._say(f"acknowledged before the read of {began_us} began, and not in it: {tale}", by)
         if value < 0 or value >> BITS * len(self.tales.get(key, [])):

@@ -1,4 +1,4 @@
-"""What holds of every queue, whatever fails: one ledger of what processes did and were answered, checked at the end.
+"""Invariants of every queue, whatever fails: one ledger of all calls and their answers, checked at the end.
 
 A `Ledger` records puts, deliveries, settles, cancels and purges as they happen; `violations` judges all of it, and
 `check` raises with each violation and the whole story of its message. It knows the contract of engines and nothing
@@ -134,7 +134,7 @@ STALE = Settled.STALE
 
 
 class Ledger:
-    """What one queue was asked and answered, by all processes."""
+    """The calls of all processes to one queue, and their answers."""
 
     def __init__(self, now_us: Callable[[], int], *, retention_us: int | None = None, skew_us: int = 0) -> None:
         self.now_us = now_us
@@ -273,7 +273,7 @@ class Ledger:
             self.tale(message_id).dead += 1
 
     def tale(self, message_id: str) -> Tale:
-        """What happened to a message so far."""
+        """The history of a message so far."""
         result = self.tales.get(message_id)
         if result is None:
             result = self.tales[message_id] = Tale(message_id)
@@ -605,7 +605,7 @@ class Ledger:
         for word in tale.words:
             answer = "no answer" if word.how is None else word.how.value
             lines.append((word.asked_us, f"{word.who} asks for {_text_of(word.settle)}"))
-            lines.append((word.answered_us or word.asked_us, f"{word.who} is told: {answer}"))
+            lines.append((word.answered_us or word.asked_us, f"{word.who} is answered: {answer}"))
         if tale.cancel_asked_us is not None:
             lines.append((tale.cancel_asked_us, "somebody cancels it"))
         if tale.cancelled_us is not None:
@@ -615,7 +615,7 @@ class Ledger:
         for each in tale.reserved:
             lines.append((each.asked_us, f"{each.who}, which borrowed it, settles it"))
             answer = "no answer" if each.how is None else each.how.value
-            lines.append((each.answered_us or each.asked_us, f"{each.who} is told: {answer}"))
+            lines.append((each.answered_us or each.asked_us, f"{each.who} is answered: {answer}"))
         if tale.dead:
             lines.append((self.now_us(), f"{tale.dead} dead letters of it"))
         lines.sort(key=lambda line: line[0])

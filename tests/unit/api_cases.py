@@ -132,7 +132,7 @@ _PATCH: dict[str, Any] = {
     "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
     "nodeSelector": {"a": "b"},
 }
-"""A patch of a pod with every sort of list, as long as they may be, and null, which takes a list of ours away."""
+"""A patch of a pod with every sort of list, as long as allowed, and null, which removes a list of ours."""
 
 ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Queue", {}),

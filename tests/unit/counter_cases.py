@@ -1,4 +1,4 @@
-"""What the tests of counter types draw: updates of each type, and states made of them."""
+"""Strategies for the tests of counter types: updates of each type, and states made of them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ with open(folder + "/lock", "a") as lock:
             json.dump(rows, open(folder + "/rows", "w"))
             break
     else:
-        sys.exit("fake kubectl: nobody said what to answer to " + " ".join(words))
+        sys.exit("fake kubectl: no answer is set for " + " ".join(words))
 if row["waits"]:
     with open(folder + "/waiting", "w") as waiting:
         waiting.write("x")
@@ -66,13 +66,13 @@ class Call:
 
     @property
     def document(self) -> Any:
-        """What it was given, as JSON."""
+        """Its standard input, as JSON."""
         return json.loads(self.given)
 
 
 @dataclass
 class FakeKubectl:
-    """What it answers, and what it was asked."""
+    """Answers for the fake command, and the calls that it got."""
 
     folder: Path
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -100,7 +100,7 @@ class FakeKubectl:
 
     @contextmanager
     def expecting_a_wait(self, within_s: float = 30.0) -> Iterator[Callable[[], None]]:
-        """What is given returns once a call has begun to wait."""
+        """Yields a function that returns once a call has begun to wait."""
         server = os.open(self.folder / "waiting", os.O_RDONLY | os.O_NONBLOCK)
 
         def until_it_waits() -> None:

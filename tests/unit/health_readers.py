@@ -18,7 +18,7 @@ from lupa import lua51
 ROOT = Path(__file__).parents[2]
 GITOPS = ROOT / "examples" / "gitops"
 LIBRARIES = ("os", "io", "require", "package", "debug", "string", "math", "coroutine", "dofile", "loadfile", "print")
-"""What Argo CD does not give, or what nobody should lean on."""
+"""Libraries of Lua that Argo CD does not provide, or that no check should use."""
 Object = Mapping[str, Any]
 
 
@@ -35,7 +35,7 @@ def argo_health(resource: Object) -> tuple[str, str]:
 
 
 def kstatus(resource: Object) -> str:
-    """What kstatus calls it: the rules for whatever has no rules of its own."""
+    """The status by kstatus, by its rules for kinds without rules of their own."""
     metadata, status = resource["metadata"], resource.get("status", {})
     if metadata.get("deletionTimestamp"):
         return "Terminating"

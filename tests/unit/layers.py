@@ -40,7 +40,7 @@ DOORS = (
 
 @dataclass(frozen=True)
 class Rule:
-    """What the files of one part may know. `only` lists all they may name; `never` what they must not."""
+    """The imports that the files of one part may have. `only` lists all of them; `never` lists forbidden ones."""
 
     name: str
     why: str
@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         "cluster client",
-        "the cluster is behind one port, so that a simulated API server can stand in for it",
+        "the cluster is behind one port, so that a simulated API server can replace it",
         SHIPPED,
         but=("operator/headgate_operator/api_server.py",),
         never=("kubernetes",),
@@ -208,7 +208,7 @@ RULES = (
     ),
     Rule(
         "cluster port",
-        "what is asked of a cluster is the same, whoever asks and whoever answers",
+        "the calls to a cluster are the same, for every caller and every implementation",
         CLUSTER_PORT,
         only=(STDLIB, "workers/headgate/errors.py", *CLUSTER_PORT),
     ),
@@ -284,7 +284,7 @@ RULES = (
     ),
     Rule(
         "engines",
-        "engines and counters serve whoever comes, in a worker, a gateway, a command and the simulation alike",
+        "engines and counters serve every caller alike: a worker, a gateway, a command and the simulation",
         ("workers/headgate/engines/**", "workers/headgate/counters/**"),
         never=(
             "headgate.client",
@@ -308,7 +308,7 @@ RULES = (
     ),
     Rule(
         "shipped",
-        "what is installed can not lean on what stands only in a checkout",
+        "installed packages cannot import modules that only a checkout has",
         SHIPPED,
         never=("dev", "tests", "bench"),
     ),

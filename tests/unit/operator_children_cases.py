@@ -130,7 +130,7 @@ def every_child(owner: ChildOwner) -> dict[str, dict[str, Any]]:
 
 
 def world(resource: QueueResource, *, owner: ChildOwner = OWNER, **parts: Any) -> ResourceWorld:
-    """A world around it, in which nothing is there yet, unless parts say so."""
+    """A world around the resource, in which nothing exists yet, except the given parts."""
     present = PresentResource({}, Meta(owner.uid, 1, 0), resource)
     return ResourceWorld(key=owner.key, settings=SETTINGS, resource=present, **{"connection": CONNECTION, **parts})
 

@@ -167,7 +167,7 @@ class TinyWorld:
         )
 
     def decide(self) -> ReconcilePlan:
-        """What is to be done now."""
+        """The plan for now."""
         return decide(self.world(), self.memory, self.now_us)
 
     def _present(self) -> PresentResource | None:
@@ -274,7 +274,7 @@ class TinyWorld:
                 self.keyspace_there = True
             case steps.CreateTable(table=table):
                 self.catalogue_there = True
-                assert table.name not in self.noted, "a table that was made is made again"
+                assert table.name not in self.noted, "an existing table is created again"
                 self.there.add(table.name)
             case steps.NoteTables(names=names):
                 assert set(names) <= self.there, "what is not there is noted"
@@ -352,7 +352,7 @@ class TinyWorld:
         child = ChildName(message["kind"], metadata["name"])
         standing = self.live.get(child)
         if standing is None and ("uid" in metadata or child not in self.checked):
-            raise AssertionError(f"{child} is applied where nobody has looked")
+            raise AssertionError(f"{child} is applied without a check")
         if standing is not None and metadata.get("uid") != standing["metadata"]["uid"]:
             raise AssertionError(f"{child} is applied without its uid")
         self.live[child] = _merged(standing, message, effect.manager, uid=f"uid-{len(self.checked)}-{child.name}")
@@ -368,7 +368,7 @@ class TinyWorld:
             self.live.clear()
 
     def _control(self, child: ChildName) -> None:
-        """What the controllers of the cluster make of it."""
+        """The work of the cluster's controllers on a child."""
         if child.kind != "Deployment":
             return
         live = self.live[child]

@@ -108,7 +108,7 @@ def _faults_of_row(row: Row, root: Path) -> Iterator[str]:
     if not row.becomes.startswith(VERDICTS):
         yield f"what becomes of it begins with none of {', '.join(VERDICTS)}"
     if row.becomes.startswith(VERDICTS[1:]) and " because " not in row.becomes:
-        yield "does not say why (because)"
+        yield "gives no reason (because)"
     if not row.lives:
         yield "lives nowhere"
     if row.state not in STATES:

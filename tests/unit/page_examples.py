@@ -111,7 +111,7 @@ def indented_commands_of(text: str) -> list[str]:
 
 
 def faults_within(page: str, text: str) -> list[str]:
-    """What is wrong with the commands that stand within sentences; what they leave out is no fault."""
+    """The faults of commands within sentences; a part that they leave out is no fault."""
     found = []
     for span in _WITHIN.findall(_FENCED.sub("", text)):
         for words in commands_of(span.replace("...", "").replace("\\|", "|")):

@@ -30,7 +30,7 @@ COMMANDS: Final = frozenset(("command", "group"))
 
 
 class Kind(Enum):
-    """What a text is, where rules differ."""
+    """The kind of a text, where rules differ."""
 
     SENTENCE = "sentence"
     HEADING = "heading"

@@ -1,4 +1,4 @@
-"""Durations and sizes keep how they were written and mean what they say."""
+"""Durations and sizes keep their written form and have the value that it states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made from the models is fresh, structural, bounded and explained."""
+"""The files that are generated from the models are fresh, structural, bounded and explained."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_inside_of_somebody_else_s_piece_lists_are_bounded_and_nothing_else_is_r
     places = {path.partition("[].")[2] for path, _ in lists}
     assert {"template.spec.containers[].env", "spark.driver.env", "spark.executor.template.spec.volumes"} <= places
     assert [path for path, node in lists if bound_of(node) not in (200, ["self.size() <= 200"])] == []
-    assert [path for path, node in lists if node["nullable"] is not True] == [], "null takes a list of ours away"
+    assert [path for path, node in lists if node["nullable"] is not True] == [], "null removes a list of ours"
     others = [node for _, node in pieces if node["type"] != "array"]
     assert [node for node in others if (node["type"], node[PRESERVES]) != ("object", True)] == []
     message = {key for _, node in pieces for key in node}

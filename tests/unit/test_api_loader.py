@@ -128,7 +128,7 @@ def test_a_null_is_as_good_as_nothing_as_it_is_to_the_api_server() -> None:
 
 
 def test_a_null_in_what_is_passed_on_to_others_stays() -> None:
-    """In a strategic-merge patch a null takes a field away."""
+    """In a strategic-merge patch, a null removes a field."""
     consumers = "[{name: a, handler: 'a:b', template: {spec: {nodeSelector: null}}}]"
     (queue,) = read_text(f"{HEAD}spec:\n  consumers: {consumers}\n", "f.yaml").resources
     assert queue.kind == "Queue"

@@ -21,7 +21,7 @@ QUEUE: dict[str, Any] = {
 
 
 def newer() -> dict[str, Any]:
-    """What a release after this one might have written."""
+    """A document that a later release might have written."""
     document = document_of(parse_resource(QUEUE))
     document["spec"]["priority"] = {"levels": 3}
     document["spec"]["repair"]["eagerness"] = "high"

@@ -1,4 +1,4 @@
-"""What `headgate.apply` is given: paths and documents, and whoever manages them."""
+"""The arguments of `headgate.apply`: paths and documents, and the name of their manager."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_a_missing_test_and_an_unknown_number_are_found() -> None:
 def test_a_table_of_the_page_is_what_it_is_made_from(name: str) -> None:
     expected = tables()[name]
     result = in_page(PAGE.read_text(encoding="utf-8"), name)
-    assert expected == result, "write it anew: .venv/bin/python -m tests.unit.generated_tables --write"
+    assert expected == result, "generate it again: .venv/bin/python -m tests.unit.generated_tables --write"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -67,7 +67,7 @@ class Server:
 
 
 def batches(server: Server | None = None) -> CassandraBatches:
-    """What is known of that server's batches."""
+    """The batches of that server."""
     return CassandraBatches(server or Server())  # type: ignore[arg-type]
 
 

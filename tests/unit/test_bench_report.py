@@ -1,4 +1,4 @@
-"""What makes a run count, and how a result is kept and read."""
+"""Conditions under which a run counts, and the storage of its result."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def entry_of(name: str, spec: dict[str, Any], *, owner: str = "cli/me") -> Entry
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[JobRequest]:
-    """What the program would run, of a queue that has one job."""
+    """The jobs that the program would run, for a queue with one job."""
     matches: list[JobRequest] = []
 
     def run(_options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:

@@ -48,7 +48,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     async def write(_store: object, job: UUID, result: Any) -> None:
         assert job == JOB
         if one.is_away:
-            raise Unavailable("the store is away")
+            raise Unavailable("the store is unavailable")
         one.notes.append((result.message, result.keys, result.problems))
 
     monkeypatch.setattr(progress, "write_pass_result", write)
@@ -98,7 +98,7 @@ def test_a_figure_that_is_unknown_is_reported_and_harms_nothing(here: Here) -> N
     here.is_away = True
     stream = io.StringIO()
     progress_on(here, stream).batch(5, 2, 3, 1.0)
-    assert "the figures of the job could not be written: the store is away" in stream.getvalue()
+    assert "the figures of the job could not be written: the store is unavailable" in stream.getvalue()
 
 
 def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) -> None:

@@ -1,4 +1,4 @@
-"""What bulk jobs are asked to do: from a resource, and what is refused."""
+"""Requests of bulk jobs: those that a resource makes, and those that are refused."""
 
 from __future__ import annotations
 

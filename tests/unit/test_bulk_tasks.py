@@ -1,5 +1,6 @@
-"""What tasks of bulk jobs put: again under the same keys where the end of a put is not known, some ahead of the rest;
-and how they find a message's row and index by its id."""
+"""Puts of bulk tasks, and the way from an id to a message's row and index.
+
+A put with an unknown outcome is repeated under the same keys, and some messages are put ahead of the rest."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from headgate.errors import OperationRefused, Unavailable
 from headgate.store.cassandra import Coordinator
 from headgate.store.cassandra_compatibility import keeps_past_2038
 
-Told = namedtuple("Told", "value")
+Setting = namedtuple("Setting", "value")
 
 
 class Nodes:
@@ -31,7 +31,7 @@ class Nodes:
         answer = self.answers[at.address]
         if isinstance(answer, Exception):
             raise answer
-        return [] if answer is None else [Told(answer)]
+        return [] if answer is None else [Setting(answer)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ class Nodes:
         (("NONE", "UPGRADING", "NONE"), True),
         (("CASSANDRA_4",), False),
         (("NONE", "CASSANDRA_4", "NONE"), False),
-        (("NONE", Unavailable("it is away")), False),
+        (("NONE", Unavailable("no answer")), False),
         (("NONE", OperationRefused("the role may not ask")), False),
         (("NONE", None), False),
         ((), False),

@@ -27,7 +27,7 @@ def test_a_name_cannot_end_its_own_quotes() -> None:
 
 
 def protect(key: bytes, password: str) -> bytes:
-    """What keytool does to a key in a JKS store."""
+    """Protect a key as keytool does in a JKS store."""
     secret, salt = password.encode("utf-16-be"), os.urandom(20)
     stream, digest = b"", salt
     while len(stream) < len(key):

@@ -1,4 +1,4 @@
-"""What the chart has from the code is as the code has it."""
+"""The chart's copies of values from the code agree with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart's Jobs decide: about CustomResourceDefinitions at an upgrade, about resources at the end."""
+"""Decisions of the chart's Jobs: about CustomResourceDefinitions at an upgrade, and about resources at the end."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ LIGHT = {
     "headgate.store.connection_variables",
 }
 MODULES_MAX = 230
-"""What click and the metadata of the distribution need. The driver alone would add more than that."""
+"""Modules that click and the metadata of the distribution need. The driver alone would add more than that."""
 
 
 def run_apart(*arguments: str, **environment: str) -> tuple[str, list[str]]:
-    """What a process prints, and the modules that it has imported at its end."""
+    """The output of a process, and the modules that it has imported at its end."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,

@@ -61,7 +61,7 @@ DELIVERY = Delivery("m", b"x", {"a": b"\xff"}, None, 1, NOW_US, NOW_US, 7, NOW_U
 
 
 class Nobody:
-    """What a message is settled by, which none is."""
+    """The settler of messages that nobody settles."""
 
     def now_us(self) -> int:
         return NOW_US

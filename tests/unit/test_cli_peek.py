@@ -1,4 +1,4 @@
-"""What `headgate peek` shows: the reasons of dead letters, and no such column for other messages."""
+"""The output of `headgate peek`: the reasons of dead letters, and no such column for other messages."""
 
 from __future__ import annotations
 

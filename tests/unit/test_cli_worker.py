@@ -1,4 +1,4 @@
-"""What the options of `headgate worker` mean to the worker."""
+"""The effects of the options of `headgate worker` on the worker."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def after(us: int, wall_step_us: int = 0) -> Instant:
 
 
 def reading(node: str, ahead_us: int, *, at_us: int = 0, round_trip_us: int = 2_000) -> ClockReading:
-    """What a node ahead of our wall clock answers."""
+    """The answer of a node ahead of our wall clock."""
     middle_us = WALL + at_us + round_trip_us // 2
     return ClockReading(node, BOOT + at_us, BOOT + at_us + round_trip_us, middle_us + ahead_us - 500)
 

@@ -44,7 +44,7 @@ def test_a_change_of_source_or_settings_makes_another_cache_entry(
     shutil.copytree(golang.HERE / "pause", tmp_path / "pause")
     monkeypatch.setattr(golang, "HERE", tmp_path)
     first = entry_version(Own("pause", "1", "building", 1))
-    assert entry_version(Own("pause", "1", "building it otherwise said", 2)) == first
+    assert entry_version(Own("pause", "1", "the same in other words", 2)) == first
     assert entry_version(Own("pause", "1", "building", 1, variables={"main.x": "1"})) != first
     (tmp_path / "pause" / "main.go").write_text("package main\n")
     assert entry_version(Own("pause", "1", "building", 1)) != first

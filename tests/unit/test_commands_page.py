@@ -1,4 +1,4 @@
-"""docs/commands.md is what the commands say of themselves."""
+"""docs/commands.md agrees with the help of the commands."""
 
 from __future__ import annotations
 

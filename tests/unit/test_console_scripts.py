@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 OF_EXTRAS = ("aiohttp", "datasketches", "kopf", "kubernetes", "opentelemetry", "prometheus_client", "pyspark")
-"""What a plain install lacks."""
+"""Packages that a plain install lacks."""
 
 
 def run_plain(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,4 @@
-"""What is decided about counters, as properties: lives, shards and their collection, tokens, windows, passes,
-memory."""
+"""Decisions about counters, as properties: lives, shards and their collection, tokens, windows, passes, memory."""
 
 from __future__ import annotations
 

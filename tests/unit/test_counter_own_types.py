@@ -63,7 +63,7 @@ class OrderMatters(Longest):
 
 
 class ZeroCounts(Longest):
-    """What is merged with nothing is nothing."""
+    """A merge with nothing gives nothing."""
 
     def apply(self, state: str, update: str) -> str:
         return super().merge(state, update)

@@ -1,4 +1,4 @@
-"""What becomes of rows that lie ahead in a generation that is over, as decided; and which lanes hold groups back."""
+"""Decisions about rows that are ahead in a generation that is over, and about lanes that hold groups back."""
 
 from __future__ import annotations
 

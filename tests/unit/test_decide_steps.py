@@ -48,7 +48,7 @@ SURROUNDINGS = PlacementDefaults("headgate", "dc1", 3)
 
 
 def wanted(spec: str = "{shards: 3}", kind: str = "Queue") -> Wanted:
-    """What follows from a resource."""
+    """The wanted state of a resource."""
     document = {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": {"name": "x", "namespace": "shop"}}
     return wanted_of(parse_resource({**document, "spec": yaml.safe_load(spec)}), SURROUNDINGS)
 

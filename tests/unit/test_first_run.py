@@ -1,4 +1,4 @@
-"""What `make dev` and `make demo` prepare: programs, packages, Cassandra's classes, the build of Kubernetes."""
+"""Preparations of `make dev` and `make demo`: programs, packages, Cassandra's classes, the build of Kubernetes."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def with_condition(type_: str, status: str, reason: str) -> dict[str, Any]:
     """A resource that is well, but for one condition."""
     document = settled()
     others = [one for one in document["status"]["conditions"] if one["type"] != type_]
-    new = {"type": type_, "status": status, "reason": reason, "message": "as said"}
+    new = {"type": type_, "status": status, "reason": reason, "message": "as declared"}
     document["status"]["conditions"] = [*others, new]
     return document
 
@@ -133,7 +133,7 @@ def test_what_does_not_enter_ready_is_reported_and_stops_no_rollout(type_: str) 
     reason = next(one.value for one in REASONS_OF[type_] if "Failing" in one.value)
     document = with_condition(type_, "False", reason)
     assert EXPECTED["Reconciled"] == told(document)
-    assert argo_health(document)[1].endswith(f"{reason}: as said")
+    assert argo_health(document)[1].endswith(f"{reason}: as declared")
 
 
 def test_argo_cd_shows_reason_and_message_of_what_is_wrong() -> None:

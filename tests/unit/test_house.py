@@ -1,4 +1,4 @@
-"""What the distribution promises as a whole: its language, its licence, and dependencies that are pinned."""
+"""Promises of the whole distribution: its language, its licence, and pinned dependencies."""
 
 from __future__ import annotations
 

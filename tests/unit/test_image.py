@@ -32,7 +32,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def sources(dockerfile: str) -> set[str]:
-    """What the Dockerfile copies from the tree."""
+    """The paths that the Dockerfile copies from the tree."""
     copies = re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE)
     return {word for line in copies for word in line.split()[:-1]}
 

@@ -156,7 +156,7 @@ def early(day: Day) -> None:
 
 
 def earlier_than_asked(day: Day) -> None:
-    """What was asked for is what counts, not what the delivery claims."""
+    """The due time of the put counts, not the one that the delivery claims."""
     day.put("a", due_us=day.at_us + 60 * SECOND_US)
     day.settle(Ack(day.deliver("a", due_us=day.at_us)))
 
@@ -270,7 +270,7 @@ def rescheduled_and_cancelled_by_another(day: Day) -> None:
 
 
 def a_key_that_was_another_before_a_purge(day: Day) -> None:
-    """What was put of the key before was another message, in a window that is over."""
+    """An earlier put of the key was another message, in a window that is over."""
     day.put("a", once="key")
     day.ledger.purged(day.ledger.purging(), day.at_us)
     day.ledger.forget_keys()

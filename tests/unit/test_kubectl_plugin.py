@@ -290,7 +290,7 @@ FAULTS = {
         1,
         "The CRDs of Headgate are not installed in this cluster; install the chart, or pass another --context\n",
     ),
-    "the server is away": (
+    "the server is down": (
         "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?\n",
         1,
         "The API server does not answer (answer=The connection to the server 10.0.0.1:6443 was refused - did you "
@@ -505,7 +505,7 @@ def test_without_repair_in_the_namespace_the_image_has_to_be_reported(kubectl: F
 
 
 NEVER = {
-    "the image can not be pulled": pod({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
+    "the image cannot be pulled": pod({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
     "the Secret is missing": pod({"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "x"'}}),
     "it was evicted": pod(phase="Failed", reason="Evicted", message="no room"),
 }

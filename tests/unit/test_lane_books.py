@@ -424,10 +424,10 @@ def test_what_was_handed_out_together_is_reported_together() -> None:
 
 
 class Content:
-    """What an engine keeps of a row: here 30 bytes a message."""
+    """The content that an engine keeps of a row: here 30 bytes per message."""
 
     def release(self, settled: int) -> int:
-        """What these held."""
+        """The size of the settled content."""
         return 30 * settled.bit_count()
 
 

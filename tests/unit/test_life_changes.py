@@ -24,7 +24,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def fields(node: dict[str, Any], path: str = "") -> Iterator[str]:
-    """All that a spec may say."""
+    """Every field that a spec may have."""
     if node.get("type") == "array" and "properties" in node["items"]:
         yield from fields(node["items"], f"{path}[]")
     elif "properties" in node and "x-kubernetes-preserve-unknown-fields" not in node:

@@ -369,8 +369,8 @@ def test_what_a_program_leaves_behind_when_it_dies_does_not_keep_the_next_one_fr
 def test_a_process_that_is_reported_twice_need_not_wait_for_a_good_end() -> None:
     source = (
         "import os, signal, time\n"
-        "told = []\n"
-        "signal.signal(signal.SIGTERM, lambda *_: told.append(1) or len(told) > 1 and os._exit(9))\n"
+        "signals = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: signals.append(1) or len(signals) > 1 and os._exit(9))\n"
         "print('pid', os.getpid(), flush=True)\n"
         "while True: time.sleep(0.01)"
     )

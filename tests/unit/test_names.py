@@ -1,5 +1,5 @@
-"""What the code calls its things: no identifier needs a riddle solved, no two public classes have one name, and the
-prefixes of functions mean what STYLE says.
+"""Names in the code: no identifier is a riddle, no two public classes share a name, and prefixes of functions have
+the meaning that STYLE gives them.
 
 Test functions are sentences and not names: of them only the words are checked that no sentence may have.
 """

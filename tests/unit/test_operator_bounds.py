@@ -57,7 +57,7 @@ def bytes_of(part: Any) -> int:
 
 
 def says(document: dict[str, Any]) -> list[str]:
-    """What is wrong with it."""
+    """The faults of a document."""
     result = check_resource(document)
     return [str(fault) for fault in result] if isinstance(result, list) else []
 

@@ -37,7 +37,7 @@ def deleted(**spec: Any) -> TinyWorld:
 
 
 def order(plans: list[ReconcilePlan]) -> list[str]:
-    """What was done, in short and each kind once where it is repeated."""
+    """The effects, in short; repeated ones of a kind once."""
     matches: list[str] = []
     for effect in (effect for plan in plans for effect in plan.effects):
         text = ""
@@ -46,7 +46,7 @@ def order(plans: list[ReconcilePlan]) -> list[str]:
         elif isinstance(effect, DeleteObject):
             text = f"delete {effect.kind} {effect.propagation}"
         elif isinstance(effect, ApplyObject):
-            text = "finalizer away" if effect.merges else f"apply {effect.document['kind']}"
+            text = "remove finalizer" if effect.merges else f"apply {effect.document['kind']}"
         if text and matches[-1:] != [text]:
             matches.append(text)
     return matches
@@ -60,7 +60,7 @@ def message(world: TinyWorld) -> str:
 def test_workers_end_before_tables_go_and_the_finalizer_is_the_last() -> None:
     world = deleted(**DELETE)
     assert order(world.settle(world.now_us + LONG_US)) == [
-        "MarkDeleting", "delete Deployment Foreground", "DropTable", "Forget", "finalizer away",
+        "MarkDeleting", "delete Deployment Foreground", "DropTable", "Forget", "remove finalizer",
     ]  # fmt: skip
     assert (world.document, world.there) == (None, set())
 
@@ -107,7 +107,7 @@ def test_without_cassandra_it_waits_and_gives_the_reason_and_retain_lets_it_go(n
     assert "waiting for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
     assert has_finalizer(world)
     world.edit({**DELETE, "deletionPolicy": "Retain"})
-    assert order(world.settle()) == ["finalizer away"]
+    assert order(world.settle()) == ["remove finalizer"]
     assert (world.document, world.entry and world.entry.state) == (None, EntryState.ACTIVE)
 
 
@@ -164,13 +164,13 @@ def test_finalizers_of_others_stay_and_ours_goes_whichever_process_put_it_there(
 def test_a_finalizer_without_an_entry_holds_nothing() -> None:
     world = deleted(**DELETE)
     world.entry = None
-    assert order(world.settle()) == ["finalizer away"]
+    assert order(world.settle()) == ["remove finalizer"]
 
 
 def test_an_entry_of_another_owner_is_not_dropped_though_the_finalizer_is_there() -> None:
     world = deleted(**DELETE)
     world.make_entry(owner="cli/headgate")
-    assert order(world.settle(world.now_us + LONG_US)) == ["finalizer away"]
+    assert order(world.settle(world.now_us + LONG_US)) == ["remove finalizer"]
     assert world.entry is not None
     assert world.entry.state is EntryState.ACTIVE
 

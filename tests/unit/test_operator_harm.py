@@ -81,7 +81,7 @@ def test_an_error_while_a_failure_is_noted_ends_no_reconciler_and_loses_no_key(
 
     def not_noted(_key: Key) -> float:
         monkeypatch.undo()
-        raise AttributeError("a handle without a moment")
+        raise AttributeError("a handle without a time")
 
     async def scenario() -> None:
         monkeypatch.setattr(observing.queue, "retry", not_noted)
@@ -120,7 +120,7 @@ def test_what_continues_beside_is_restarted_after_pauses_that_double_until_it_go
                 await asyncio.sleep(WELL_AFTER_S)
             raise ValueError
 
-        going = loop.create_task(keep_going("a look", work))
+        going = loop.create_task(keep_going("a check", work))
         await asyncio.sleep(WELL_AFTER_S + 9 * PAUSE_S)
         going.cancel()
         with suppress(asyncio.CancelledError):
@@ -142,7 +142,7 @@ def test_what_continues_beside_outlives_a_wait_that_was_cancelled_and_ends_when_
                 raise asyncio.CancelledError
             await asyncio.Event().wait()
 
-        going = asyncio.get_running_loop().create_task(keep_going("a look", work))
+        going = asyncio.get_running_loop().create_task(keep_going("a check", work))
         await asyncio.sleep(10 * supervise.PAUSE_S)
         assert (2, False) == (begun, going.done())
         going.cancel()
@@ -166,7 +166,7 @@ class Followed:
 
     async def inspect(self) -> list[LaneReport]:
         if self.key == ILL:
-            raise ValueError("a lane that can not be read")
+            raise ValueError("a lane that cannot be read")
         return [LaneReport((1, 0), 1, leased=True, unprocessed=False, suspicious=False, due_us=0)]
 
 

@@ -30,7 +30,7 @@ ELSEWHERE = (
 
 
 class Asked:
-    """What the operator was asked for."""
+    """The requests to the operator."""
 
     def __init__(self) -> None:
         self.keys: list[Key] = []
@@ -43,13 +43,13 @@ class Asked:
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
         self.keys.append(key)
         self.documents.append(document)
-        if key.name == "away":
+        if key.name == "unreadable":
             raise Unavailable("Cassandra does not answer")
         return {"effects": []}
 
 
 def served(work: Callable[[str, Asked], Coroutine[Any, Any, Any]]) -> Any:
-    """What comes of asking a server."""
+    """The result of a request to a server."""
 
     async def run() -> Any:
         asked = Asked()
@@ -147,7 +147,7 @@ def test_names_that_resources_have_are_taken() -> None:
         (b"[]", 400, "The document is not a Queue and not a Counter"),
         (b"[" * 40_000, 400, "the document is nested too deep for a resource"),
         (b'{"kind": "Pod", "metadata": {"name": "a"}}', 400, "The document is not a Queue and not a Counter"),
-        (json.dumps(queue(name="away")).encode(), 503, "Cassandra does not answer"),
+        (json.dumps(queue(name="unreadable")).encode(), 503, "Cassandra does not answer"),
         (b" " * (BODY_MAX + 1), 413, "the document is larger than 48 KiB, and so than any valid resource"),
     ],
 )  # fmt: skip

@@ -45,13 +45,13 @@ def samples(
 
 
 def told(figures: QueueLoad | None, *, is_leading: bool = True) -> dict[str, float]:
-    """What is exported of shop/emails."""
+    """The exported figures of shop/emails."""
     labels = (("namespace", "shop"), ("queue", "emails"))
     return {each.name: each.value for each in samples(figures, is_leading=is_leading) if each.labels == labels}
 
 
 def is_needed(**figures: Any) -> float:
-    """What is exported as `awake`."""
+    """The exported `headgate_queue_needs_workers`."""
     return told(QueueLoad(at_us=NOW_US, **figures))["headgate_queue_needs_workers"]
 
 
@@ -122,7 +122,7 @@ def world(status: dict[str, Any] | None) -> ResourceWorld:
 
 
 def resources(conditions: ConditionMetrics, *, is_leading: bool = True) -> list[tuple[str, ...]]:
-    """What is exported of resources."""
+    """The exported metrics of resources."""
     result = samples(None, is_leading=is_leading, conditions=conditions)
     return sorted(
         tuple(value for _, value in each.labels) for each in result if each.name.startswith("headgate_resource")

@@ -1,4 +1,4 @@
-"""What a namespace needs so that pods can run there: made with the first resource, gone with the last."""
+"""Objects that a namespace needs so that pods can run there: made with the first resource, gone with the last."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPARK = [ChildName("ServiceAccount", "headgate-spark"), ChildName("RoleBinding",
 
 
 def around(**parts: Any) -> NamespaceWorld:
-    """A namespace with a queue in it, of which nothing is made yet, unless parts say else."""
+    """A namespace with a queue of which nothing is made yet, except the given parts."""
     document: dict[str, Any] = {
         "namespace": "shop",
         "settings": SETTINGS,
@@ -61,7 +61,7 @@ def settled(**parts: Any) -> dict[ChildName, Any]:
 
 
 def touched(plan: ReconcilePlan) -> list[ChildName]:
-    """What is applied or deleted, in this order."""
+    """The objects that are applied or deleted, in this order."""
     return [
         ChildName(effect.document["kind"], effect.document["metadata"]["name"])
         if isinstance(effect, ApplyObject)

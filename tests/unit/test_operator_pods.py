@@ -1,4 +1,4 @@
-"""What is made of a pod that does not become ready: statuses as a kubelet writes them."""
+"""The operator's verdicts on pods that do not become ready, from statuses as a kubelet writes them."""
 
 from __future__ import annotations
 

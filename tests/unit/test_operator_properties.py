@@ -1,4 +1,4 @@
-"""What holds of the operator's decisions in whatever world: they are total, and settled by their own plans."""
+"""Properties of the operator's decisions in every world: they are total, and settled by their own plans."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ LANES = st.builds(
 TROUBLES = st.builds(
     ResourceFailure,
     st.sampled_from((Reason.CASSANDRA_UNAVAILABLE, Reason.CLOCK_OUT_OF_BOUNDS, Reason.CONNECTION_MISSING)),
-    st.just("it says why"),
+    st.just("it gives a reason"),
     st.sampled_from((0, NOW_US, NOW_US + MINUTE_US)),
 )
 

@@ -1,4 +1,4 @@
-"""What the operator's roles say, and what they may never say."""
+"""The rights of the operator's roles, and the rights that they may never have."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_of_several_runs_the_last_has_the_figures() -> None:
 @pytest.mark.parametrize(
     ("state", "words", "message"),
     [
-        ("FAILED", "the sink can not be written (path=/x)", "the sink can not be written (path=/x)"),
+        ("FAILED", "the sink cannot be written (path=/x)", "the sink cannot be written (path=/x)"),
         ("FAILED", BULK_RUNS, EXITED),
         ("FAILED", BULK_DONE, EXITED),
         ("FAILED", None, EXITED),

@@ -1,4 +1,4 @@
-"""What was seen of the cluster: the newest counts, echoes are no news, and each event concerns the right keys."""
+"""The cache of the cluster: the newest version counts, echoes are no news, and each event concerns the right keys."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ VALUES = {"CONTACT_POINTS": "10.0.0.1"}
 
 
 class Cassandras:
-    """What is opened, and what was."""
+    """The open sessions, and all that were opened."""
 
     def __init__(self) -> None:
         self.opened: list[ConnectionSettings] = []

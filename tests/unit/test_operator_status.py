@@ -202,18 +202,18 @@ def test_a_change_is_ready_only_once_it_is_executed() -> None:
 def test_since_when_it_is_so_moves_with_the_status_alone() -> None:
     world = settled()
     began = condition(world, "TablesReady")
-    world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "away", world.now_us - 16 * SECOND_US)
+    world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "unavailable", world.now_us - 16 * SECOND_US)
     world.settle()
     gone = condition(world, "TablesReady")
     world.now_us += 60 * SECOND_US
-    world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "still away", world.now_us - 76 * SECOND_US)
+    world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "still silent", world.now_us - 76 * SECOND_US)
     world.settle()
     still = condition(world, "TablesReady")
     assert began is not None
     assert gone is not None
     assert still is not None
     assert began["lastTransitionTime"] != gone["lastTransitionTime"] == still["lastTransitionTime"]
-    assert (gone["message"], still["message"]) == ("away", "still away")
+    assert (gone["message"], still["message"]) == ("unavailable", "still silent")
 
 
 def test_a_minute_without_cassandra_is_two_writes_and_the_status_of_before() -> None:
@@ -223,7 +223,7 @@ def test_a_minute_without_cassandra_is_two_writes_and_the_status_of_before() -> 
     began_us, plans = world.now_us, []
     for second in range(60):
         world.now_us = began_us + second * SECOND_US
-        world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "away", began_us)
+        world.unread_store = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "unavailable", began_us)
         plans += world.settle()
     world.unread_store = None
     plans += world.settle()

@@ -1,4 +1,4 @@
-"""What the operator believes of the catalogue's entries."""
+"""The operator's knowledge of the catalogue's entries."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ HEAVY = ("aiohttp", "cassandra", "pydantic", "opentelemetry", "asyncio", "headga
 
 
 def run_python(program: str) -> str:
-    """What a new interpreter prints."""
+    """The output of a new interpreter."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -1,5 +1,6 @@
-"""What an application can get from the SDK, or pass to it: times are datetimes, lengths of time are seconds or a
-timedelta, and no type of an engine is shown."""
+"""The types that an application gets from the SDK, or passes to it.
+
+Times are datetimes, lengths of time are seconds or a timedelta, and no type of an engine is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the worker runtime decides: retries, answers, rates, beats, health, endings. Pure."""
+"""Decisions of the worker runtime: retries, answers, rates, beats, health, endings. Pure."""
 
 from __future__ import annotations
 

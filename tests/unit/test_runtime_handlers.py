@@ -1,4 +1,4 @@
-"""A user's function as a handler: what its annotations and its decorator say, and what is a mistake."""
+"""A user's function as a handler: the meaning of its annotations and its decorator, and its mistakes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Callable1:
 
 
 def told(found: Handler) -> tuple[bool, bool, str | None]:
-    """What was understood."""
+    """The form of the handler, as it was understood."""
     return found.is_async, found.batch, found.context
 
 

@@ -1,4 +1,4 @@
-"""What the resource promises of each sink is what the sinks keep."""
+"""The sinks keep the promises of the resource."""
 
 from __future__ import annotations
 

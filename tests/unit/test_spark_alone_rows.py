@@ -26,7 +26,7 @@ NOW_US = 1_763_550_000_000_000
 PLACE = RowPlace(70_000, 0x8001, 300, UUID(int=0))
 SUFFIX = id_suffix(0)
 BETWEEN = b"\xff" * 8 + b"\x00\x00\x00\x10"
-"""What stands between two rows that are alone."""
+"""The bytes between two rows that are alone."""
 
 Row = tuple[UUID, bytes | None, int | None, bytes | None]
 

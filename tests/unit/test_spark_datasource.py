@@ -1,4 +1,4 @@
-"""What Spark is given: readers and writers that travel to other processes, and batches of the types it expects."""
+"""The objects that Spark gets: readers and writers that travel to other processes, and batches of expected types."""
 
 from __future__ import annotations
 

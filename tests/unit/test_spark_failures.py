@@ -1,4 +1,4 @@
-"""What a person is shown of an error that went through Spark."""
+"""The text that a user sees of an error that went through Spark."""
 
 from __future__ import annotations
 

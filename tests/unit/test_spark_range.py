@@ -1,4 +1,4 @@
-"""What a query's filters say of where to read: never less than it needs."""
+"""The range to read that follows from a query's filters: never less than the query needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be in flight at once: bounded in requests and in bytes, first come first served, nothing leaked."""
+"""Requests in flight are bounded in number and in bytes, served in order, and never leaked."""
 
 from __future__ import annotations
 

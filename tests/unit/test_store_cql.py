@@ -45,7 +45,7 @@ LOG = Table(
 )
 LANES = Table(
     "lanes",
-    "who owns what",
+    "the owner of each lane",
     (Column("queue", Type.UUID),),
     (Column("lane", Type.INT),),
     (Column("lock", Type.UUID, LWT), Column("epoch", Type.INT, LWT), Column("attempt", Type.UUID, LWT)),

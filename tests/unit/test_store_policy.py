@@ -1,4 +1,4 @@
-"""What a store does when an answer does not come: sends again what may be sent again, and finds out about an LWT."""
+"""A store without an answer sends a repeatable statement again, and finds out about the outcome of an LWT."""
 
 from __future__ import annotations
 

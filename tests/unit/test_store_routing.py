@@ -24,7 +24,7 @@ class Host:
 
 
 A, B, C, D = (Host(name) for name in "abcd")
-AWAY = Host("away", "other")
+AWAY = Host("remote", "other")
 
 
 def _policy(*hosts: Host, replicas: tuple[Host, ...] = ()) -> HomePolicy:

@@ -240,7 +240,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         "its own timestamp",
     ),
     "rows that live no time": (lambda: RowsOf(SHAPE, (1,), [TAIL], [(AT, 0)]), StatementBroken, "one second"),
-    "rows told with a null": (
+    "rows written with a null": (
         lambda: RowsOf(SHAPE, (1,), [TAIL, (1, 2, None)], [(AT, 5)] * 2),
         StatementBroken,
         "all their values",

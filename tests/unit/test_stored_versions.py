@@ -35,7 +35,7 @@ def test_every_format_of_the_page_is_among_what_is_kept(version: str) -> None:
 
 
 def changed(**parts: Any) -> dict[str, Any]:
-    """What this version has kept, with something in it that it would not read."""
+    """The data that this version keeps, with a change that it would not read."""
     kept = copy.deepcopy(FILES[this_version()])
     for part, change in parts.items():
         change(kept[part])

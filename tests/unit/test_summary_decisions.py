@@ -1,4 +1,4 @@
-"""What producers and owners owe the summary: the decisions of docs/internals/protocols/summary.md."""
+"""The writes that producers and owners owe the summary, as docs/internals/protocols/summary.md decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUEUE = UUID(int=7)
 
 
 def write(owed: Owed, now_us: int) -> list[LastPut | LaterPart]:
-    """What is owed, written."""
+    """Write the owed marks."""
     marks = owed.marks(now_us)
     for mark in marks:
         owed.is_written(mark)

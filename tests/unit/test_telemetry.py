@@ -56,7 +56,7 @@ def test_prometheus_reads_what_is_reported() -> None:
 
 
 def test_labels_do_not_grow_without_bound() -> None:
-    family = Registry().counter("x", "X.", "who")
+    family = Registry().counter("x", "X.", "process")
     for number in range(CHILDREN_MAX + 500):
         family.of(str(number)).add()
     assert CHILDREN_MAX + 1 == len(list(family))

@@ -1,4 +1,4 @@
-"""What a flush is made of: rows, shards, generations, writes; fates of rows; what a producer keeps of its parts."""
+"""The contents of a flush (rows, shards, generations, writes), fates of rows, a producer's record of its parts."""
 
 from __future__ import annotations
 

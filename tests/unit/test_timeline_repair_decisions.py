@@ -245,8 +245,8 @@ def test_the_oldest_check_that_is_owed_is_reported() -> None:
 def test_a_problem_is_reported_once_and_problems_are_bounded() -> None:
     report = RepairReport()
     for each in range(3 * PROBLEMS_MAX):
-        report.failed(Unavailable("away", lane=each))
-        report.failed(Unavailable("away", lane=each))
+        report.failed(Unavailable("no answer", lane=each))
+        report.failed(Unavailable("no answer", lane=each))
     assert PROBLEMS_MAX == len(set(report.problems)) == len(report.problems)
 
 

@@ -1,4 +1,4 @@
-"""What has to hold of the tables and the settings themselves, whatever runs on them."""
+"""Invariants of the tables and the settings, whatever runs on them."""
 
 from __future__ import annotations
 

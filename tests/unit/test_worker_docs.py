@@ -1,4 +1,4 @@
-"""The worker's pages say what is there: every option, every metric, and examples that are handlers."""
+"""The worker's pages are complete: every option, every metric, and examples that are handlers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from headgate.testing.world import Weather, World
 
 
 def _landed(act: Callable[[World], object], *, far: bool = False, times: int = 1) -> list[tuple[float, str]]:
-    """When letters land that are sent in the first second, one a second, by a to b."""
+    """The landing times of letters from a to b, one sent per second."""
     landed: list[tuple[float, str]] = []
 
     async def scenario(world: World) -> None:

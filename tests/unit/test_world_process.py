@@ -59,7 +59,7 @@ def test_a_killed_process_runs_no_finally_and_nothing_else() -> None:
         try:
             observations.append("begun")
             await asyncio.sleep(10)
-            observations.append("went on")
+            observations.append("continued")
         except BaseException:
             observations.append("except")
             raise
@@ -110,7 +110,7 @@ def test_a_name_can_live_again_and_a_living_one_not_twice() -> None:
         first.kill()
         second = world.process("p")
         assert second is not first
-        assert second.uuid() != first.uuid(), "and does not say again what it said before"
+        assert second.uuid() != first.uuid(), "and does not repeat earlier random values"
 
 
 def test_a_process_can_be_killed_before_each_of_its_steps() -> None:

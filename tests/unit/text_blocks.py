@@ -73,7 +73,7 @@ def python_blocks(source: str) -> Iterator[Block]:
 
 
 def string_text(literal: str) -> str:
-    """What a literal holds, with its lines as they are in the source and its fields blanked."""
+    """The text of a literal, with its lines as they are in the source and its fields blanked."""
     match = _PREFIX.match(literal)
     if match is None:
         return ""

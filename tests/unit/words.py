@@ -21,7 +21,7 @@ from typing import Final
 from tests.unit.text_blocks import Block, read_blocks
 
 ROOT: Final = Path(__file__).parents[2]
-OWN_LIST: Final = ("tests/unit/words.py", "tests/unit/test_words.py")
+OWN_LIST: Final = tuple(f"tests/unit/{name}.py" for name in ("words", "sentences", "test_words", "test_names"))
 """Files that have to quote the words."""
 NOT_OURS: Final = re.compile(r"(^|/)LICENSE$|\.lock$|/go\.sum$|\.(png|gif|svg|ico|jar|gz)$")
 """A licence, lock files, and what is no text."""
@@ -71,9 +71,10 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
 """Each word as a regular expression, and what to write instead; a space is any white space."""
 
 STORED_COLUMN: Final = re.compile(
-    r"(?:look|says|told)(?: (?:int|text)\b|: (?:int|text) (?:regular|clustering)|\)(?:\s|\\n)*\) WITH ID|\Z)"
+    r"(?:looks?|says|told)(?: (?:int|text)\b|: (?:int|text) (?:regular|clustering)|\)(?:\s|\\n)*\) WITH ID|\Z)"
 )
-"""Columns of tables of version 0.1.0, as a literal or in CQL: later versions read them by these names."""
+"""Columns of tables of version 0.1.0, as a literal or in CQL, and its table of repair's scans, as a literal: later
+versions read them by these names."""
 
 
 @dataclass(frozen=True)
