@@ -3,7 +3,7 @@
 #     docker build --target headgate --tag headgate .
 #     docker build --target headgate-spark --tag headgate-spark .
 #
-# docs/chart.md says who runs in them as whom, how large they are, and how to build them where nothing can be pulled.
+# docs/chart.md describes their users and sizes, and how to build them without a registry.
 # Needs nothing of BuildKit. Every dependency is installed by the hashes of a lock file, from built wheels: nothing is
 # compiled, so no compiler is fetched. Layers go from what seldom changes to what often does.
 
@@ -49,7 +49,7 @@ LABEL org.opencontainers.image.title="headgate" \
       org.opencontainers.image.description="Durable queues and counters on Cassandra: operator, worker, repair, gc" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
-# Whoever it runs as: nothing is written but below /tmp, and no name is looked up for the user's number.
+# It runs under any user id: it writes only below /tmp, and needs no name of the user.
 ENV PATH=/opt/headgate/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo environment down test test-fast test-long lint generate docs coverage mutants simulate lock cluster cluster-down image clean
+.PHONY: help dev demo environment down test test-fast test-long lint generate docs recording coverage mutants simulate lock cluster cluster-down image clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,7 +32,7 @@ down: ## end exactly what `make demo` started
 test: ## everything that shows the product right, on real servers started here
 	@$(PYTHON) -m dev.tests all
 
-test-fast: $(READY) ## unit tests and simulation, no servers, about 6 minutes on two cores
+test-fast: $(READY) ## unit tests and simulation, no servers
 	@$(PYTHON) -m dev.tests fast
 
 test-long: $(READY) ## what is too slow for each time
@@ -41,7 +41,7 @@ test-long: $(READY) ## what is too slow for each time
 lint: $(READY) ## ruff, mypy --strict, generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the models, docs/commands.md, the chart's roles
+generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/commands.md, the chart's roles, measured figures
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
@@ -50,6 +50,9 @@ generate: $(READY) ## write crds/, docs/schema/, docs/reference.md from the mode
 docs: $(READY) ## build the documentation site into build/site; a dead link ends the build
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "open build/site/index.html"
+
+recording: $(READY) ## record docs/pictures/terminal.svg from a real run of `headgate dev`
+	@$(PY) -m dev.recording
 
 coverage: $(READY) ## the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report
@@ -64,7 +67,7 @@ simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, F
 bench-%: $(READY) ## measure: make bench-store; make bench-timeline [ONLY=put,path] [QUICK=1]
 	@$(PY) -m bench.run $* $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-lock: $(READY) ## resolve the dependencies anew and write the lock files
+lock: $(READY) ## resolve the dependencies and write the lock files
 	@$(PY) -m dev.lock
 
 cluster: ## a real Kubernetes on this machine

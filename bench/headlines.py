@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.report import Document, number
+from bench.rounds import CASSANDRA_US, CLIENT_US, P50_MS, P99_MS, ROWS_PER_S
 from headgate.errors import SpecError
 
 Results = Mapping[str, Document]
@@ -54,18 +55,16 @@ _NOW: Final = "delivery at 1,000/s, due at once"
 _SOON: Final = "delivery at 1,000/s, due in 3 s"
 _IDLE: Final = "an idle worker with 12 lanes"
 _QUEUES: Final = "1000 Queues"
-_RATE: Final = "rows per second"
+_RATE: Final = ROWS_PER_S.name
 
 IN_SHORT: Final = (
     Headline("put, receive and acknowledge, 1,000 callers", "timeline", _PATH, _RATE, "messages/s", _LOOP),
     Headline("the same, scheduled two seconds ahead", "timeline", _LATER, _RATE, "messages/s", _LOOP),
     Headline(
         "receive 100 messages after 5,000,000 have passed, median",
-        *("timeline", _DEEP, "p50 of a request", "ms", "the same after 1,000"),
+        *("timeline", _DEEP, P50_MS.name, "ms", "the same after 1,000"),
     ),
-    Headline(
-        "from put to delivery at 1,000 messages/s, p99, default settings", "timeline", _NOW, "p99 of a request", "ms"
-    ),
+    Headline("from put to delivery at 1,000 messages/s, p99, default settings", "timeline", _NOW, P99_MS.name, "ms"),
     Headline(
         "updates of one counter key, 1,000 callers",
         *("counters", "one hot key, 1,000 callers", _RATE, "updates/s", "Cassandra's counter columns"),
@@ -81,14 +80,12 @@ IN_FULL: Final = (
         "from put to delivery at 1,000 messages/s, median, default settings",
         "timeline",
         _NOW,
-        "p50 of a request",
+        P50_MS.name,
         "ms",
     ),
     IN_SHORT[3],
-    Headline(
-        "lateness of messages due in 3 s at 1,000 messages/s, median", "timeline", _SOON, "p50 of a request", "ms"
-    ),
-    Headline("lateness of messages due in 3 s at 1,000 messages/s, p99", "timeline", _SOON, "p99 of a request", "ms"),
+    Headline("lateness of messages due in 3 s at 1,000 messages/s, median", "timeline", _SOON, P50_MS.name, "ms"),
+    Headline("lateness of messages due in 3 s at 1,000 messages/s, p99", "timeline", _SOON, P99_MS.name, "ms"),
     Headline(
         "put, handle and settle through a worker, empty handler",
         "workers",
@@ -103,9 +100,7 @@ IN_FULL: Final = (
         "updates of 10,000 counter keys",
         *("counters", "10,000 keys, 10,000 updates in flight", _RATE, "updates/s", "Cassandra's counter columns"),
     ),
-    Headline(
-        "read a counter key of 20 writers, p99", "counters", "a key of 20 live mutators", "p99 of a request", "ms"
-    ),
+    Headline("read a counter key of 20 writers, p99", "counters", "a key of 20 live mutators", P99_MS.name, "ms"),
     Headline(
         "read a million messages with Spark",
         *("spark", "read a million, packed", _RATE, "messages/s", "spark-cassandra-connector"),
@@ -179,8 +174,7 @@ def build_cost_table(results: Results) -> list[str]:
     rows = []
     for subject, result, case in COSTS:
         ours, cassandra = (
-            find_figure(results[result], case, f"{side} CPU per row")["value"]["median"]
-            for side in ("client", "Cassandra")
+            find_figure(results[result], case, metric.name)["value"]["median"] for metric in (CLIENT_US, CASSANDRA_US)
         )
         rows.append((subject, f"{number(ours)} µs", f"{number(cassandra)} µs"))
     return _table(("per message", "client CPU", "Cassandra CPU"), rows)

@@ -1,4 +1,4 @@
-"""The way into a cluster, as whoever else needs it is told: a value, which knows no client."""
+"""The way into a cluster, as a value for other components: it knows no client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Access:
-    """Where the API server is, and as whom it is asked."""
+    """The address of the API server, and the identity of requests."""
 
     server: str
     authority: str | None = None

@@ -1,10 +1,10 @@
 """Whether this process lives and is ready, as its probes ask. The prose is docs/internals/protocols/operator.md,
 "Leading and living".
 
-/livez measures watching, end to end: what a watch should have told is asked for now and then from the server's
-cache, and compared with what was heard. An object that differs in two audits, and that nothing was heard of
-meanwhile, means that its watch is dead: its key is queued, and the probe fails. An API server that is away is no
-failure of ours, since a restart would not help.
+/livez measures watching, end to end: an audit reads objects from the server's cache from time to time, and compares
+them with what the watches reported. An object that differs in two audits without an event in between means that its
+watch is dead: its key is queued, and the probe fails. An unavailable API server does not fail the probe, since a
+restart would not help.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Alive:
         if waiting_s > WAITING_S_MAX and len(worked) < self._reconcilers:
             return f"a change waits for {waiting_s:.0f} s while reconcilers are free"
         if worked and max(worked) > WORK_S_MAX:
-            return f"a reconcile goes on for {max(worked):.0f} s"
+            return f"a reconcile takes {max(worked):.0f} s"
         return None
 
     async def run(self, listed: asyncio.Event) -> None:
@@ -110,7 +110,7 @@ class Alive:
                 continue
             kind = await self._make_good(uid, one)
             if kind is not None:
-                dead[kind.plural] = f"{one.name} was changed and nothing was heard of it"
+                dead[kind.plural] = f"{one.name} was changed, but the watch did not report it"
         self._behind, self._dead = behind, dead
 
     async def _compare(self, watched: Watched) -> dict[str, _Behind] | None:
@@ -138,7 +138,7 @@ class Alive:
         return differing
 
     async def _make_good(self, uid: str, one: _Behind) -> Kind | None:
-        """Look at that very object, and take it in; its kind, if it was indeed behind."""
+        """Read that object and take it in; returns its kind if its watch was indeed behind."""
         for watched in self._watched:
             place = self._seen.place_of(uid)
             if place is not None and place.kind != watched.kind.kind:

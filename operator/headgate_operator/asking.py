@@ -92,7 +92,7 @@ class Request:
 def escape_step(step: str) -> str:
     """One step of a path, so that no name leads elsewhere. SpecError where a server would go up by it."""
     if step in (".", ".."):
-        raise SpecError("this is no name of an object", given=step)
+        raise SpecError("The object has an invalid name", given=step)
     return quote(step, safe="")
 
 
@@ -236,7 +236,7 @@ class Client(ABC):
             yield Change(told["type"], told["object"])
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
-        """Tell an event."""
+        """Write an event."""
         answer = await self.create(event_of(note), manager=note.reporter, within_s=within_s)
         return answer if isinstance(answer, Denied) else None
 
@@ -266,7 +266,7 @@ def read_object(answer: Answer | Denied) -> Applied | Denied:
 
 
 def read_page(answer: Answer | Denied, kind: Kind) -> Page | Denied:
-    """The objects of a list, each with its kind: items leave it out, or say PartialObjectMetadata."""
+    """The objects of a list, each with its kind: items leave it out, or have PartialObjectMetadata."""
     if isinstance(answer, Denied) or answer.status >= 300:
         return as_denied(answer)
     words = {"apiVersion": kind.api_version, "kind": kind.kind}
@@ -288,7 +288,7 @@ _DENIALS: Final[Mapping[int, Denial]] = {
 
 
 def as_denied(answer: Answer | Denied) -> Denied:
-    """What a server says of a request that it has not fulfilled."""
+    """The answer of a server to a request that it has not fulfilled."""
     if isinstance(answer, Denied):
         return answer
     told = answer.body if answer.body.get("kind") == "Status" else {}
@@ -317,14 +317,14 @@ def no_answer(message: str) -> Denied:
 
 
 def micro_time(at_us: int) -> str:
-    """A moment as Leases and events write it."""
+    """A time as Leases and events write it."""
     return (
         datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at_us % 1_000_000:06d}Z"
     )
 
 
 def read_time_us(written: str | None) -> int:
-    """Microseconds since 1970 of a moment as Kubernetes writes it, with or without a fraction; 0 for none."""
+    """Microseconds since 1970 of a time as Kubernetes writes it, with or without a fraction; 0 for none."""
     if not written:
         return 0
     moment = datetime.fromisoformat(written)
@@ -362,7 +362,7 @@ def lease_of(document: Document) -> Lease:
 
 
 def event_of(note: Note) -> dict[str, Any]:
-    """The event as a document; its name is of the moment, so that one sent twice is one."""
+    """The event as a document; its name contains its time, so that one sent twice is one."""
     at = note.regarding
     namespace = at.namespace or "default"
     regarding = {"apiVersion": at.kind.api_version, "kind": at.kind.kind, "name": at.name, "uid": note.uid}

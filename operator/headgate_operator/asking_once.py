@@ -1,6 +1,6 @@
-"""What the chart's short programs have in common: they reach the cluster, ask until they are told, and end.
+"""Shared code of the chart's short programs: they reach the cluster, retry until it answers, and end.
 
-A mistake, or a cluster that can not be reached, is one line and an exit code.
+A mistake, or a cluster that cannot be reached, is one line and an exit code.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class NotTold(Surroundings):
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """By which cluster; in a pod by its own account."""
-    command = click.option("--context", help="A context of it.")(command)
-    return click.option("--kubeconfig", help="A kubeconfig; unset: this pod's account, else yours.")(command)
+    command = click.option("--context", help="Context of the kubeconfig.")(command)
+    return click.option("--kubeconfig", help="Kubeconfig. Default: the pod's account, or yours.")(command)
 
 
 def run_to_its_end(
     work: Callable[[ClusterPort], Awaitable[None]], *, kubeconfig: str | None, context: str | None
 ) -> None:
-    """Do it; what went wrong is told in one line."""
+    """Run it; an error is printed as one line."""
     logging.getLogger("kubernetes").setLevel(logging.ERROR)
 
     async def run() -> None:
@@ -65,7 +65,9 @@ async def ask_until_told(ask: Callable[[], Awaitable[Answer | Denied]]) -> Answe
         if not isinstance(answer, Denied) or answer.denial is Denial.NOT_FOUND:
             return answer
         if asyncio.get_running_loop().time() >= began_s + _patience_s(answer):
-            raise NotTold(said=str(answer), remedy="see the rights of its account, and whether the API server is up")
+            raise NotTold(
+                answer=str(answer), remedy="check the rights of its account, and whether the API server is up"
+            )
         await asyncio.sleep(answer.retry_after_s or AGAIN_S)
 
 

@@ -24,7 +24,7 @@ LOOK_EVERY_S: Final = 0.2
 
 
 class CrdRefused(Refused):
-    """A CustomResourceDefinition can not be brought to this version."""
+    """A CustomResourceDefinition cannot be updated to this version."""
 
 
 @click.command("bring_crds", context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +35,7 @@ def main(kubeconfig: str | None, context: str | None) -> None:
 
 
 async def bring_crds(port: ClusterPort, version: str) -> None:
-    """All of them; the first that can not be is told."""
+    """All of them; raises for the first that cannot be updated."""
     for wanted in definitions(version):
         step = await _bring(port, wanted)
         click.echo(f"crd {wanted['metadata']['name']} {step.says}")
@@ -44,7 +44,7 @@ async def bring_crds(port: ClusterPort, version: str) -> None:
 
 
 async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
-    """One of them; whoever else writes it meanwhile is looked at again."""
+    """One of them; after a conflicting write it is read again."""
     at = Address(CRD, None, str(wanted["metadata"]["name"]))
     denied: Denied | None = None
     for _ in range(TRIES):
@@ -72,7 +72,7 @@ async def _until_served(port: ClusterPort, name: str) -> None:
     deadline_s = loop.time() + SERVED_WITHIN_S
     while not _is_served(await ask_until_told(lambda: port.get(Address(CRD, None, name)))):
         if loop.time() > deadline_s:
-            raise Unavailable("the API server does not serve it", crd=name, waited_s=SERVED_WITHIN_S)
+            raise Unavailable("The API server does not serve the CRD", crd=name, waited_s=SERVED_WITHIN_S)
         await asyncio.sleep(LOOK_EVERY_S)
 
 

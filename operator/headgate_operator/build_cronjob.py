@@ -1,9 +1,9 @@
 """The CronJob that runs repair, or the collector, for all resources of a namespace that share schedule, connection
 and image, as a plain document.
 
-Pure. One run at a time; a run that is late by a period, or by ten minutes, is left out, since the next one does the
-same work; one that takes an hour is ended, since a pass goes on where it was. A run that failed is not repeated: the
-next one is.
+Pure. One run at a time. A run that is late by a period, or by ten minutes, is left out, since the next one does the
+same work. One that takes an hour is ended, since a pass resumes at its position. A failed run is not repeated, since
+the next one follows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The Deployment of one consumer, as a plain document.
 
-A Python handler runs in the container `worker`, whose image is the consumer's (it carries headgate) or ours. An http
-handler is the consumer's image, unchanged, as the sidecar `handler` (an init container that goes on): it is up before
-our worker starts, and Kubernetes ends it after our worker, so it answers until the drain is over.
+A Python handler runs in the container `worker`, whose image is the consumer's (with headgate in it) or ours. An http
+handler is the consumer's image, unchanged, as the sidecar `handler` (an init container that keeps running): it is up
+before our worker starts, and Kubernetes ends it after our worker, so it answers until the drain is over.
 
-On termination the preStop hook asks the worker to drain and waits for it; the signal then finds nothing in hand. How
-long that may take is the pod's grace less REST_S, also where the template sets another grace.
+On termination the preStop hook asks the worker to drain and waits for it; at the signal nothing is in flight any
+more. The time for that is the pod's grace less REST_S, also where the template sets another grace.
 
 Pure. The template wins over everything but what it could only break: the labels by which the Deployment finds its
 pods, our own labels, and the account, which has no rights.
@@ -147,12 +147,12 @@ def command(owner: Owner, consumer: Consumer, drain_s: int) -> list[str]:
 
 
 def minor_of(version: str) -> str:
-    """Major and minor, by which a worker fits an operator: a patch of the operator starts no worker anew."""
+    """Major and minor, by which a worker fits an operator: a patch release of the operator restarts no worker."""
     return ".".join(version.split(".")[:2])
 
 
 def health_port(consumer: Consumer) -> int:
-    """Where the worker tells its health: all containers of a pod share their ports."""
+    """The worker's health port: all containers of a pod share their ports."""
     return HEALTH_PORT + 1 if consumer.http is not None and consumer.http.port == HEALTH_PORT else HEALTH_PORT
 
 
@@ -180,14 +180,14 @@ def _grace_s(settings: Settings, consumer: Consumer) -> int:
 
 
 def _patch_of(template: PodTemplate, *, with_handler: bool) -> Part:
-    """The template as a patch: what it says of the container `handler` is said of the sidecar."""
+    """The template as a patch: its container `handler` is a patch of the sidecar."""
     spec = dict(template.spec or {})
     containers = spec.get("containers")
     if with_handler and isinstance(containers, list):
         meant = [item for item in containers if _is_handler(item)]
         inits = spec.get("initContainers", [])
         if not isinstance(inits, list):
-            raise PatchInvalid("spec.initContainers: is not a list")
+            raise PatchInvalid("`spec.initContainers` is not a list")
         spec["initContainers"] = [*meant, *inits]
         spec["containers"] = [item for item in containers if not _is_handler(item)]
     return {"metadata": template.metadata or {}, "spec": spec}

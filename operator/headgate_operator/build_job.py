@@ -1,7 +1,7 @@
-"""One command of `headgate`, run once beside a queue as a Job, as a plain document: for `kubectl headgate`.
+"""One command of `headgate`, run once as a Job in the queue's namespace, as a plain document: for `kubectl headgate`.
 
-Pure. It carries no label by which the operator would take it for its own. Who started it deletes it; if he can not
-any more, it goes by itself after a while. It is never tried again: a person looks.
+Pure. It carries no label by which the operator would take it for its own. `kubectl headgate` deletes it; if it
+cannot, Kubernetes deletes it after a while. It is never retried, since a person waits for the result.
 """
 
 from __future__ import annotations

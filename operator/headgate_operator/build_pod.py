@@ -1,8 +1,8 @@
-"""What all pods of ours have in common: whose they are, how they reach Cassandra, and what they may not do.
+"""Shared parts of all our pods: their owner, their connection to Cassandra, and their restrictions.
 
-Pure. The connection is taken from its Secret key by key, so that nothing else of the Secret enters a pod; every key
-but CONTACT_POINTS may be missing there. Its files are mounted, and SSL_DIRECTORY says where: which of them there are
-is seen by whoever reads them, so no document depends on the Secret's content.
+Pure. The connection is taken from its Secret key by key, so that nothing else of the Secret enters a pod. Every key
+but CONTACT_POINTS may be missing. Its files are mounted at SSL_DIRECTORY, and a process checks which of them exist,
+so no document depends on the Secret's content.
 
 Everything fits the restricted Pod Security Standard.
 """
@@ -58,7 +58,7 @@ class Owner:
 
 
 def connection_env(secret: str) -> list[Part]:
-    """The variables by which a process is told its connection."""
+    """The environment variables of a process's connection."""
     told = [
         {
             "name": name,

@@ -1,6 +1,6 @@
 """The copy of the chart's connection Secret in a namespace that has resources, as a plain document.
 
-Pure. Only what a connection is told by is copied; whatever else stands in the source stays there.
+Pure. Only the keys of a connection are copied; other keys of the source are not.
 """
 
 from __future__ import annotations

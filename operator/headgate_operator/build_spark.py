@@ -1,11 +1,10 @@
 """One run of a bulk job as a SparkApplication (sparkoperator.k8s.io/v1beta2), as a plain document.
 
-The program in the image is told which job of which queue it runs and in which run; all else it reads in the
-catalogue, as every process of ours. Nothing is tried again by the Spark operator: a run that failed is told, and the
-next one goes on where it was.
+The arguments of the program name the queue, the job and the run; it reads the rest in the catalogue, as every process
+of ours. The Spark operator retries nothing: a failed run is reported, and the next one resumes at its position.
 
-What a pod needs stands in pod templates, which spark-submit itself reads, so that it does not lean on the Spark
-operator's webhook. The user's `driver` and `executor` are patches of those of the application; `conf` wins over ours.
+The needs of a pod are in pod templates, which spark-submit itself reads, so that it does not depend on the Spark
+operator's webhook. The user's `driver` and `executor` are patches of those of the application; `conf` overrides ours.
 
 Pure. The template of a driver keeps our labels and its account.
 """
@@ -46,7 +45,7 @@ CONTAINERS: Final = {"driver": "spark-kubernetes-driver", "executor": "spark-kub
 def application(owner: Owner, settings: Settings, connection: Connection, bulk: Bulk, minute: int) -> Part:
     """The whole document of the run that this minute called for. PatchInvalid where `driver` or `executor` is wrong.
 
-    Without an image, of the job or of the chart, there is nothing to run: whoever calls has looked.
+    Without an image, of the job or of the chart, there is nothing to run: the caller has checked that.
     """
     name = application_name(owner.key.name, bulk.name, minute)
     labels = labels_of(owner.key, bulk=bulk.name)
@@ -78,7 +77,7 @@ def application(owner: Owner, settings: Settings, connection: Connection, bulk: 
 
 
 def arguments(owner: Owner, bulk: Bulk, run: str) -> list[str]:
-    """What the program is told."""
+    """The arguments of the program."""
     return ["--queue", f"{owner.key.namespace}/{owner.key.name}", "--bulk", bulk.name, "--run", run]
 
 

@@ -1,7 +1,8 @@
-"""What bulk jobs tell of themselves, in their rows of `standing`: read whenever a queue with runs is looked at, so
-that the end of a run and what it came to are told together. docs/internals/protocols/operator.md, "SparkApplication".
+"""Reports of bulk jobs, in their rows of `standing`: read whenever a queue with runs is reconciled, so that the end
+of a run and its result are reported together. docs/internals/protocols/operator.md, "SparkApplication".
 
-A row that can not be read is as it was read last: that Cassandra is away is told elsewhere. Knows no runs.
+A row that cannot be read keeps its last value; another condition reports that Cassandra is unavailable. It knows no
+runs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class BulkRows:
         self._whose: dict[UUID, Key] = {}
 
     async def of(self, key: Key, connection: Connection, jobs: Collection[UUID]) -> Mapping[UUID, JobTold]:
-        """What these jobs of a queue told last."""
+        """The last reports of these jobs of a queue."""
         reached = self._store.reached(connection)
         if not jobs:
             self.forget(key)
@@ -50,7 +51,7 @@ class BulkRows:
                 if row is not None:
                     known[id_] = JobTold(row.ended_us, row.keys, row.problems, row.says)
         except (HeadgateError, TimeoutError) as error:
-            log.info("what bulk jobs of %s/%s told can not be read: %s", key.namespace, key.name, error)
+            log.info("reading the reports of bulk jobs failed", extra={"key": key.path, "error": str(error)})
         return known
 
     def keys_of(self, id_: UUID) -> list[Key]:

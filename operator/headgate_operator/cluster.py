@@ -3,9 +3,9 @@
 Of the client it uses what is worth having: how to find a cluster and get in (kubeconfig, a pod's account and its
 rotated token, client certificates), and its one pool of connections. Documents go over the wire as plain JSON.
 
-Every call ends in time. What ends without an answer is a `Denied` with UNKNOWN, whether the connection was refused,
-ended, or stood still; nothing is sent again here. Calls keep a pace, but for those about Leases: who leads must be
-able to say so however much there is to do.
+Every call ends in time. A call without an answer is a `Denied` with UNKNOWN, whether the connection was refused,
+ended, or hung; nothing is sent again here. Calls keep a pace, except those about Leases: the leader must be able to
+renew under any load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONNECTIONS_MAX: Final = 64
 QPS: Final = 100.0
 BURST: Final = 200
 QUIET_MAX_S: Final = 90.0
-"""A watch with bookmarks that tells nothing for so long hangs: API servers send one a minute."""
+"""A watch with bookmarks that is silent for this long hangs: API servers send one every minute."""
 USER_AGENT: Final = "headgate-operator"
 
 
@@ -134,9 +134,9 @@ class Cluster(Client):
         return response
 
     async def access(self) -> Access:
-        """The way in, for who else has to ask this server."""
+        """The way in, for other clients of this server."""
         settings = self._api.configuration
-        token = await settings.get_api_key_with_prefix("BearerToken") or ""  # reads anew one that was rotated
+        token = await settings.get_api_key_with_prefix("BearerToken") or ""  # reads a rotated one again
         return Access(
             server=settings.host,
             authority=settings.ssl_ca_cert,
@@ -153,7 +153,7 @@ class Cluster(Client):
 
 
 def proxy_to(server: str) -> str | None:
-    """The proxy by which the environment says to reach it (HTTPS_PROXY, NO_PROXY and the like)."""
+    """The proxy of the environment (HTTPS_PROXY, NO_PROXY and the like)."""
     to = urlsplit(server)
     if not to.hostname or proxy_bypass(to.hostname):
         return None

@@ -1,9 +1,9 @@
-"""When Python's cyclic collector looks at everything: while the operator has nothing to do.
+"""Runs Python's cyclic collector over all objects while the operator is idle.
 
-A look at all objects of a thousand queues took 0.5 s on a busy machine, and one at a second generation of 400,000
-took 0.7 s (0.2 s of CPU); they come in the middle of the work, since work is what makes objects. So the younger two
-are looked at often, a few at a time. What is left for the look at all is little (three thousand objects of a storm of
-a thousand queues), so it can wait, but not for ever: after `ROUNDS_MAX` it is taken at once.
+A full collection with the objects of a thousand queues took 0.5 s on a busy machine, and one of a second generation
+of 400,000 took 0.7 s (0.2 s of CPU). Both come in the middle of the work, since work creates objects. So the younger
+two generations are collected often, a few objects at a time. Little is left for the full collection (three thousand
+objects of a storm of a thousand queues), so it can wait, but not for ever: after `ROUNDS_MAX` it runs at once.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Callable
 from typing import Final
 
 THRESHOLDS: Final = (10_000, 5, 1_000_000)
-"""The last one is never met: looks at everything are taken here."""
+"""The last threshold is never reached: full collections run here."""
 SWITCHED_S: Final = 0.001
 LOOK_EVERY_S: Final = 5.0
 ROUNDS: Final = 160
-"""Looks at the second generation, 50,000 objects each, after which one at all is owed."""
+"""Collections of the second generation, 50,000 objects each, after which a full one is due."""
 ROUNDS_MAX: Final = 4_000
 
 
 def let_changes_pass() -> None:
-    """A fresh change among a thousand others is decided within 100 ms: so nothing may hold the loop for long. Python
-    would look through all objects again and again while their number grows, and let the driver's thread run for 5 ms.
+    """A new change among a thousand others is decided within 100 ms, so nothing may hold the loop for long. Python
+    would scan all objects again and again while their number grows, and let the driver's thread run for 5 ms.
     """
     gc.collect()
     gc.freeze()
@@ -34,7 +34,7 @@ def let_changes_pass() -> None:
 
 
 async def collect_at_rest(is_idle: Callable[[], bool]) -> None:
-    """Look at everything, when it is owed and nobody waits; for ever."""
+    """Run full collections, when one is due and nothing waits; for ever."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         rounds = gc.get_count()[2]

@@ -1,7 +1,7 @@
-"""How all resources stand, for metrics: each one's conditions that are not well, as its status tells them.
+"""The failing conditions of all resources, for metrics, from their statuses.
 
-It is told at each decision, so that a scrape reads what is known and parses nothing. It knows neither decisions nor
-metrics.
+They are noted at each decision, so that a scrape reads known values and parses nothing. It knows neither decisions
+nor metrics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Told:
     ready: str
     """True, False or Unknown."""
     troubles: tuple[tuple[str, str], ...]
-    """(condition, reason) of each that is not well."""
+    """(condition, reason) of each failing condition."""
 
 
 class ConditionsTold:
@@ -36,7 +36,7 @@ class ConditionsTold:
         self._told: dict[Key, Told] = {}
 
     def note(self, key: Key, world: World, plan: Plan) -> None:
-        """What this decision tells, else what was told before."""
+        """Note the status of this decision, or else the present one."""
         if world.resource is None:
             self._told.pop(key, None)
             return
@@ -51,13 +51,13 @@ class ConditionsTold:
         self._told.pop(key, None)
 
     def troubles(self) -> Iterator[tuple[Key, str, str]]:
-        """Each condition that is not well, with its reason."""
+        """Each failing condition, with its reason."""
         for key, told in self._told.items():
             for condition, reason in told.troubles:
                 yield key, condition, reason
 
     def counted(self) -> Mapping[tuple[str, str], int]:
-        """How many there are of each kind and readiness."""
+        """The number of resources of each kind and readiness."""
         return Counter((key.kind, told.ready) for key, told in self._told.items())
 
 

@@ -1,8 +1,8 @@
-"""By which Secret each resource reaches Cassandra, and whether it can: `Connection`, or a Trouble with the reason.
+"""The connection of each resource to Cassandra, by its Secret: `Connection`, or a Trouble with the reason.
 
-A resource that names no Secret takes its namespace's own `headgate-connection`, where somebody has made one there;
-else the chart's, at once, wherever its copy is by then: so the store need not wait for the namespace. The reconcile
-notes what a resource used last, since one that is gone can not say it any more.
+A resource that names no Secret takes its namespace's own `headgate-connection`, if a person has created one there.
+Else it takes the chart's at once, even before its copy exists, so that the store need not wait for the namespace. The
+reconcile notes the last connection of a resource, since a deleted resource names none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Connections:
         self._trouble: dict[Told, Trouble] = {}
 
     async def of(self, key: Key, resource: Resource | None) -> Connection | Trouble | Unread:
-        """The connection of a resource; of one that can not be read, or is gone, the one that it used last."""
+        """The connection of a resource; of one that cannot be read, or is gone, its last one."""
         if resource is None:
             known = self._last.get(key)
             place = self._default() if known is None else known[0]
@@ -96,7 +96,7 @@ class Connections:
         return None if known is None else known[0]
 
     def users_of(self, place: Told) -> list[Key]:
-        """Who uses a Secret."""
+        """The users of a Secret."""
         return [key for key, (used, _) in self._last.items() if used == place]
 
     def _default(self) -> Told:

@@ -1,13 +1,13 @@
-"""What is to be done about one resource now: the order of effects, from the parts.
+"""The decision about one resource: the order of effects, from the parts.
 
     plan = decide(world, memory, now_us)
 
-A reconcile never asks what happened, only what is. So `decide` is total, deterministic and idempotent: decided again
-on the world after its plan there is nothing to do, and being killed between any two effects leaves a world from which
-the same decision goes on. The order (docs/internals/protocols/operator.md): deletion; the spec; the connection;
-whose it is; the finalizer; the store; shards; the namespace; workers; bulk; status.
+A reconcile depends on the present state, never on events. So `decide` is total, deterministic and idempotent: on the
+world after its plan it decides nothing further, and after a kill between any two effects the same decision continues.
+The order (docs/internals/protocols/operator.md): deletion; the spec; the connection; ownership; the finalizer; the
+store; shards; the namespace; workers; bulk; status.
 
-Pure. It knows no cluster, no store, no clock and no chance.
+Pure. It knows no cluster, no store, no clock and no randomness.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ from headgate_operator.world import Connection, Memory, Present, StoreView, Trou
 
 
 def decide(world: World, memory: Memory, now_us: int) -> Plan:
-    """The first effects that are missing, in order; and when to decide again, if nothing tells."""
+    """The first effects that are missing, in order; and when to decide again without an event."""
     present = world.resource
     if present is None:
         return absent(world)
     memory = _of_this(present, memory, now_us)
     if present.meta.generation < memory.generation:
-        return Plan(memory=memory, trail=(f"generation {present.meta.generation} is older than what was acted upon",))
+        return Plan(
+            memory=memory,
+            trail=(f"generation {present.meta.generation} is older than the last one that was acted upon",),
+        )
     if present.meta.deleting_since_us is not None:
         return _deleted(world, present, memory, now_us)
     verdict = _walked(world, present, memory, now_us)
@@ -75,7 +78,7 @@ def _deleted(world: World, present: Present, memory: Memory, now_us: int) -> Pla
 
 
 def _hands_off(verdict: Verdict, memory: Memory) -> Verdict:
-    """Conditions and figures go on; nothing is changed."""
+    """Conditions and figures are updated; nothing else is changed."""
     return replace(
         verdict,
         effects=(),
@@ -83,13 +86,13 @@ def _hands_off(verdict: Verdict, memory: Memory) -> Verdict:
         again_at_us=None,
         memory=replace(memory, not_ready_since_us=verdict.memory.not_ready_since_us),
         stop=Trouble(Reason.PAUSED, _would(verdict)),
-        trail=("paused: nothing is changed", *verdict.trail),
+        trail=("paused: no change", *verdict.trail),
     )
 
 
 def _would(verdict: Verdict) -> str:
     left = len(verdict.effects) + len(verdict.ask)
-    return "spec.paused is true" + (f"; {left} changes wait" if left else "; nothing waits")
+    return "`spec.paused` is true" + (f"; {left} changes wait" if left else "; no change waits")
 
 
 # ---- the order
@@ -100,7 +103,7 @@ def _walked(world: World, present: Present, memory: Memory, now_us: int) -> Verd
         return stopped(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in present.parsed))
     engine = engine_of(present.parsed)
     if engine not in world.settings.carried:
-        says = f"headgate {world.settings.version} does not carry {engine} (it carries {_carried(world)})"
+        says = f"headgate {world.settings.version} does not support {engine} (it supports {_carried(world)})"
         return stopped(memory, Reason.ENGINE_UNAVAILABLE, says)
     connection, verdict = connected(world, memory, now_us)
     if connection is None:
@@ -151,7 +154,7 @@ def _with_store(
 
 
 def _stored(found: Verdict, present: Present, store: StoreView) -> Memory:
-    """What is gone by while Cassandra is away: only what was found to be all there."""
+    """The base of decisions while Cassandra is unavailable: only a store that was found complete."""
     if store.entry is None or found.stop is not None:
         return replace(found.memory, stored=None)
     if found.is_stopped or found.effects:
@@ -162,7 +165,7 @@ def _stored(found: Verdict, present: Present, store: StoreView) -> Memory:
 def _without_store(
     world: World, present: Present, resource: Resource, connection: Connection, verdict: Verdict, now_us: int
 ) -> Verdict:
-    """Cassandra is away: what was made is kept as it was; what was changed meanwhile waits for the store."""
+    """Cassandra is unavailable: existing children stay as they are; later changes wait for the store."""
     generation, shards = verdict.memory.stored or (0, 0)
     if generation != present.meta.generation:
         return verdict
@@ -214,7 +217,7 @@ def _namespace(world: World, resource: Resource, memory: Memory) -> Verdict:
         found = stopped(memory, trouble.reason, trouble.says)
         return found.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says)) if has_pods else found
     if has_pods and not world.namespace.ready:
-        return stopped(memory, Reason.PROGRESSING, "waits for the namespace's account and Secret")
+        return stopped(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
     return Verdict(memory)
 
 

@@ -1,10 +1,10 @@
-"""When a bulk job runs, what is cleaned up after it, and what is said of it.
+"""Starts runs of bulk jobs, cleans up after them, and reports their condition.
 
-A run is named by the minute that called for it, so a crash after its creation makes no second. One at a time of each
-job; it is due at the last moment of its schedule since the last run, if that is not long past, or when the backlog is
-above what the job names and the last run is over for ten minutes.
+A run is named by the minute in which it was due, so a crash after its creation makes no second. Each job has one run
+at a time. A run is due at the last time of its schedule since the last run, if that is recent, or when the backlog is
+above the job's bound and the last run ended ten minutes ago.
 
-Pure. A run that is there is never changed: it goes on as it was started.
+Pure. An existing run is never changed: it continues as it was started.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _following(job: Bulk, now_us: int) -> int | None:
 
 
 def _cleaned(world: World, memory: Memory) -> Verdict:
-    """Of each job the last run of each result stays, for whoever wants to look at it; of former jobs none."""
+    """Of each job the last run of each result stays, for inspection; of former jobs none."""
     verdict = Verdict(memory)
     named = {job.name for job in jobs_of(world)}
     kept = {(run.bulk, run.state) for run in world.runs if run.bulk not in named}
@@ -142,7 +142,7 @@ def _cleaned(world: World, memory: Memory) -> Verdict:
             if live is None or not live["metadata"].get("deletionTimestamp"):
                 effect = DeleteObject(KIND, world.key.namespace, run.name, run.uid)
                 verdict = verdict.then(
-                    Verdict(memory, effects=(effect,), trail=(f"delete {run.name}, which is over",))
+                    Verdict(memory, effects=(effect,), trail=(f"delete {run.name}, which has ended",))
                 )
         kept.add((run.bulk, run.state))
     return verdict
@@ -185,7 +185,7 @@ def _status(world: World, job: Bulk) -> dict[str, Any]:
 
 
 def _told(world: World, job: str) -> str:
-    """The last run that the status tells of: also one that somebody has deleted since."""
+    """The last run in the status, also one that was deleted since."""
     status = (world.resource.document.get("status") if world.resource else None) or {}
     return str(((status.get("bulk") or {}).get(job) or {}).get("application") or "")
 

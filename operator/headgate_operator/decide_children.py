@@ -1,16 +1,17 @@
-"""What a resource's workers need: a Deployment for each consumer, and a PodDisruptionBudget where it protects
-something; what is there beyond that is deleted.
+"""The workers' children of a resource: a Deployment for each consumer, and a PodDisruptionBudget where it protects
+something. Further children are deleted.
 
-The number of replicas is decided elsewhere and handed in. With `scaling: {mode: external}` it is nobody's business
-here, and it changes hands in two steps, since the API server puts 1 where the last owner of a field leaves it out:
+The number of replicas is decided elsewhere and passed in. With `scaling: {mode: external}` another controller owns
+it, and its ownership changes in two steps, since the API server writes 1 where the last owner of a field leaves it
+out:
 
     ours --(headgate-replicas applies the current number)--> both --(headgate leaves it out)--> the other's
     the other's --(headgate applies the number, with force)--> both --(headgate-replicas applies nothing)--> ours
 
-Each step is seen in the object's managed fields, so that being killed between two changes nothing.
+Each step is visible in the object's managed fields, so that a kill between two changes nothing.
 
-Pure. It makes the documents by `build_*` and has each tended by `decide_drift`. Where one child can not be had, the
-others are had all the same.
+Pure. It builds the documents by `build_*` and has each reconciled by `decide_drift`. If one child fails, the others
+are reconciled all the same.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ class ConsumerStand:
     name: str
     deployment: str
     replicas: int
-    """As wanted; in mode external, as the Deployment says."""
+    """The wanted number; in mode external, that of the Deployment."""
     required: int
-    """So many must be ready, else it counts as starting: `min`, or all without `scaling`."""
+    """The number that must be ready, else it counts as starting: `min`, or all without `scaling`."""
     ready: int = 0
     rolled_out: bool = False
     """All its pods are made from the template that was applied last."""
     short_since_us: int | None = None
-    """Since when fewer are ready than are required, or a rollout goes on."""
+    """Since when fewer are ready than are required, or a rollout is under way."""
     says: str = ""
-    """What the Deployment says of itself where it does not get on: a quota, a deadline that passed."""
+    """The Deployment's own report if it makes no progress: a quota, a deadline that passed."""
     trouble: Trouble | None = None
     """NameTaken or ApplyRefused."""
 
@@ -74,7 +75,7 @@ class Children:
 def children(
     world: World, connection: Connection, wanted: Mapping[str, int], memory: Memory, now_us: int
 ) -> Children:
-    """Have what the resource asks for. `wanted`: replicas by consumer; where one is not told, it stays as it is."""
+    """Reconcile the children. `wanted`: replicas by consumer; the number of an absent one stays."""
     if world.resource is None or isinstance(world.resource.parsed, tuple):
         return Children(memory)
     resource = world.resource.parsed
@@ -87,7 +88,7 @@ def children(
         expected |= {ChildName(kind, consumer_name(world.key.name, consumer.name)) for kind in KINDS}
     for child in sorted(world.live):
         if child.kind in KINDS and child not in expected:
-            tended = tended.then(remove(world, child, tended.memory, "no consumer is so called"))
+            tended = tended.then(remove(world, child, tended.memory, "no consumer has this name"))
     return Children(
         memory=_remembered(tended.memory, stands),
         effects=tended.effects,
@@ -136,7 +137,7 @@ def _is_external(consumer: Consumer) -> bool:
 
 
 def _replicas(world: World, consumer: Consumer, live: Document | None, wanted: int | None) -> int:
-    """How many there should be: as told, else as it is, else as few as may be, or as many as there were shards."""
+    """The number of replicas: the wanted one, else the present one, else the minimum or the number of shards."""
     found = None if live is None else live["spec"].get("replicas")
     if found is not None and (wanted is None or _is_external(consumer)):
         return int(found)
@@ -146,7 +147,7 @@ def _replicas(world: World, consumer: Consumer, live: Document | None, wanted: i
 
 
 def _shards_told(world: World) -> int:
-    """The shards in force as our own status has them, while the store can not be asked."""
+    """The shards in force as our own status has them, while the store is unavailable."""
     present = world.resource
     if present is None or not isinstance(present.parsed, Queue):
         return 0
@@ -155,21 +156,25 @@ def _shards_told(world: World) -> int:
 
 
 def _handed_over(tended: Tended, document: Document, live: Document, *, is_external: bool) -> Tended:
-    """With what it takes that the number of replicas is kept by whom it should be, and by him alone."""
+    """With the changes that make the right manager the only owner of the number of replicas."""
     owners = _owners_of_replicas(live)
     name = document["metadata"]["name"]
-    if owners is None:  # who has it is not known: leaving it out is made safe whenever something is applied
+    if owners is None:  # its owner is unknown: leaving it out is made safe whenever something is applied
         owners = frozenset((MANAGER,)) if is_external and tended.effects else frozenset()
     if is_external and MANAGER in owners:
         left_out = tended.effects or (ApplyObject(with_uid(stamped(document), live)),)
         if REPLICAS_MANAGER not in owners:
             kept = {**_bare(document), "spec": {"replicas": live["spec"]["replicas"]}}
             left_out = (ApplyObject(with_uid(kept, live), manager=REPLICAS_MANAGER), *left_out)
-        return replace(tended, effects=left_out, trail=(*tended.trail, f"leave the replicas of {name} to others"))
+        return replace(
+            tended,
+            effects=left_out,
+            trail=(*tended.trail, f"release the replicas of {name} to an external autoscaler"),
+        )
     if not is_external and REPLICAS_MANAGER in owners:
         given_up = ApplyObject(with_uid(_bare(document), live), manager=REPLICAS_MANAGER)
         taken = tended.effects or (ApplyObject(with_uid(stamped(document), live)),)
-        trail = (*tended.trail, f"take the replicas of {name} back")
+        trail = (*tended.trail, f"take over the replicas of {name}")
         return replace(tended, effects=(*taken, given_up), trail=trail)
     return tended
 
@@ -181,7 +186,7 @@ def _bare(document: Document) -> dict[str, Any]:
 
 
 def _owners_of_replicas(live: Document) -> frozenset[str] | None:
-    """Who has said how many replicas there are, by server-side apply; None where managed fields are not told."""
+    """The owners of the number of replicas, by server-side apply; None where managed fields are unknown."""
     fields = live["metadata"].get("managedFields")
     if fields is None:
         return None
@@ -203,7 +208,7 @@ def _budget(world: World, consumer: Consumer, replicas: int | None, memory: Memo
     if wants:
         return tend(world, disruption_budget(Owner(world.key, world.uid), consumer), memory, now_us)
     if child in world.live:
-        return remove(world, child, memory, "one worker alone is not protected by it")
+        return remove(world, child, memory, "a single worker needs none")
     return Tended(memory)
 
 
@@ -245,7 +250,7 @@ def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:
 
 
 def _says(status: Mapping[str, Any]) -> str:
-    """In a Deployment's own words why it does not get on; empty while it does."""
+    """A Deployment's own reason for making no progress; empty while it makes some."""
     for condition in status.get("conditions") or ():
         failed = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
         if failed or (condition["type"] == "Progressing" and condition["status"] == "False"):

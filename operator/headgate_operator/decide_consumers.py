@@ -1,10 +1,10 @@
-"""What is said of the consumers: do as many workers run as should, and if not, why.
+"""The condition of the consumers: whether the required number of workers runs, and if not, why.
 
-A rollout is told apart from scaling: a queue whose load asks for more workers is as Ready as before. Workers that end
+A rollout is distinguished from scaling: a queue whose load needs more workers is as Ready as before. Workers that end
 with exit code 2 refuse their handler (an import that fails, headgate missing or of another version), and only a
-person can mend that.
+person can fix that.
 
-Pure. It is told how each consumer's Deployment stands (`decide_children`), and of pods only where some are not ready.
+Pure. It gets the state of each consumer's Deployment (`decide_children`), and pods only where some are not ready.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def consumers_finding(world: World, stands: Sequence[ConsumerStand], now_us: int
 
 
 def former_places(world: World) -> frozenset[ChildName]:
-    """Places of Deployments of consumers that the status tells of and the spec does not name any more, as far as none
-    is seen there: one that lost our label is ours all the same, and goes.
+    """Names of Deployments of consumers that are in the status and no longer in the spec, as far as the watch has
+    none of that name: one that lost our label is ours all the same, and is deleted.
     """
     queue = world.resource.parsed if world.resource else ()
     if world.resource is None or not isinstance(queue, Queue):
@@ -91,14 +91,14 @@ def _waits(world: World, stand: ConsumerStand) -> str:
     """For what it is waited, as far as it counts; nothing where all runs."""
     live = world.live.get(ChildName("Deployment", stand.deployment))
     if live is None:
-        return "its Deployment is not there yet"
+        return "its Deployment does not exist yet"
     status = live.get("status") or {}
     if stand.ready < stand.required:
         return f"{stand.ready} of {stand.required} workers are ready"
     if not _is_seen(live):
-        return "" if rests(live) or _ran(world) else "its Deployment was not looked at by its controller yet"
+        return "" if rests(live) or _ran(world) else "its controller has not processed the Deployment yet"
     old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
-    return f"{old} workers run from what was before" if old > 0 else ""
+    return f"{old} workers of the previous revision still run" if old > 0 else ""
 
 
 def _is_seen(live: Document) -> bool:

@@ -1,10 +1,10 @@
-"""What becomes of a CustomResourceDefinition when this version is installed: made, replaced, or left.
+"""The decision about a CustomResourceDefinition when this version is installed: created, replaced, or kept.
 
-Helm makes the CRDs of a chart once and never changes them again, so the chart has a Job do it (decision 13). Pure:
+Helm creates the CRDs of a chart once and never changes them again, so the chart has a Job do it (decision 13). Pure:
 the definitions are built from the models of this very image, so that they fit the operator that runs from it.
 
 A newer definition is left as it is: after a rollback the older operator reads it, since fields are only ever
-added, while an older definition would have the API server cut off what newer resources say. One in which objects
+added, while under an older definition the API server would cut off fields of newer resources. One in which objects
 are stored in a version that this release does not have is refused.
 """
 
@@ -28,7 +28,7 @@ Do = Literal["make", "replace", "leave", "refuse"]
 
 @dataclass(frozen=True)
 class CrdStep:
-    """What is done about one definition, and what is said of it."""
+    """The change of one definition, and its report."""
 
     do: Do
     says: str
@@ -44,20 +44,20 @@ def definitions(version: str) -> tuple[Document, ...]:
 def decide_crd(live: Document | None, wanted: Document) -> CrdStep:
     """One definition: `live` as the server has it."""
     if live is None:
-        return CrdStep("make", "is made", wanted)
+        return CrdStep("make", "is created", wanted)
     ours, theirs = _version(wanted), _version(live)
-    told = f"of version {theirs}" if theirs else "of no version that is told"
+    told = f"of version {theirs}" if theirs else "of an unknown version"
     stored = set((live.get("status") or {}).get("storedVersions") or ())
     lost = sorted(stored - {each["name"] for each in wanted["spec"]["versions"]})
     if theirs and _parts(theirs) > _parts(ours):
-        return CrdStep("leave", f"is left as it is: it is {told}, newer than this one ({ours})")
+        return CrdStep("leave", f"is kept: it is {told}, newer than this version ({ours})")
     if lost:
-        return CrdStep("refuse", f"has objects stored as {', '.join(lost)}, which version {ours} does not read")
+        return CrdStep("refuse", f"has objects stored as {', '.join(lost)}, which version {ours} cannot read")
     if live["metadata"].get("deletionTimestamp"):
-        return CrdStep("refuse", "is being deleted; install again once it is gone")
+        return CrdStep("refuse", "is being deleted; install again after that")
     if theirs == ours and _contains(live["spec"], wanted["spec"]):
-        return CrdStep("leave", f"is as version {ours} has it")
-    return CrdStep("replace", f"is brought to version {ours}; it was {told}", _in_place(live, wanted))
+        return CrdStep("leave", f"is up to date with version {ours}")
+    return CrdStep("replace", f"is updated to version {ours}; it was {told}", _in_place(live, wanted))
 
 
 def _marked(document: Document, version: str) -> Document:

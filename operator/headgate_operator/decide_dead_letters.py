@@ -1,6 +1,6 @@
-"""Whether the dead letter queues that a queue names are there, and none leads back to it.
+"""Whether the dead-letter queues that a queue names exist, and none leads back to it.
 
-Pure. Without a word on its siblings, what was said before stands.
+Pure. While its siblings are unknown, the previous condition stays.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling])
     for each in named:
         way = _way_back(name, each, siblings)
         if way:
-            says = f"{' -> '.join((name, *way))}: what fails here would come back; break the cycle"
+            says = f"{' -> '.join((name, *way))}: failed messages would return to this queue; break the cycle"
             return Finding(TYPE, "False", Reason.DEAD_LETTER_CYCLE, says)
     missing = [each for each in named if each not in siblings or siblings[each].deleting]
     if missing:
-        says = f"there is no queue {listed(missing)}; until it is, its messages stay in this one"
+        says = f"there is no queue {listed(missing)}; until it exists, failed messages stay in this queue"
         return Finding(TYPE, "False", Reason.DEAD_LETTER_MISSING, says)
     return Finding(TYPE, "True", Reason.DEAD_LETTER_FOUND, f"{listed(named)} is there")
 
 
 def _way_back(name: str, start: str, siblings: Mapping[str, Sibling]) -> tuple[str, ...]:
-    """The queues from one to the one that began, if there is a way; each is looked at once."""
+    """The queues from one to the one that began, if there is a way; each is visited once."""
     before: dict[str, str | None] = {start: None}
     waiting = [start]
     while waiting:

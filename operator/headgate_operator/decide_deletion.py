@@ -1,11 +1,11 @@
-"""What is done about a resource that is being deleted, or is away.
+"""The decision about a resource that is being deleted, or is gone.
 
-Under Retain nothing has to happen before it goes, so nothing can hold it. Data are dropped only while a resource is
-in hand that has a deletionTimestamp, our finalizer and `deletionPolicy: Delete`. Nothing is ever stuck: while
-Cassandra is away it waits and says why, the policy may be changed meanwhile, and a namespace that terminates is let
-go after one try of ten seconds.
+Under Retain nothing has to happen before it goes, so nothing can hold it. Data are dropped only for an existing
+resource that has a deletionTimestamp, our finalizer and `deletionPolicy: Delete`. Nothing is ever stuck: while
+Cassandra is unavailable it waits and reports why, the policy may be changed meanwhile, and a terminating namespace is
+released after one attempt of ten seconds.
 
-Pure. It says what is to be dropped by the steps of `decide_removal`.
+Pure. It drops data by the steps of `decide_removal`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEFT_BEHIND: Final = "left_behind"
 
 
 def absent(world: World) -> Plan:
-    """The resource is away: what it left in the store is kept, and refuses puts and receives from now on."""
+    """The resource is gone: its data in the store are kept, and refuse puts and receives from now on."""
     store, connection = world.store, world.connection
     if not isinstance(store, StoreView) or not isinstance(connection, Connection) or store.entry is None:
         return Plan(memory=Memory(), trail=(f"{world.key} is not there",))
@@ -50,7 +50,7 @@ def absent(world: World) -> Plan:
 
 
 def with_finalizer(present: Present, wanted: bool) -> ApplyObject:
-    """The resource with our finalizer, or without, beside those of others; nothing else of it is said."""
+    """The resource with or without our finalizer, next to those of others, and no other field."""
     metadata = present.document["metadata"]
     others = [each for each in present.meta.finalizers if each != FINALIZER]
     said: dict[str, Any] = {
@@ -77,19 +77,19 @@ def finalized(present: Present, memory: Memory) -> Verdict:
     wanted, there = policy_of(present) == "Delete", FINALIZER in present.meta.finalizers
     if wanted == there:
         return Verdict(memory)
-    trail = "set the finalizer, before anything is made" if wanted else "nothing is to be dropped: no finalizer"
+    trail = "set the finalizer before anything is created" if wanted else "nothing to drop: no finalizer"
     return Verdict(memory, effects=(with_finalizer(present, wanted),), trail=(trail,))
 
 
 def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Verdict:
     """What is left to do before the resource can go."""
     if not present.meta.finalizers:
-        return Verdict(memory, trail=("nothing holds it any more",))
+        return Verdict(memory, trail=("no finalizer is left",))
     if FINALIZER not in present.meta.finalizers:
         others = ", ".join(present.meta.finalizers)
-        return stopped(memory, Reason.DELETING, f"nothing is left to do for it here; it is held by {others}")
+        return stopped(memory, Reason.DELETING, f"waiting for the finalizers of others: {others}")
     if policy_of(present) != "Delete":
-        return _let_go(present, memory, "its data are kept (Retain)")
+        return _let_go(present, memory, "its data stay (Retain)")
     connection, verdict = connected(world, memory, now_us)
     store = None
     if connection is not None:
@@ -99,10 +99,10 @@ def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Ver
     unreachable = store is None or world.step_trouble is not None
     if world.namespace.terminating and unreachable:
         if tried:
-            what = f"{world.key} goes with its namespace, and its data are left behind"
+            what = f"{world.key} is deleted with its namespace, and its data stay in Cassandra"
             return replace(_let_go(present, verdict.memory, what), figures={LEFT_BEHIND: 1})
         waiting = replace(verdict, stop=None, blind="")
-        return _waits(waiting, "its namespace terminates; one try to reach Cassandra", since_us + LET_GO_AFTER_US)
+        return _waits(waiting, "its namespace terminates; one attempt to reach Cassandra", since_us + LET_GO_AFTER_US)
     if connection is None or store is None:
         return _waiting_for_store(world, verdict, now_us)
     if not is_ours(world, store.entry) or store.entry is None:
@@ -121,19 +121,19 @@ def _removed(
         refused = Verdict(memory, effects=steps, trail=trail, is_refused=True)
         return _waits(refused, world.step_trouble.says, None)
     if entry.state is not State.DELETING:
-        return _waits(Verdict(memory, effects=steps, trail=trail), "nothing is put or received any more", None)
+        return _waits(Verdict(memory, effects=steps, trail=trail), "puts and receives have ended", None)
     ended = _without_workers(world, memory, now_us)
     if ended is not None:
         return ended
     if not steps:
-        return _waits(Verdict(memory), "everybody has to hear that it is deleted", decided.again_at_us)
+        return _waits(Verdict(memory), "every process has to learn that it is being deleted", decided.again_at_us)
     says = "its tables are being dropped"
     found = (Finding(TABLES, "False", Reason.TABLES_MISSING, says),)
     return _waits(Verdict(memory, effects=steps, findings=found, trail=trail), says, decided.again_at_us)
 
 
 def _without_workers(world: World, memory: Memory, now_us: int) -> Verdict | None:
-    """None once they are away, or have had their time."""
+    """None once they are gone, or have had their time."""
     removed = all_removed(world, memory, "the queue is being deleted")
     effects: tuple[Effect, ...] = tuple(
         replace(effect, propagation="Foreground")
@@ -163,13 +163,13 @@ def _waiting_for_store(world: World, verdict: Verdict, now_us: int) -> Verdict:
     since_us = verdict.memory.store_down_since_us
     since = f" since {moment(since_us)}" if since_us is not None else ""
     why = f": {verdict.stop.says}" if verdict.stop is not None else ""
-    says = f"waits for Cassandra{since}{why}; to let it go and keep its data, set deletionPolicy: Retain"
+    says = f"waiting for Cassandra{since}{why}; to release it and keep its data, set `deletionPolicy: Retain`"
     waiting = replace(verdict, stop=None, blind="")
     return _waits(waiting, says, earliest(verdict.again_at_us))
 
 
 def _let_go(present: Present, memory: Memory, why: str) -> Verdict:
-    return Verdict(memory, effects=(with_finalizer(present, False),), trail=(f"finalizer away: {why}",))
+    return Verdict(memory, effects=(with_finalizer(present, False),), trail=(f"remove the finalizer: {why}",))
 
 
 def _waits(verdict: Verdict, says: str, again_at_us: int | None) -> Verdict:

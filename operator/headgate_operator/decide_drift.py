@@ -1,17 +1,17 @@
-"""One child: is it there, is it ours, is it as it should be; and what is to be done if not.
+"""One child: whether it exists, is ours, and is as wanted; and the change if not.
 
-- **Not there**: its place is asked for by GET first (`ask`); only where that found it free is it made, and then
-  without force, so that an object which somebody makes in between stays his.
-- **Somebody else's**: NameTaken, untouched, and looked at again after a while.
-- **Not as it should be**: applied whole, with its uid, so that a deleted one is not made again.
-- **What the server shows otherwise in its answer to our own apply** (a webhook's work) is accepted for this
-  document.
-- **Drift** is what differs although this very document was applied before. The same field set back more than five
-  times in ten minutes is fought over: an event tells it, and it is set back every five minutes from then on.
-- **Refused** (quota, admission, a bad template): ApplyRefused with the server's words; the same document again after
+- **Missing**: its name is checked by GET first (`ask`). Only if it is free the child is created, and then without
+force,
+  so that an object which another client creates in between stays that client's.
+- **Owned by another**: NameTaken, untouched, and checked again after a while.
+- **Not as wanted**: applied whole, with its uid, so that a deleted one is not recreated.
+- **Fields that the server changes in its answer to our own apply** (a webhook's work) are accepted for this document.
+- **Drift** is a difference although this very document was applied before. The same field reverted more than five
+  times in ten minutes is a conflict: an event reports it, and it is reverted every five minutes from then on.
+- **Refused** (quota, admission, a bad template): ApplyRefused with the server's answer; the same document again after
   a minute, another one at once.
 
-Pure. It does not know what the child is for.
+Pure. It does not know the purpose of the child.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Tended:
     again_at_us: int | None = None
 
     def then(self, after: Tended) -> Tended:
-        """Both; the first trouble is the one that is told."""
+        """Both; the first trouble is the one that is reported."""
         moments = [at_us for at_us in (self.again_at_us, after.again_at_us) if at_us is not None]
         return Tended(
             memory=after.memory,
@@ -74,7 +74,7 @@ class Tended:
 
 @dataclass(frozen=True)
 class Teller:
-    """About whom an event is told."""
+    """The subject of an event."""
 
     key: Key
     uid: str
@@ -91,9 +91,9 @@ def tend(around: Around, document: Document, memory: Memory, now_us: int, teller
     wanted = stamped(document)
     digest = stamp_of(wanted)
     if child in around.foreign:
-        says = f"{_told(child)} is there already and is {around.foreign[child]}"
+        says = f"{_told(child)} exists already and is {around.foreign[child]}"
         trouble = Trouble(Reason.NAME_TAKEN, says)
-        return Tended(memory, trail=(f"{says}: left alone",), trouble=trouble, again_at_us=now_us + FOREIGN_AGAIN_US)
+        return Tended(memory, trail=(f"{says}: not changed",), trouble=trouble, again_at_us=now_us + FOREIGN_AGAIN_US)
     answer = around.answers.get(child)
     if answer is not None and answer.applied != digest:
         answer = None
@@ -141,14 +141,16 @@ class _Mending:
 def _make(around: Around, child: ChildName, wanted: Document, memory: Memory) -> Tended:
     memory = forget(memory, child)
     if child not in around.checked:
-        return Tended(memory, ask=frozenset((child,)), trail=(f"{_told(child)} is not there: is its place free?",))
+        return Tended(
+            memory, ask=frozenset((child,)), trail=(f"{_told(child)} does not exist: check whether its name is free",)
+        )
     return Tended(memory, effects=(ApplyObject(wanted, force=False),), trail=(f"make {_told(child)}",))
 
 
 def _mend(child: ChildName, live: Document, wanted: Document, answer: Answer | None, how: _Mending) -> Tended:
     memory = how.memory
     if live["metadata"].get("deletionTimestamp"):
-        return Tended(memory, trail=(f"{_told(child)} is being deleted: waiting for its end",))
+        return Tended(memory, trail=(f"{_told(child)} is being deleted: waiting for that",))
     found = differences(wanted, live)
     if not found:
         return Tended(memory)
@@ -173,7 +175,7 @@ def _set_back(
     calm = [path for path, history in histories.items() if len(history) <= FIGHT_AFTER]
     again_us = max(history[-1] for history in histories.values() if history) + FOUGHT_AGAIN_US if not calm else 0
     if again_us > how.now_us:
-        told = f"{_told(child)}: {_few(drifted)} is fought over: left for now"
+        told = f"{_told(child)}: {_few(drifted)} has a conflict: not changed for now"
         return Tended(how.memory, trail=(told,), again_at_us=again_us)
     version = str(live["metadata"].get("resourceVersion", ""))
     mended = {
@@ -187,9 +189,9 @@ def _set_back(
     begun = [path for path, one in mended.items() if len(one.at_us) > FIGHT_AFTER >= len(histories[path])]
     events: tuple[Effect, ...] = ()
     if begun and how.teller is not None:
-        note = f"{_told(child)}: somebody changes {_few(begun)} each time it is set back; from now on every 5 minutes"
+        note = f"{_told(child)}: another client changes {_few(begun)} after each revert; now reverted every 5 minutes"
         events = (Emit(how.teller.key, how.teller.uid, DRIFT_FOUGHT, note, "Warning"),)
-    return Tended(memory, effects=(apply, *events), trail=(f"set back {_told(child)}: {_few(drifted)}",))
+    return Tended(memory, effects=(apply, *events), trail=(f"revert {_told(child)}: {_few(drifted)}",))
 
 
 def _recent(one: Mended | None, now_us: int) -> tuple[int, ...]:
@@ -211,5 +213,5 @@ def _told(child: ChildName) -> str:
 
 def _few(paths: Mapping[str, Any] | list[str]) -> str:
     """Some of the paths, so that a sentence stays one."""
-    some = [path for path in paths if path != STAMP_PATH] or ["a field less"]
+    some = [path for path in paths if path != STAMP_PATH] or ["a field removed"]
     return ", ".join(some[:3]) + (f" and {len(some) - 3} more" if len(some) > 3 else "")

@@ -1,7 +1,7 @@
-"""The figures of the status: what is behind, who works, what the last passes counted. Rounded, so that a status is
-not written for what nobody reads: three digits above 1,000, ages in seconds below a minute, then to 5 %.
+"""The figures of the status: backlog, workers, and the counts of the last passes. They are rounded, so that a status
+is not written for details: three digits above 1,000, ages in seconds below a minute, then to 5 %.
 
-Pure. What is not known stays as it was told.
+Pure. An unknown figure keeps its last value.
 """
 
 from __future__ import annotations

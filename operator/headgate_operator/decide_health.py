@@ -1,9 +1,9 @@
-"""What is done about lanes that nobody works, or whose owner does not get on, and what is said of them.
+"""The decision about lanes without an owner, or whose owner makes no progress, and their condition.
 
-Members watch each other's lanes; what the operator adds is a worker where there is none, or too few. An owner that
-stands still is told to stop: by his epoch, once, and that never shortens a lease (attack E3).
+Members watch each other's lanes; the operator adds a worker where there is none, or too few. An owner without
+progress is ordered to stop: by its epoch, once, and that never shortens a lease (attack E3).
 
-Pure. It does not look at lanes: it is told what a look found, and while there was none what was said before stands.
+Pure. It does not read lanes: it gets the result of a check, and without one the previous condition stays.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TAKING: Final = ("drain", "move", "redrive")
 """Bulk jobs that take what waits; the others read what is kept."""
 LOOK_HOLDS_US: Final = 60 * SECOND_US
 EXTRA_US: Final = 5 * 60 * SECOND_US
-"""The extra worker stays so long after the last lane was found that nobody works."""
+"""How long the extra worker stays after the last lane without an owner was found."""
 STOP_AGAIN_US: Final = 60 * SECOND_US
-"""A lane that is still seen to stand so long after it was told is told again."""
+"""How long after an order to stop a lane without progress gets another."""
 
 
 def health(world: World, connection: Connection | None, memory: Memory, now_us: int) -> Verdict:
@@ -42,18 +42,22 @@ def health(world: World, connection: Connection | None, memory: Memory, now_us: 
     trail = [_stop_words(stop) for stop in stops]
     if lanes.unprocessed:
         memory = replace(memory, unwell_until_us=now_us + EXTRA_US)
-        trail.append(f"lanes {_lanes(lanes.unprocessed)} have work due and no owner: one worker more for 5 minutes")
+        trail.append(
+            f"lanes {_lanes(lanes.unprocessed)} have due messages and no owner: one extra worker for 5 minutes"
+        )
     return Verdict(memory, effects=(*stops, *told), findings=(_finding(world, lanes),), trail=tuple(trail))
 
 
 def _finding(world: World, lanes: Lanes) -> Finding:
     if lanes.suspicious:
-        return _bad(Reason.LANE_OWNER_STALLED, lanes.suspicious, "an owner does not get on, and was told to stop")
+        return _bad(
+            Reason.LANE_OWNER_STALLED, lanes.suspicious, "the owner of a lane makes no progress and was stopped"
+        )
     if lanes.unprocessed and not waits_as_declared(world):
-        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "work is due and nobody has the lane")
+        return _bad(Reason.LANES_UNPROCESSED, lanes.unprocessed, "messages are due and the lane has no owner")
     if lanes.held:
         return _bad(
-            Reason.LANE_HELD, lanes.held, "nothing new is handed out, since too much is settled above one message"
+            Reason.LANE_HELD, lanes.held, "nothing new is delivered, since too many messages are settled out of order"
         )
     return Finding(TYPE, "True", Reason.LANES_SERVED)
 
@@ -73,18 +77,18 @@ def _has_dead_letters(world: World) -> bool:
 
 
 def _unseen(world: World, memory: Memory, now_us: int) -> Verdict:
-    """Nobody looked: only queues that may want it get a look. Figures tell of lanes that are held."""
+    """Without a check: only queues that may need one get one. Figures show lanes that are held."""
     figures = known_figures(world, now_us)
     if figures is None:
         return Verdict(memory)
     if figures.held:
-        says = f"nothing new is handed out, since too much is settled above one message: {figures.held} lanes"
+        says = f"nothing new is delivered, since too many messages are settled out of order: {figures.held} lanes"
         return Verdict(memory, findings=(Finding(TYPE, "False", Reason.LANE_HELD, says),))
     return Verdict(memory, findings=(Finding(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ())
 
 
 def _was_bad(world: World) -> bool:
-    """What was found bad stays so until a look finds it well."""
+    """A failing condition stays until a check finds the lanes healthy."""
     status = world.resource.document.get("status") if world.resource else None
     conditions = (status or {}).get("conditions") or ()
     return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
@@ -109,7 +113,7 @@ def _stops(
 
 
 def _stop_words(stop: StopLane) -> str:
-    return f"the owner of lane {stop.lane} (epoch {stop.epoch}) does not get on, and is told to stop"
+    return f"the owner of lane {stop.lane} (epoch {stop.epoch}) makes no progress, and is ordered to stop"
 
 
 def _bad(reason: Reason, lanes: Sequence[LaneTrouble], says: str) -> Finding:

@@ -1,8 +1,8 @@
-"""What the end of an installation asks for, resource by resource: refused, released, removed, or waited for.
+"""The decision about the end of an installation, per resource: refused, released, removed, or waited for.
 
-Data are dropped by an operator alone, and only while a resource is in hand that says so. So an operator must not
-go while a resource says `deletionPolicy: Delete`: nobody would be left to do it, and its finalizer would hold the
-resource, and its namespace, for ever. Under Retain a finalizer that is still there is taken off. Pure.
+Only an operator drops data, and only for an existing resource that requests it. So an operator must not go while a
+resource has `deletionPolicy: Delete`: no process would be left to drop the data, and the finalizer would hold the
+resource, and its namespace, for ever. Under Retain a finalizer that is left is removed. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate_operator.kinds import COUNTER, QUEUE, Address
 from headgate_operator.names import FINALIZER, GROUP
 
 OF_A_TEST: Final = f"{GROUP}/helm-test"
-"""Label of what `helm test` made: it goes with the installation, whatever it says."""
+"""Label of resources of `helm test`: they go with the installation, whatever their policy."""
 RETAIN: Final = "Retain"
 NAMED_MAX: Final = 5
 
@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Leaving:
-    """What has to be done, and what stands in the way."""
+    """The necessary changes, and the obstacles."""
 
     refused: tuple[str, ...] = ()
     """Resources whose data are to go with them: nothing is done while there is one."""

@@ -34,7 +34,7 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None =
     """What is missing there, or too many."""
     memory = memory or Memory()
     if not world.present or world.terminating:
-        told = "the namespace ends, and all in it" if world.present else "there is no such namespace"
+        told = "the namespace is being deleted" if world.present else "the namespace does not exist"
         return Plan(memory=memory, trail=(told,), notes={"stand": NamespaceStand(terminating=world.terminating)})
     tended = Tended(memory)
     for document in _needed(world):
@@ -43,7 +43,7 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None =
     for document in _jobs(world):
         tended = tended.then(tend(world, document, tended.memory, now_us))
     for child in sorted(_surplus(world)):
-        tended = tended.then(remove(world, child, tended.memory, "nothing here needs it any more"))
+        tended = tended.then(remove(world, child, tended.memory, "no resource needs it any more"))
     return Plan(
         effects=tended.effects,
         memory=tended.memory,
@@ -106,14 +106,14 @@ def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
 
 
 def _stand(world: NamespaceWorld, tended: Tended) -> NamespaceStand:
-    """Whether pods can start: all that they need is there, whether or not it has to be mended."""
+    """Whether pods can start: all that they need exists, even if it has to be fixed."""
     if tended.trouble is not None:
         return NamespaceStand(trouble=tended.trouble)
     copy = ChildName("Secret", CONNECTION_COPY)
     if world.wants_copy and not _is_at_home(world) and copy not in world.live:
         if world.source is None:
             settings = world.settings
-            says = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace} to be copied"
+            says = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace}"
             return NamespaceStand(trouble=Trouble(Reason.CONNECTION_MISSING, says))
         return NamespaceStand()
     return NamespaceStand(ready=all(child_of(document) in world.live for document in _needed(world)))

@@ -1,8 +1,8 @@
-"""Whose is the entry of this name: ours, free, to be adopted, or somebody else's.
+"""The owner of the entry of this name: this resource, none, an adoptable one, or another.
 
-Who was first has it, since the LWT that made the entry decided. Nobody's entry is taken but by an annotation of the
-resource that asks for it, and then only one that its owner has given up: retained, of a resource of this cluster that
-is no more, or of the command line.
+The first resource has it, by the LWT that created the entry. An entry is adopted only by an annotation of the
+resource that requests it, and only if its owner has given it up: a retained one, one of a deleted resource of this
+cluster, or one of the command line.
 
 Pure. It knows no tables.
 """
@@ -23,7 +23,7 @@ BY_NAME = "by-name"
 
 
 def our_owner(world: World) -> str:
-    """Whom the entries of this resource are written for."""
+    """The owner in the entries of this resource."""
     return owner_of(world.settings.cluster, world.uid)
 
 
@@ -33,32 +33,34 @@ def is_ours(world: World, entry: Entry | None) -> bool:
 
 
 def ownership(world: World, store: StoreView, wanted: Wanted, connection: Connection, memory: Memory) -> Verdict:
-    """Go on, adopt first, or stop."""
+    """Continue, adopt first, or stop."""
     entry, present = store.entry, world.resource
     if entry is None or entry.state is State.GONE or present is None:
         return Verdict(memory)
     if entry.owner == our_owner(world):
         if entry.state is State.DELETING:
-            return stopped(memory, Reason.PROGRESSING, f"what had this name before ({entry.id}) is being deleted")
+            return stopped(
+                memory, Reason.PROGRESSING, f"the previous resource of this name ({entry.id}) is being deleted"
+            )
         if entry.state is State.RETAINED:
             return _adopt(world, entry, wanted, connection, memory)
         return Verdict(memory)
     asked = present.meta.annotations.get(ADOPT, "")
     if asked not in ("", BY_NAME, str(entry.id)):
-        says = f"{ADOPT} asks for {asked}, but the entry of {wanted.name} is {entry.id}; tables do not move to a name"
+        says = f"{ADOPT} asks for {asked}, but the entry of {wanted.name} is {entry.id}; tables cannot be renamed"
         return stopped(memory, Reason.NAME_TAKEN, says)
     lives = _lives(world, store, entry)
     if isinstance(lives, Nothing):
         return blind(memory, f"whether {entry.owner} is there")
     if lives:
-        says = f"{wanted.name} is there already ({entry.id}) and belongs to {told(entry.owner)}, who was first"
+        says = f"{wanted.name} exists already ({entry.id}) and belongs to {told(entry.owner)}"
         return stopped(memory, Reason.NAME_TAKEN, says)
     if entry.state is State.DELETING:
         return _left_half_deleted(world, entry, connection, memory)
     if not asked:
         says = (
-            f"{wanted.name} is there already ({entry.id}) and belonged to {told(entry.owner)};"
-            f" to take over what it holds, annotate this one with {ADOPT}={entry.id}"
+            f"{wanted.name} exists already ({entry.id}) and belonged to {told(entry.owner)};"
+            f" to adopt its data, annotate this one with {ADOPT}={entry.id}"
         )
         return stopped(memory, Reason.NAME_TAKEN, says)
     return _adopt(world, entry, wanted, connection, memory)
@@ -86,10 +88,12 @@ def _left_half_deleted(world: World, entry: Entry, connection: Connection, memor
     """Its resource was let go before all was dropped. One of this cluster is kept as it is; others wait."""
     parts = owner_parts(entry.owner)
     if parts is None or parts[0] != world.settings.cluster:
-        return stopped(memory, Reason.PROGRESSING, f"what had this name before ({entry.id}) is being deleted")
+        return stopped(
+            memory, Reason.PROGRESSING, f"the previous resource of this name ({entry.id}) is being deleted"
+        )
     step = StoreStep(Retain(entry), entry.owner, connection)
     return Verdict(
-        memory, effects=(step,), trail=(f"{entry.id} was left while it was deleted: what is there is kept",)
+        memory, effects=(step,), trail=(f"{entry.id} was left during its deletion: the remaining data stay",)
     )
 
 
@@ -111,5 +115,5 @@ def _allowed(entry: Entry, wanted: Wanted, memory: Memory) -> Verdict:
         allowed_change(entry.document, wanted.document)
     except ResourceInvalid as invalid:
         faults = "; ".join(str(fault) for fault in invalid.faults)
-        return stopped(memory, Reason.SPEC_INVALID, f"the tables that are there do not allow it: {faults}")
+        return stopped(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
     return Verdict(memory)

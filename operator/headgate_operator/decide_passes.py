@@ -1,10 +1,10 @@
-"""What is said of repair and of the collector: from the last results of their passes, which come by a table.
+"""The conditions of repair and of the collector, from the last results of their passes, which are in a table.
 
-They run by CronJobs, without the operator. Here is only judged whether they keep up, and it is said before anything
-is lost by it: the third look of repair is owed at 4 h, its record is kept for 7 days beyond the last; a full pass of
-the collector is owed within half of gc_grace.
+They run by CronJobs, without the operator. This module only judges whether they keep up, and reports a delay before
+it can lose anything: the third check of repair is due at 4 h, its record is kept for 7 days beyond the last; a full
+pass of the collector is due within half of gc_grace.
 
-Pure. While it is not known what the last pass came to, what was said before stands.
+Pure. While the result of the last pass is unknown, the previous condition stays.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ HOUR_US: Final = 3600 * SECOND_US
 LOOK_OWED_US: Final = HOUR_US
 ALL_OWED_US: Final = 24 * HOUR_US
 FULL_OWED_US: Final = Table.gc_grace_s * SECOND_US // 2
-"""Counters' tables have the gc_grace that tables have unless they say otherwise."""
+"""Counters' tables have the default gc_grace of tables."""
 FAILED_RUNS: Final = 2
 PERIODS: Final = 2
 
 
 def passed(world: World, memory: Memory, now_us: int) -> Verdict:
-    """How repair, or the collector, gets on."""
+    """The progress of repair, or of the collector."""
     present = world.resource
     passes = world.passes
     if not isinstance(present, Present) or isinstance(present.parsed, tuple) or isinstance(passes, Nothing):
@@ -47,17 +47,17 @@ def passed(world: World, memory: Memory, now_us: int) -> Verdict:
 def _repair(present: Present, queue: Queue, passes: Passes, now_us: int) -> Finding:
     schedule = queue.spec.repair.schedule
     if passes.owed_us is not None and now_us - passes.owed_us > LOOK_OWED_US:
-        says = f"a look is owed since {moment(passes.owed_us)}{_words(passes)}"
+        says = f"a check is overdue since {moment(passes.owed_us)}{_words(passes)}"
         return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, says)
     if passes.waits_for_all_us is not None and now_us - passes.waits_for_all_us > ALL_OWED_US:
-        says = f"a look at all replicas is owed since {moment(passes.waits_for_all_us)}: is a node down?"
+        says = f"a check of all replicas is overdue since {moment(passes.waits_for_all_us)}: is a node down?"
         return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, says)
     if passes.failed_runs >= FAILED_RUNS:
         says = f"the last {passes.failed_runs} runs failed{_words(passes)}"
         return Finding(REPAIR, "False", Reason.REPAIR_FAILING, says)
     since_us = present.meta.created_us if passes.ended_us is None else passes.ended_us + LOOK_OWED_US
     if now_us > _periods_after_us(schedule, since_us):
-        says = "no run since it was made" if passes.ended_us is None else f"no run since {moment(passes.ended_us)}"
+        says = "no run since its creation" if passes.ended_us is None else f"no run since {moment(passes.ended_us)}"
         return Finding(REPAIR, "False", Reason.REPAIR_OVERDUE, f"{says}; it should run at {schedule}")
     if passes.ended_us is None:
         return Finding(REPAIR, "Unknown", Reason.REPAIR_PENDING)
@@ -71,7 +71,7 @@ def _collection(present: Present, counter: Counter, passes: Passes, now_us: int)
     whole_us = present.meta.created_us if passes.full_us is None else passes.full_us
     if now_us > max(whole_us + FULL_OWED_US, _periods_after_us(schedule, whole_us)):
         after = format_duration_ms(FULL_OWED_US // 1000)
-        says = f"no full pass since {moment(whole_us)}; one is owed within {after}, half of gc_grace{_words(passes)}"
+        says = f"no full pass since {moment(whole_us)}; one is due within {after}, half of gc_grace{_words(passes)}"
         return Finding(COLLECTION, "False", Reason.COLLECTION_OVERDUE, says)
     if passes.failed_runs >= FAILED_RUNS:
         says = f"the last {passes.failed_runs} runs failed{_words(passes)}"
@@ -82,12 +82,12 @@ def _collection(present: Present, counter: Counter, passes: Passes, now_us: int)
 
 
 def moment(at_us: int) -> str:
-    """A moment as Kubernetes writes it."""
+    """A time as Kubernetes writes it."""
     return datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _periods_after_us(schedule: str, since_us: int) -> int:
-    """When it should have run twice; far away for a schedule that is never due."""
+    """The time by which it should have run twice; in the far future for a schedule that is never due."""
     at = datetime.fromtimestamp(since_us // SECOND_US, UTC)
     for _ in range(PERIODS):
         following = due_after(schedule, at)

@@ -25,13 +25,13 @@ WINDOW_US: Final = 30 * SECOND_US
 DUE_SOON_US: Final = 30 * SECOND_US
 RAISE_EVERY_US: Final = 5 * SECOND_US
 LOOK_EVERY_US: Final = 5 * SECOND_US
-"""While something is behind it is decided again so often, whether or not anything is told."""
+"""The interval of decisions while there is a backlog, with or without an event."""
 MS_US: Final = 1000
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """How many workers are wanted, by consumer; where nothing is told they stay as they are."""
+    """The wanted number of workers by consumer; the number of an absent consumer stays."""
 
     wanted: Mapping[str, int]
     memory: Memory
@@ -53,7 +53,7 @@ class _Now:
     """Nothing is behind, and no lane wants a worker: an extra one would have nothing to do."""
     moment_us: int
     is_falling: bool
-    """Whether the backlog falls, or nobody can tell."""
+    """Whether the backlog falls, or is unknown."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: Memory) -
         kept = crew.replicas if crew.replicas is not None else max((each for _, each in window), default=scaling.min)
         target = _bounded(kept, scaling, now.lanes)
         memory = _remember(memory, name, now.moment_us, target, window)
-        return Scaled({name: target}, memory, trail=(f"{name}: {target}, since nobody knows what is behind",))
+        return Scaled({name: target}, memory, trail=(f"{name}: {target}, since the backlog is unknown",))
     if not window and crew.replicas is not None:
         window = ((now.moment_us, crew.replicas),)  # nothing is remembered: what runs was wanted until now
     needed, memory, why = _needed(name, scaling, crew, now, now.figures, memory)
@@ -134,8 +134,8 @@ def _needed(
     running = crew.replicas or 0
     if not is_busy(figures):
         if running and is_soon(figures, now_us):
-            return max(1, scaling.min), memory, "something is due within 30 s"
-        return scaling.min, memory, "nothing is behind"
+            return max(1, scaling.min), memory, "a message is due within 30 s"
+        return scaling.min, memory, "no backlog"
     behind = figures.backlog if figures.backlog is not None else figures.counted
     needed = max(scaling.min, -(-(behind or 0) // scaling.backlog_per_worker))
     if figures.owners == 0 or figures.in_flight or figures.held:
@@ -153,7 +153,7 @@ def _needed(
 
 
 def is_busy(figures: Figures) -> bool:
-    """Whether anything is behind, in anybody's hands, or was not read yet."""
+    """Whether anything waits, is in flight, or was not read yet."""
     return bool(figures.backlog or figures.in_flight or figures.held or (figures.awake and figures.owners == 0))
 
 
@@ -192,7 +192,7 @@ def _watched(figures: Figures | None, memory: Memory, now_us: int) -> tuple[Memo
 
 
 def _window(memory: Memory, name: str, now_us: int) -> tuple[tuple[int, int], ...]:
-    """(moment, replicas wanted) of the last 30 seconds, oldest first, each lower than the one before.
+    """(time, wanted replicas) of the last 30 seconds, oldest first, each lower than the one before.
 
     The last one was wanted until now, however long ago that was found.
     """
@@ -202,7 +202,7 @@ def _window(memory: Memory, name: str, now_us: int) -> tuple[tuple[int, int], ..
 
 
 def _remember(memory: Memory, name: str, now_us: int, number: int, window: tuple[tuple[int, int], ...]) -> Memory:
-    """With this number as the last that was wanted; those that it is not below tell nothing any more."""
+    """With this number as the last that was wanted; those that it is not below have no effect any more."""
     others = tuple(entry for entry in memory.wanted if entry[0] != name)
     kept = tuple((name, at_us, each) for at_us, each in window if each > number)
     return replace(memory, wanted=(*others, *kept, (name, now_us, number)))

@@ -1,12 +1,12 @@
 """The status: every condition as kstatus reads it, the figures, when it is written, and which events go with it.
 
-What was not looked at stays as it was said. A status is written at most once in 5 seconds, and only if it differs in
-more than what travels with other changes (the moment of the last repair, say): a thousand idle queues are not written
-every five minutes. It is held back for up to 2 seconds while there is still something to do, and while a generation
-is young and not Ready yet, so that a fresh queue is written once: Ready. Events are told with the status that they
-are about, and never about a birth.
+A condition that was not checked keeps its value. A status is written at most once in 5 seconds, and only if it
+differs in more than the fields that wait for other changes (such as the time of the last repair): a thousand idle
+queues are not written every five minutes. It is held back for up to 2 seconds while there is still something to do,
+and while a generation is young and not Ready yet, so that a new queue is written once: Ready. Events are written with
+their status, and never about a creation.
 
-Pure. It knows what the parts found, and what stands in the resource; it knows no part.
+Pure. It knows the findings of the parts and the present status; it knows no part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate_operator.world import Memory, Present, World
 WRITE_EVERY_US: Final = 5 * SECOND_US
 HELD_BACK_US: Final = 2 * SECOND_US
 FIRST_LOOK_WAITS_US: Final = 600 * SECOND_US
-"""So long what a first look at lanes found waits for another change to travel with."""
+"""How long the result of a first check of lanes waits for another change to be written with."""
 LANES_BAD_US: Final = 60 * SECOND_US
 MESSAGE_MAX: Final = 32_768
 TRANSIENT: Final = ("Reconciling", "Stalled")
@@ -35,13 +35,13 @@ TRANSIENT: Final = ("Reconciling", "Stalled")
 NOT_YET: Final = AWAITED | {Reason.REPAIR_PENDING, Reason.COLLECTION_PENDING}
 PASSENGERS: Final = ("lastCollection", "repair")
 LOAD: Final = ("backlog", "inFlight", "rate")
-"""None of it says as much as nothing."""
+"""Values that are equal to an absent one."""
 
 Status = Mapping[str, Any]
 
 
 def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> Plan:
-    """The plan: what the parts want, then the status that tells of it, as far as it is to be written now."""
+    """The plan: the effects of the parts, then the status that reports them, if it is due to be written."""
     before = status_of(present)
     verdict = replace(verdict, memory=_busy(verdict, now_us))
     status, again_us = _status(present, before, verdict, now_us)
@@ -49,7 +49,7 @@ def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> 
     write_at_us = _write_at_us(present, before, status, verdict, now_us)
     if write_at_us is not None and write_at_us <= now_us:
         told = (PatchStatus(world.key, present.meta.uid, status), *_events(world, present, before, status, verdict))
-        # What failed is told before it is tried again: effects after one that fails are not performed.
+        # A failure is reported before its retry: effects after one that fails are not performed.
         effects = (*told, *effects) if verdict.stop is not None else (*effects, *told)
         memory = replace(memory, status_at_us=now_us)
         write_at_us = None
@@ -69,7 +69,7 @@ def _busy(verdict: Verdict, now_us: int) -> Memory:
 
 
 def status_of(present: Present) -> dict[str, Any]:
-    """As it stands in the resource."""
+    """The present status of the resource."""
     found = present.document.get("status")
     return dict(found) if isinstance(found, Mapping) else {}
 
@@ -134,10 +134,10 @@ def _not_ready(reason: Reason, says: str) -> Finding:
 
 
 def _blind(present: Present, before: Status, verdict: Verdict) -> Finding:
-    """Something was not read: what was said of this generation stands."""
+    """Something was not read: the conditions of this generation stay."""
     kept = condition_of(before, "Ready")
     if kept is None or kept.get("observedGeneration") != present.meta.generation:
-        return _not_ready(Reason.PROGRESSING, f"waits until it is known: {verdict.blind}")
+        return _not_ready(Reason.PROGRESSING, f"waiting for: {verdict.blind}")
     return Finding("Ready", kept["status"], _reason(kept["reason"]), kept["message"])
 
 
@@ -153,12 +153,12 @@ def _around(ready: Finding) -> tuple[Finding, ...]:
 
 
 def _is_under_way(present: Present, before: Status, verdict: Verdict) -> bool:
-    """Whether this generation is being carried out for the first time, and not yet to its end."""
+    """Whether this generation is being applied for the first time, and not yet to its end."""
     return _has_more(verdict) and not _is_told(present, before)
 
 
 def _is_told(present: Present, before: Status) -> bool:
-    """Whether it was said of this generation that it is Ready."""
+    """Whether this generation was reported as Ready."""
     ready = condition_of(before, "Ready")
     return (
         ready is not None and ready["status"] == "True" and ready.get("observedGeneration") == present.meta.generation
@@ -180,7 +180,7 @@ def _condition(present: Present, finding: Finding) -> dict[str, Any]:
 
 
 def _kept(before: Status, type_: str, verdict: Verdict) -> dict[str, Any]:
-    """What was said before; else that nobody has looked."""
+    """The previous condition; else one of nothing checked yet."""
     kept = condition_of(before, type_)
     if kept is not None:
         return dict(kept)
@@ -190,7 +190,7 @@ def _kept(before: Status, type_: str, verdict: Verdict) -> dict[str, Any]:
         "type": type_,
         "status": "Unknown",
         "reason": reason.value,
-        "message": f"not looked at yet{f': {why}' if why else ''}",
+        "message": f"not checked yet{f': {why}' if why else ''}",
     }
 
 
@@ -205,7 +205,7 @@ def _date(condition: dict[str, Any], before: Status, now_us: int) -> None:
 
 
 def _moment_us(text: str) -> int:
-    """A moment as it stands in a status; somebody else may have written it."""
+    """A time in a status; another client may have written it."""
     try:
         return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
     except ValueError:
@@ -213,7 +213,7 @@ def _moment_us(text: str) -> int:
 
 
 def _reason(text: str) -> Reason:
-    """A reason as it stands in a status; a later release may have more of them."""
+    """A reason in a status; a later release may have more of them."""
     return Reason(text) if text in _REASONS else Reason.PROGRESSING
 
 
@@ -228,7 +228,7 @@ def _kept_figures(before: Status) -> dict[str, Any]:
 
 
 def _write_at_us(present: Present, before: Status, status: Status, verdict: Verdict, now_us: int) -> int | None:
-    """The moment from which on it is to be written; None if there is nothing to write."""
+    """The time from which on it is to be written; None if there is nothing to write."""
     if _telling(before) == _telling(status, before, now_us):
         return None
     memory = verdict.memory
@@ -250,7 +250,7 @@ def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict
 
 
 def _telling(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
-    """Without what is written with another change, and causes none: that a first look found all well, too."""
+    """Without fields that are only written with another change, such as a first check that found all healthy."""
     told = {name: value for name, value in status.items() if name not in PASSENGERS and (value or name not in LOAD)}
     jobs = told.get("bulk")
     if isinstance(jobs, Mapping):
@@ -268,7 +268,7 @@ def _undated(condition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_look(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:
-    """A condition, as it was before if it says no more than that a first look found all well; for a while."""
+    """A condition; the previous one, for a while, if it only reports that a first check found all healthy."""
     kept = None if before is None else condition_of(before, str(condition["type"]))
     if kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value:
         return dict(condition)
@@ -285,7 +285,7 @@ def _still(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _events(world: World, present: Present, before: Status, status: Status, verdict: Verdict) -> tuple[Effect, ...]:
-    """Of conditions that were told before and are otherwise now, of shards, of stops that were ordered."""
+    """Events of conditions that have changed, of shards, and of stops that were ordered."""
     found: list[Effect] = []
 
     def tell(reason: str, note: str, *, warning: bool) -> None:

@@ -1,8 +1,8 @@
-"""What the store lacks of one resource, and what is said of its tables.
+"""The missing steps of one resource in the store, and the condition of its tables.
 
-The steps are those of `headgate apply` (headgate/applying/decide_steps.py); here is only what the operator does with
-them: whose it is, what a refusal is called, and what is said while Cassandra does not answer. Of the first 15 seconds
-of that nothing is said, since most of it is over by then.
+The steps are those of `headgate apply` (headgate/applying/decide_steps.py). This module adds the operator's part: the
+owner, the reasons of refusals, and the report while Cassandra does not answer. It reports nothing in the first 15
+seconds of that, since most outages end within them.
 
 Pure. It knows no children.
 """
@@ -48,7 +48,7 @@ def surroundings_of(connection: Connection) -> Surroundings:
 
 
 def found_of(store: StoreView) -> Found:
-    """What was read, as the steps want it told."""
+    """The state that was read, as the steps take it."""
     return Found(
         store.entry,
         store.keyspace_there,
@@ -71,7 +71,7 @@ def connected(world: World, memory: Memory, now_us: int) -> tuple[Connection | N
 def seen(world: World, memory: Memory, now_us: int) -> tuple[StoreView | None, Verdict]:
     """What Cassandra has, or why that is not known."""
     if isinstance(world.store, Nothing):
-        return None, blind(memory, "what Cassandra has")
+        return None, blind(memory, "the state in Cassandra")
     if isinstance(world.store, Trouble):
         return None, _troubled(world.store, memory, now_us)
     still_away = world.step_trouble is not None and world.step_trouble.reason is Reason.CASSANDRA_UNAVAILABLE
@@ -116,21 +116,21 @@ def _followed(world: World, store: StoreView, wanted: Wanted, decided: Decided, 
     trail = tuple(told(step) for step in decided.steps)
     verdict = Verdict(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
     if isinstance(decided.stopped, ChangeUnderWay):
-        says = f"{wanted.shards} shards wait until the change to {decided.stopped.facts.get('to')} is over"
+        says = f"{wanted.shards} shards wait for the end of the change to {decided.stopped.facts.get('to')}"
         verdict = replace(verdict, awaits=Trouble(Reason.PROGRESSING, says))
     elif decided.stopped is not None:
         return _told_of_tables(verdict.then(_refused(decided.stopped, at.memory)))
     if decided.by_hand:
         return _by_hand(verdict, decided.by_hand)
     if store.entry is None:
-        made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, "its entry is being made"))
-        made = replace(made, awaits=Trouble(Reason.RECONCILING, "its entry is being made"))
+        made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, "its entry is being created"))
+        made = replace(made, awaits=Trouble(Reason.RECONCILING, "its entry is being created"))
         return _with_trouble(world, made, at.now_us)
     if steps and world.step_trouble is not None:
         return _with_trouble(world, verdict, at.now_us)
     making = [step for step in decided.steps if isinstance(step, CreateTable)]
     if making or store.entry.state is not State.ACTIVE:
-        says = f"{len(making)} tables are being made" if making else "its lanes are being made"
+        says = f"{len(making)} tables are being created" if making else "its lanes are being created"
         return verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, says))
     return verdict.found(Finding(TYPE, "True", Reason.TABLES_PRESENT))
 
@@ -140,14 +140,14 @@ def _catalogue(world: World, connection: Connection, memory: Memory, now_us: int
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
     effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
-    verdict = Verdict(memory, effects=effects, trail=(f"make the catalogue in {keyspace.name}",))
-    says = "the catalogue is being made"
+    verdict = Verdict(memory, effects=effects, trail=(f"create the catalogue in {keyspace.name}",))
+    says = "the catalogue is being created"
     made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, says))
     return _with_trouble(world, replace(made, awaits=Trouble(Reason.RECONCILING, says)), now_us)
 
 
 def _with_trouble(world: World, verdict: Verdict, now_us: int) -> Verdict:
-    """Steps that were refused are tried again, and what was said is told until one succeeds."""
+    """Refused steps are retried, and their errors are reported until one succeeds."""
     if world.step_trouble is None:
         return replace(verdict, stop=verdict.stop or verdict.awaits or Trouble(Reason.RECONCILING, verdict.trail[0]))
     told_so = _troubled(world.step_trouble, verdict.memory, now_us)
@@ -156,7 +156,7 @@ def _with_trouble(world: World, verdict: Verdict, now_us: int) -> Verdict:
 
 
 def _told_of_tables(verdict: Verdict) -> Verdict:
-    """A stop that is about the tables is told of them, too."""
+    """A stop that is about the tables is a condition of the tables, too."""
     stop = verdict.stop
     if stop is None or stop.reason not in TABLE_REASONS:
         return verdict
@@ -176,20 +176,20 @@ TABLE_REASONS: Final = frozenset(
 
 
 def _troubled(trouble: Trouble, memory: Memory, now_us: int) -> Verdict:
-    """Why the store can not be asked. Silence counts only once it has lasted."""
+    """Why the store is unavailable. Silence counts only once it has lasted."""
     if trouble.reason is not Reason.CASSANDRA_UNAVAILABLE:
         return _told_of_tables(stopped(memory, trouble.reason, trouble.says))
     since_us = trouble.since_us or memory.store_down_since_us or now_us
     memory = replace(memory, store_down_since_us=since_us)
     if now_us < since_us + SILENT_US:
-        return blind(memory, "what Cassandra has", again_at_us=since_us + SILENT_US)
+        return blind(memory, "the state in Cassandra", again_at_us=since_us + SILENT_US)
     return _told_of_tables(stopped(memory, trouble.reason, trouble.says))
 
 
 def _refused(error: HeadgateError, memory: Memory) -> Verdict:
     if isinstance(error, ResourceInvalid):
         faults = "; ".join(str(fault) for fault in error.faults)
-        return stopped(memory, Reason.SPEC_INVALID, f"the tables that are there do not allow it: {faults}")
+        return stopped(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
     reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.PROGRESSING)
     return stopped(memory, reason, " ".join(str(error).split()))
 
@@ -204,14 +204,14 @@ _REASONS: Final = (
 
 
 def _by_hand(verdict: Verdict, drifts: tuple[Drift, ...]) -> Verdict:
-    """What only a person can mend: a table that was dropped is missing, all else has drifted."""
+    """Faults that only a person can fix: a dropped table is missing, others have drifted."""
     dropped = [drift.table for drift in drifts if drift.what == "the table"]
     if dropped:
-        says = f"{', '.join(dropped)}: dropped by hand, and never made again under its name; restore a backup"
+        says = f"{', '.join(dropped)}: dropped by hand, and never recreated under its name; restore a backup"
         trouble = Trouble(Reason.TABLES_MISSING, says)
     else:
         cql = "; ".join(drift.cql for drift in drifts if drift.cql)
-        says = "; ".join(str(drift) for drift in drifts) + (f"; to mend it: {cql}" if cql else "")
+        says = "; ".join(str(drift) for drift in drifts) + (f"; to fix it: {cql}" if cql else "")
         trouble = Trouble(Reason.TABLES_DRIFTED, says)
     found = Finding(TYPE, "False", trouble.reason, trouble.says)
     return replace(verdict.found(found), stop=trouble, trail=(*verdict.trail, trouble.says))

@@ -1,12 +1,12 @@
-"""Does a live object have all that we apply? The paths where it does not, and what stands there.
+"""The differences between a live object and the applied document: paths, with the live values.
 
-What others have added is theirs, and what the server filled in is its own: only what the applied document says is
-looked at. Lists whose items have a key are compared item by item, wherever they stand; all others as they lie.
-Quantities are compared by what they mean (0.1 is 100m), and nothing (false, 0, an empty text, list or map) equals a
-field that is not there, since the server leaves such fields out.
+Fields that others have added, or that the server filled in, are ignored: only fields of the applied document are
+compared. Lists whose items have a key are compared item by item in any order; all others in their order. Quantities
+are compared by their meaning (0.1 is 100m), and an empty value (false, 0, an empty text, list or map) equals an
+absent field, since the server leaves such fields out.
 
-That a field is applied no more can not be seen by such a look. So each document carries a digest of itself as an
-annotation (`stamped`): where a field was taken out, the digests differ.
+Such a comparison cannot find that a field is no longer applied. So each document carries a digest of itself as an
+annotation (`stamped`): if a field was removed, the digests differ.
 
 Pure. It knows how the API server writes things back, and nothing of what the fields mean.
 """
@@ -47,10 +47,10 @@ _SUFFIXES: Final = {
 
 
 def differences(applied: Document, live: Document) -> dict[str, Any]:
-    """Where the live object does not say what is applied, with what it says there (None: nothing)."""
+    """The paths at which the live object differs from the applied document, with its values (None: absent)."""
     found: dict[str, Any] = {}
     for name, value in applied.items():
-        if name not in ("apiVersion", "kind"):  # items of a list do not say it
+        if name not in ("apiVersion", "kind"):  # items of a list do not have them
             _compare(value, live.get(name), _Where(name, name), found)
     return found
 
@@ -70,7 +70,7 @@ def stamp_of(document: Document) -> str | None:
 
 
 def digest_of(document: object) -> str:
-    """A short text that tells plain JSON from any other."""
+    """A digest of plain JSON."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -147,7 +147,7 @@ def _compare_lists(applied: Sequence[Any], live: Sequence[Any], where: _Where, f
 
 
 def _keys(name: str, items: Sequence[Any]) -> list[tuple[Any, ...]] | None:
-    """By what each item is told from the others, where all of them can be."""
+    """The key of each item, if all items have one."""
     if not is_keyed(name, items):
         return None
     keys = [key for item in items if (key := _key(name, item)) is not None]
@@ -161,9 +161,9 @@ def _key(name: str, item: Any) -> tuple[Any, ...] | None:
 
 
 def _compare_best(item: Any, candidates: Sequence[Any], where: _Where, found: dict[str, Any], first: int) -> None:
-    """With the one that differs least: of some lists the server tells items apart by more than we do. The server
-    keeps their order, so the search begins in the same place (`first`). It ends after `CANDIDATES_MAX`, else a list
-    of one key a thousand times would be a million comparisons."""
+    """With the one that differs least: in some lists the server identifies items by more fields than we do. The
+    server keeps their order, so the search begins in the same place (`first`). It ends after `CANDIDATES_MAX`, else a
+    list of one key a thousand times would be a million comparisons."""
     closest: dict[str, Any] | None = None
     for step in range(min(len(candidates), CANDIDATES_MAX)):
         differences: dict[str, Any] = {}

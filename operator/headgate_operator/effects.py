@@ -1,4 +1,4 @@
-"""What a decision wants to be done: frozen values that say all of it, performed in order by `perform`.
+"""Effects of a decision: complete, frozen values, performed in order by `perform`.
 
 Each is idempotent: performed twice, or by two leaders, it makes the same. Nothing here knows how.
 """
@@ -20,7 +20,7 @@ class StoreStep:
 
     step: Step
     owner: str
-    """Whom the entry is written for."""
+    """The owner in the entry."""
     connection: Connection
 
 
@@ -32,8 +32,8 @@ class ApplyObject:
     manager: str = MANAGER
     force: bool = True
     merges: bool = False
-    """By a merge patch at the resourceVersion that it names: lists are replaced whole, whoever wrote what is in them.
-    For finalizers: one that came with a backup, or by `kubectl apply`, would not go by an apply of ours."""
+    """By a merge patch at the resourceVersion that it names: lists are replaced whole, including items of other
+    writers. For finalizers: one that came with a backup, or by `kubectl apply`, would not go by an apply of ours."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PatchStatus:
 
 @dataclass(frozen=True)
 class StopLane:
-    """Tell the owner of this epoch to stop: by LWT, once, and it never shortens a lease (attack E3)."""
+    """Order the owner of this epoch to stop: by LWT, once, and it never shortens a lease (attack E3)."""
 
     key: Key
     lane: str
@@ -69,7 +69,7 @@ class StopLane:
 
 @dataclass(frozen=True)
 class Emit:
-    """An event about the resource: for comfort, since conditions tell all."""
+    """An event about the resource: for convenience, since conditions have everything."""
 
     key: Key
     uid: str
@@ -102,5 +102,5 @@ class Plan:
 
     @property
     def settles(self) -> bool:
-        """Whether all is as it should be, once it is told: what is told changes no decision."""
+        """Whether all is as wanted, apart from reports: a report changes no decision."""
         return not self.ask and all(isinstance(effect, PatchStatus | Emit) for effect in self.effects)

@@ -1,14 +1,13 @@
-"""What is behind, of all queues that the operator keeps: the slices of the summary, read in turn. The
-prose is docs/internals/protocols/operator.md, "Scaling".
+"""Backlogs of all queues of the operator, from the slices of the summary, which are read in turn. The prose is
+docs/internals/protocols/operator.md, "Scaling".
 
-Four slices each 375 ms in one request, so all of them in 1.5 s, and no second has a burst; for each connection by
-itself. A queue
-that nobody works **sleeps**: its lanes are read once, and from there marks alone tell whether it has to be woken. At
-the wake-up what is behind is counted, in the background, and counted again while nobody works it. Whoever is
-concerned is told by key; what follows is decided elsewhere.
+It reads four slices each 375 ms in one request, so all of them in 1.5 s without a burst, for each connection by
+itself. A queue without workers **sleeps**: its lanes are read once, and from then on only marks wake it. At the
+wake-up its backlog is counted in the background, and counted again while it has no workers. Keys of queues that
+changed are queued, and the decision is made by the reconciler.
 
-What was not read for `KNOWN_S` is not known. Survives: a slice that can not be read (its queues stay as they were;
-the others are read alone then).
+Figures that were not read for `KNOWN_S` are unknown. Survives: a slice that cannot be read (its queues stay as they
+were; the others are read alone then).
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ log = logging.getLogger("headgate.operator")
 
 TURN_S: Final = 1.5
 TOGETHER: Final = 4
-"""Slices read in one request: to who looks at them a request costs more than what stands in a slice."""
+"""Slices read in one request: the request costs more than the content of a slice."""
 KNOWN_S: Final = 15.0
 SECOND_US: Final = 1_000_000
 TELL_EVERY_US: Final = 2_500_000
 LOOKS_AT_ONCE: Final = 20
 READ_AGAIN_US: Final = 30 * SECOND_US
-"""A queue that is awake and that nobody works: so often it is looked whether its lanes moved on all the same."""
+"""The interval of checks whether lanes of an awake queue without workers moved all the same."""
 COUNT_AGAIN_S: Final = 10.0
-"""Where nobody works what waits: so long after a count what came since is counted too, or what was passed."""
+"""The time after which the backlog of a queue without workers is counted again."""
 COUNT_ANEW_S: Final = 60.0
 """The same where there is no sign of either: some fell due, or a bulk job took some of them."""
 COUNT_RESTS: Final = 20
-"""Times what a count took: so long none follows it."""
+"""The pause after a count, as a multiple of its duration."""
 WITHIN_S: Final = 2.0
 JUDGED_AT_ONCE: Final = 50
-"""Then who waits for the event loop has a turn: a slice may hold a thousand queues."""
+"""Queues after which other tasks of the event loop have a turn: a slice may hold a thousand queues."""
 BUG_PAUSE_S: Final = 5.0
 
 Tell = Callable[[Key, Class], None]
@@ -68,7 +67,7 @@ class Followed:
     looks: TimelineLooks
     figures: Figures | None = None
     read_us: int = 0
-    """When it was looked at last; what `figures` say may be known for longer."""
+    """When it was read last; `figures` may be older."""
     told: Figures | None = None
     told_us: int = 0
     slept_us: int | None = None
@@ -83,7 +82,7 @@ class Followed:
     """From then on it is, even if nothing came."""
     background: asyncio.Task[None] | None = None
     has_nothing: bool = False
-    """It was found, and told, that there are neither marks nor owners."""
+    """It was found, and reported, that there are neither marks nor owners."""
 
 
 class FigureBoard:
@@ -97,9 +96,9 @@ class FigureBoard:
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._said: dict[str, int] = {}
-        """Where it was told that a slice can not be read, and which."""
+        """Slices whose failed read was logged, by connection."""
 
-    # ---- who is followed
+    # ---- followed queues
 
     async def follow(self, key: Key, reached: Reached, entry: Entry) -> None:
         """This queue is ours, and its entry is as it was read now. One that is new is read at once, so that its first
@@ -168,7 +167,7 @@ class FigureBoard:
                 if numbers and not await self._read_slices(digest, numbers) and len(numbers) > 1:
                     await asyncio.gather(*(self._read_slices(digest, [each]) for each in numbers))
             except Exception:  # the other slices are read all the same
-                log.exception("a bug in reading the summary; please report it", extra={"slices": numbers})
+                log.exception("bug in reading the summary, please report it", extra={"slices": numbers})
                 next_s = loop.time() + BUG_PAUSE_S
             first = (first + TOGETHER) % SLICES
             next_s = max(next_s + TURN_S / SLICES * TOGETHER, loop.time())
@@ -187,7 +186,7 @@ class FigureBoard:
         except HeadgateError as error:
             if digest not in self._said and len(numbers) == 1:
                 self._said[digest] = numbers[0]
-                log.warning("the summary can not be read: %s", error)
+                log.warning("reading the summary failed", extra={"error": str(error)})
             return False
         if self._said.get(digest) in numbers:
             del self._said[digest]
@@ -211,7 +210,7 @@ class FigureBoard:
         try:
             self._judge(followed, combined(rows, now_us=now_us), now_us)
         except Exception:
-            log.exception("a bug in judging figures; please report it", extra={"key": followed.key.path})
+            log.exception("bug in judging figures, please report it", extra={"key": followed.key.path})
 
     def _judge(self, followed: Followed, found: QueueFigures, now_us: int, *, tell: bool = True) -> None:
         awake = self._is_awake(followed, found, now_us)
@@ -235,12 +234,12 @@ class FigureBoard:
             self._begin(followed, self._count(followed, (found.put_us, followed.slept_us)))
         if tell:
             self._tell_if_news(followed, figures, now_us)
-        else:  # to whoever asks for it right now
+        else:  # for a caller that waits for it right now
             followed.told, followed.told_us = figures, now_us
         followed.has_nothing = _is_nothing(figures) and _is_nothing(followed.told)
 
     def _is_awake(self, followed: Followed, found: QueueFigures, now_us: int) -> bool | None:
-        """None: it is being looked."""
+        """None: it is being read."""
         if found.workers > 0:
             followed.slept_us = None
             _forget_count(followed)
@@ -286,7 +285,7 @@ class FigureBoard:
             try:
                 slept_us = await followed.looks.read_to_us()
             except HeadgateError as error:
-                log.info("lanes can not be read: %s", error, extra={"key": followed.key.path})
+                log.info("reading lanes failed", extra={"key": followed.key.path, "error": str(error)})
                 return
         first, followed.slept_us, followed.slept_at_us = followed.slept_us is None, slept_us, now_us
         followed.background = None
@@ -300,7 +299,7 @@ class FigureBoard:
             try:
                 counted = await followed.looks.count()
             except HeadgateError as error:
-                log.info("what is behind can not be counted: %s", error, extra={"key": followed.key.path})
+                log.info("counting the backlog failed", extra={"key": followed.key.path, "error": str(error)})
                 followed.count_again_s = followed.count_anew_s = loop.time() + COUNT_AGAIN_S
                 return
         rest_s = (loop.time() - began_s) * COUNT_RESTS
@@ -327,7 +326,7 @@ def _count_is_due(followed: Followed, found: QueueFigures) -> bool:
 
 
 def _forget_count(followed: Followed) -> None:
-    """Somebody works there, or nothing is due: the next who has to count does so at once."""
+    """The queue has workers, or nothing is due: the next count runs at once."""
     followed.counted = followed.counted_oldest_us = followed.counted_at = None
     followed.count_again_s = followed.count_anew_s = 0.0
 
@@ -340,13 +339,13 @@ def _is_nothing(figures: Figures | None) -> bool:
 
 
 def _turned(figures: Figures) -> tuple[bool, ...]:
-    """What is told at once."""
+    """Changes that queue the key at once."""
     behind = figures.backlog if figures.backlog is not None else figures.counted
     return (figures.awake, bool(behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
 
 
 def _plain(figures: Figures) -> tuple[Any, ...]:
-    """What is told soon; that something waits is told again and again, since it grows older."""
+    """Changes that queue the key soon; a backlog does so repeatedly, since it grows older."""
     waits = figures.at_us if figures.oldest_us is not None and figures.awake else 0
     later = figures.later[:1]
     return (

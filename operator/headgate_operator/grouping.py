@@ -1,4 +1,4 @@
-"""By which CronJob a resource is looked after, and whether its engine is carried: of one resource alone. Pure."""
+"""The CronJob that serves a resource, and whether its engine is supported: of one resource alone. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 key onto the work queue, and nothing more. The only file that names kopf.
 
 No peering, no timers, no daemons, no finalizers, no progress annotations: none of kopf's state is used, so nothing
-of it can be lost or be stale. Handlers are level-triggered: what they are told is how an object is now.
+of it can be lost or be stale. Handlers are level-triggered: they get the present state of an object.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headgate_operator.intake import Intake
 from headgate_operator.kinds import Kind
 
 IDLE_S = 1.0
-"""A worker of kopf keeps its slot so long after the last event of an object."""
+"""How long a worker of kopf keeps its slot after the last event of an object."""
 IDENTITY: Any = "headgate-operator"
-"""Used by peering alone, which is off. Left to itself kopf asks who our user is, and a pod's may have no name."""
+"""Used by peering alone, which is off. By default kopf reads the name of the user, and a pod's may have none."""
 
 
 class Doors:
@@ -47,7 +47,7 @@ class Doors:
             stop_flag=self._stop,
         )
         if not self._stop.is_set():
-            raise Unavailable("kopf has ended by itself")
+            raise Unavailable("The kopf framework has ended by itself")
 
     def stop(self) -> None:
         """End it."""
@@ -94,5 +94,5 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def quiet() -> None:
-    """kopf tells at info of each event that it handled."""
+    """kopf logs at info each event that it handled."""
     logging.getLogger("kopf").setLevel(logging.WARNING)

@@ -1,7 +1,7 @@
-"""Looks at the lanes of queues that may not be served: by candidates only, each 5 s, some at a time. The prose is
+"""Checks the lanes of queues that may not be served: of candidates only, each 5 s, some at a time. The prose is
 docs/internals/protocols/operator.md, "Health".
 
-It judges as members do (headgate/engines/decide_sharing.py), as a member without room; what is done about it is
+It judges as members do (headgate/engines/decide_sharing.py), as a member without room; the reaction to it is
 decided elsewhere, and the stop is an effect of its own.
 """
 
@@ -45,27 +45,27 @@ class Health:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     def of(self, key: Key, now_us: int) -> Lanes | Unread:
-        """The last look, if it was lately."""
+        """The last check, if it is recent."""
         known = self._known.get(key)
         if known is None or known.lanes is None or now_us - known.lanes.at_us > FRESH_US:
             return UNKNOWN
         return known.lanes
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Check, for ever."""
         while True:
             await self.turn()
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def turn(self) -> None:
-        """One look at each candidate."""
+        """One check of each candidate."""
         followed = [each for each in self._board.all() if not each.has_nothing or self._was_bad(each.key)]
         self._known = {each.key: self._known.get(each.key, _Known()) for each in followed}
         wanted = [each for each in followed if self._is_candidate(each)]
         await asyncio.gather(*(self._look(each) for each in wanted))
 
     def _was_bad(self, key: Key) -> bool:
-        """Whether a look is owed that finds it well, though it has nothing any more."""
+        """Whether a check is due that may find it healthy, though it has nothing any more."""
         known = self._known.get(key)
         return known is not None and known.lanes is not None and _is_bad(known.lanes)
 
@@ -86,10 +86,10 @@ class Health:
             try:
                 lanes = await followed.looks.look()
             except HeadgateError as error:
-                log.info("lanes can not be looked at: %s", error, extra={"key": followed.key.path})
+                log.info("checking lanes failed", extra={"key": followed.key.path, "error": str(error)})
                 return
-            except Exception:  # the others are looked at all the same
-                log.exception("a bug in a look at lanes; please report it", extra={"key": followed.key.path})
+            except Exception:  # the others are checked all the same
+                log.exception("bug in a check of lanes, please report it", extra={"key": followed.key.path})
                 return
         figures = followed.figures
         known = self._known.get(followed.key)
@@ -103,13 +103,13 @@ class Health:
 def _found(lanes: list[Lane], figures: Figures) -> Lanes:
     held: tuple[LaneTrouble, ...] = ()
     if figures.held:
-        held = (LaneTrouble("", 0, f"{figures.held} of its lanes hand out nothing new"),)
+        held = (LaneTrouble("", 0, f"{figures.held} of its lanes deliver nothing new"),)
     return Lanes(
         at_us=figures.at_us,
         total=len(lanes),
         leased=sum(lane.leased for lane in lanes),
         unprocessed=tuple(
-            LaneTrouble(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "nobody holds it"))
+            LaneTrouble(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "it has no owner"))
             for lane in lanes
             if lane.unprocessed
         ),
@@ -124,7 +124,7 @@ def _found(lanes: list[Lane], figures: Figures) -> Lanes:
 
 def _waits(lane: Lane, now_us: int, says: str) -> str:
     waits_s = 0 if lane.due_us is None else max(0, now_us - lane.due_us) // SECOND_US
-    return f"lane {lane_word(lane.name)}: {says}, work is due for {waits_s} s"
+    return f"lane {lane_word(lane.name)}: {says}, messages are due for {waits_s} s"
 
 
 def _behind(figures: Figures) -> int:

@@ -17,7 +17,7 @@ WhyNot = Callable[[], str | None]
 
 @dataclass(frozen=True)
 class Answers:
-    """What is told on each path."""
+    """The answer on each path."""
 
     registry: Registry
     why_not_alive: WhyNot
@@ -45,10 +45,10 @@ class Doors:
         except OSError as error:
             await self.close()
             raise Surroundings(
-                "the port for probes and metrics can not be opened",
+                "The port for probes and metrics cannot be opened",
                 host=host,
                 port=port,
-                said=error.strerror,
+                answer=error.strerror,
                 remedy="choose another with --health host:port",
             ) from None
         self.port = int(self._runner.addresses[0][1])

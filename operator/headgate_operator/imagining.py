@@ -1,9 +1,9 @@
-"""What an effect makes of a world, imagined: so that a plan can be told to its end without anything being done.
+"""The world after an effect, imagined, so that a plan can be completed without a change.
 
-Only as far as the next decision looks: what is applied is there as it was applied, workers that are asked for are
-ready, steps in the store succeed. Ids that are given only when something is made are handed in.
+It imagines what the next decision reads: applied objects exist as applied, requested workers are ready, steps in the
+store succeed. Ids that exist only after a creation are passed in.
 
-Pure. The tests' simulations do not lean on this: they have an API server and a store.
+Pure. The tests' simulations do not use this: they have an API server and a store.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Schema:
 
 
 def after(world: World, effect: Effect, now_us: int, *, new_id: UUID) -> World:
-    """The world of a resource after an effect of its own; what all share of the store is told by `Schema`."""
+    """The world of a resource after an effect of its own; the shared part of the store is in `Schema`."""
     match effect:
         case StoreStep(step=step):
             return _after_step(world, step, now_us, new_id)
@@ -112,7 +112,7 @@ def after_in_namespace(world: NamespaceWorld, effect: Effect) -> NamespaceWorld:
 
 
 def applied(live: Document | None, effect: ApplyObject) -> Document:
-    """An object after it was applied. Who owns which field is left open."""
+    """An object after it was applied, without the owners of its fields."""
     document = effect.document
     before = live or {"metadata": {"uid": f"<uid of {document['metadata']['name']}>"}, "spec": {}}
     metadata = {**document["metadata"], "uid": before["metadata"]["uid"], "generation": 1}

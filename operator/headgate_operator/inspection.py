@@ -57,10 +57,10 @@ class InspectionServer:
         except OSError as error:
             await self.close()
             raise Surroundings(
-                "the port for /why and /plan can not be opened",
+                "The port for /why and /plan cannot be opened",
                 host=host,
                 port=port,
-                said=error.strerror,
+                answer=error.strerror,
                 remedy="choose another with --inspection host:port, or off",
             ) from None
         self.port = int(self._runner.addresses[0][1])
@@ -105,10 +105,10 @@ class InspectionServer:
 
 
 def key_of(steps: Mapping[str, str]) -> Key:
-    """Of the steps of a path. SpecError where one of them is no name that a resource can have."""
+    """Of the steps of a path. SpecError where one of them is not a valid name of a resource."""
     kind = KINDS.get(steps["kind"].lower())
     if kind is None:
-        raise SpecError("a kind is queue, counter or namespace", given=steps["kind"])
+        raise SpecError("The kind has to be queue, counter or namespace", given=steps["kind"])
     namespace = _checked(_NAMESPACE, "namespace", steps["namespace"])
     return Key(kind, namespace, _checked(_NAMESPACE if kind == "Namespace" else _NAME, "name", steps["name"]))
 
@@ -121,7 +121,7 @@ def key_of_document(document: Any) -> Key:
         or document.get("kind") not in ("Queue", "Counter")
         or "name" not in metadata
     ):
-        raise SpecError("this is no Queue and no Counter", remedy="send one as JSON")
+        raise SpecError("The document is not a Queue and not a Counter", remedy="send one as JSON")
     namespace = _checked(_NAMESPACE, "metadata.namespace", metadata.get("namespace") or "default")
     return Key(cast(KeyKind, document["kind"]), namespace, _checked(_NAME, "metadata.name", metadata["name"]))
 
@@ -131,7 +131,7 @@ def _checked(shape: TypeAdapter[str], field: str, value: object) -> str:
     try:
         return shape.validate_python(value, strict=True)
     except ValidationError:
-        raise SpecError(f"{field} is no name that a resource can have", given=str(value)[:100]) from None
+        raise SpecError(f"{field} is not a valid name of a resource", given=str(value)[:100]) from None
 
 
 def _json(status: int, body: Mapping[str, Any]) -> web.Response:

@@ -1,9 +1,9 @@
-"""What the watches tell becomes objects in `Seen` and keys in the work queue. It decides how urgent a key is, and
+"""Turns events of watches into objects in `Seen` and keys in the work queue. It decides how urgent a key is, and
 nothing else.
 
-Echoes of our own writes give no key: `wrote` tells `Seen` of the answer. Where the watch is faster than the answer,
-what it tells of an object that is being written waits until the answer has said which of it was ours (`writing`).
-An object that can not be taken in keeps no other from being heard of.
+Echoes of our own writes give no key: `wrote` passes the answer to `Seen`. If the watch is faster than the answer, its
+events of an object that is being written wait until the answer shows which of them were ours (`writing`). An object
+that cannot be taken in does not block others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Intake:
         self._seen = seen
         self._queue = queue
         self.heard = 0
-        """How many news there were: `/livez` and the settle after a start look at it."""
+        """The number of events: `/livez` and the settle after a start read it."""
         self._written: Counter[Place] = Counter()
         self._waiting: dict[Place, list[_Waiting]] = {}
 
@@ -69,7 +69,7 @@ class Intake:
 
     @contextmanager
     def writing(self, at: Place) -> Iterator[None]:
-        """While an object of ours is written and not answered: what is told of it waits."""
+        """While a write of ours to an object is not answered, its events wait."""
         self._written[at] += 1
         try:
             yield
@@ -81,8 +81,8 @@ class Intake:
                     self._add(each.news, each.class_)
 
     def wrote(self, document: Document) -> None:
-        """The answer to a write of our own, or to a look: who asked looks again anyhow. Others may hear only by it of
-        what somebody else has changed: to the watch that tells it later it is no news."""
+        """The answer to a write of our own, or to a read: its caller checks again anyhow. Other keys may learn of a
+        foreign change only by it, since the later event of the watch is no change any more."""
         self._add_beside(self._seen.hear(document))
         at, version = place_of(document), _version_of(document)
         waiting = self._waiting.get(at)
@@ -90,11 +90,11 @@ class Intake:
             self._waiting[at] = [each for each in waiting if each.version != version]
 
     def gone(self, uid: str) -> None:
-        """An answer showed that the object is not there any more: who asked looks again anyhow."""
+        """An answer showed that the object is gone: its caller checks again anyhow."""
         self._add_beside(self._seen.end(uid))
 
     def lost(self, uid: str) -> None:
-        """Somebody found that an object is not there, and no watch has told it."""
+        """A read found that an object is gone, and no watch has reported it."""
         self._add(self._seen.forget(uid), Class.CHANGED)
 
     def _take(self, document: Document, *, listed: bool) -> None:
@@ -117,19 +117,19 @@ class Intake:
             self._queue.add(key, Class.CHANGED)
 
     def resync(self, key: Key) -> None:
-        """Look at it again, for no reason."""
+        """Reconcile it again, without an event."""
         self._queue.add(key, _LEAST)
 
 
 @contextmanager
 def _by_itself(document: Document) -> Iterator[None]:
-    """Whoever watches goes on with the next one."""
+    """The watch continues with the next one."""
     try:
         yield
     except Exception:
         metadata = document.get("metadata") or {}
         at = f"{document.get('kind')} {metadata.get('namespace')}/{metadata.get('name')}"
-        log.exception("a bug in taking in what was told; please report it", extra={"object": at})
+        log.exception("bug in reading a watch, please report it", extra={"object": at})
 
 
 def is_child(document: Document) -> bool:

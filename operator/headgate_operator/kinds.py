@@ -1,6 +1,6 @@
-"""The kinds of objects that the operator speaks of to an API server, and where an object is: values and look-ups.
+"""The kinds of objects that the operator uses, and addresses of objects: values and look-ups.
 
-Pure. A kind that is not in KINDS can not be spoken of: the list is what the operator's rights are made from.
+Pure. A kind that is not in KINDS cannot be used: the operator's rights are built from the list.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As a document says it."""
+        """As in a document."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def resource(self) -> str:
-        """As messages and metrics say it: `deployments.apps`, `pods`."""
+        """As in messages and metrics: `deployments.apps`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -76,10 +76,10 @@ class Address:
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind:
-    """The kind that a document says it is of."""
+    """The kind of a document."""
     kind = KINDS.get(str(document.get("kind")))
     if kind is None or kind.api_version != document.get("apiVersion"):
-        raise Bug("a document of a kind that the operator does not know", kind=document.get("kind"))
+        raise Bug("The operator does not know the kind of this document", kind=document.get("kind"))
     return kind
 
 

@@ -1,7 +1,7 @@
-"""`kubectl`, as the person who calls us has set it up: so that logins and rights are his.
+"""`kubectl`, as the calling person has set it up, with that person's login and rights.
 
-What it refuses is told in one line by whose fault it is: that it is not installed, that there is no such object,
-which right is missing, that the server does not answer. It knows nothing of queues.
+Each failure is one line of its own class: kubectl is not installed, there is no such object, a right is missing, or
+the server does not answer. It knows nothing of queues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class KubectlMissing(Surroundings):
 
 
 class KubectlFailed(Surroundings):
-    """kubectl refuses."""
+    """The program kubectl failed."""
 
 
 class NotThere(SpecError):
@@ -43,11 +43,11 @@ class NotThere(SpecError):
 
 
 class RightMissing(Refused):
-    """You lack a right in this cluster."""
+    """Your account lacks a right in this cluster."""
 
 
 class NotInstalled(Surroundings):
-    """This cluster does not know Headgate's resources."""
+    """The CRDs of Headgate are not installed in this cluster."""
 
 
 class ServerAway(Unavailable):
@@ -56,7 +56,7 @@ class ServerAway(Unavailable):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """How it is called."""
+    """The options of its calls."""
 
     context: str | None = None
     kubeconfig: str | None = None
@@ -68,7 +68,7 @@ class Kubectl:
         return ["kubectl", *(f"{option}={value}" for option, value in given if value), *words]
 
     def run(self, *words: str, stdin: str | None = None, within_s: float = WITHIN_S) -> str:
-        """What it says on standard output."""
+        """Its standard output."""
         try:
             done = subprocess.run(
                 self.words(*words), input=stdin, capture_output=True, text=True, check=False, timeout=within_s
@@ -82,19 +82,19 @@ class Kubectl:
         return done.stdout
 
     def read(self, *words: str, stdin: str | None = None) -> dict[str, Any]:
-        """What it says, where that is JSON."""
+        """Its standard output, parsed as JSON."""
         text = self.run(*words, stdin=stdin)
         try:
             found = json.loads(text)
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise KubectlFailed("kubectl did not answer with JSON", said=repr(text[:100]))
+            raise KubectlFailed("The output of kubectl is not JSON", answer=repr(text[:100]))
         return found
 
     @contextmanager
     def forward(self, pod: str, port: int, within_s: float = WITHIN_S) -> Iterator[str]:
-        """The URL on this machine that leads to a pod's port, while it lasts: also to one of the pod's loopback."""
+        """A local URL of a pod's port, also of a port on the pod's loopback."""
         words = self.words("port-forward", f"pod/{pod}", f":{port}", "--address=127.0.0.1")
         try:
             process = subprocess.Popen(
@@ -105,7 +105,7 @@ class Kubectl:
         late = threading.Timer(within_s, process.kill)
         late.start()
         try:
-            assert process.stdout is not None  # noqa: S101 - as it was asked for
+            assert process.stdout is not None  # noqa: S101 - stdout is piped
             told = _FORWARDING.match(process.stdout.readline())
             late.cancel()
             if told is None:
@@ -117,7 +117,7 @@ class Kubectl:
             process.communicate()
 
     def show(self, *words: str) -> None:
-        """Let it write to our own standard output, for as long as it takes."""
+        """Write its output to our own standard output, for as long as it takes."""
         try:
             done = subprocess.run(
                 self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
@@ -129,7 +129,7 @@ class Kubectl:
 
 
 def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateError:
-    """Why it ended before it led anywhere."""
+    """The error of a port-forward that ended before it was established."""
     _, said = process.communicate()
     if process.returncode < 0:
         return ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`")
@@ -137,20 +137,20 @@ def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateE
 
 
 def refusal(said: str) -> HeadgateError:
-    """Why kubectl has refused, from its words."""
+    """The error, from kubectl's output."""
     found = _SERVER.search(said)
     if found is not None:
         return _refused_by_server(found[1], found[2])
     if _MAY_NOT.search(said):
         return _refused_by_server("Forbidden", said)
     if _NO_KIND.search(said):
-        return NotInstalled(remedy="install the chart, or another --context is meant")
+        return NotInstalled(remedy="install the chart, or pass another --context")
     no_server = _NO_SERVER.search(said)
     if no_server is not None:
-        return ServerAway(said=no_server[0], remedy="see `kubectl cluster-info`")
+        return ServerAway(answer=no_server[0], remedy="see `kubectl cluster-info`")
     words = [line.strip() for line in said.splitlines() if line.strip()]
     last = words[-1].removeprefix("error: ") if words else "nothing"
-    return KubectlFailed(said=last)
+    return KubectlFailed(answer=last)
 
 
 def _refused_by_server(reason: str, said: str) -> HeadgateError:
@@ -160,9 +160,9 @@ def _refused_by_server(reason: str, said: str) -> HeadgateError:
         where = f" in namespace {may_not['namespace']}" if may_not["namespace"] else ""
         return RightMissing(remedy=f"ask for the right to {may_not['verb']} {resource}{where}")
     if reason == "Forbidden":
-        return RightMissing(said=said)
+        return RightMissing(answer=said)
     if reason == "NotFound":
-        return NotThere(said=said)
+        return NotThere(answer=said)
     if reason in ("ServiceUnavailable", "Timeout", "ServerTimeout", "TooManyRequests", "InternalError"):
-        return ServerAway("the API server could not do it", said=said)
-    return KubectlFailed("the API server refuses", said=said)
+        return ServerAway("The API server failed", answer=said)
+    return KubectlFailed("The API server refused the request", answer=said)

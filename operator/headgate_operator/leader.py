@@ -1,7 +1,7 @@
-"""The operator's leader, found by its Lease and asked by `kubectl port-forward` to its pod: for the commands of
-people, by their own kubectl.
+"""The operator's leader, found by its Lease and reached by `kubectl port-forward` to its pod, for commands that
+people run by their own kubectl.
 
-An operator that runs elsewhere than in a pod is asked at an address.
+An operator that does not run in a pod is reached at an address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate_operator.names import INSPECTION_PORT, LEASE_NAME
 
 NAMESPACE: Final = "headgate-system"
 LATE: Final = timedelta(seconds=60)
-"""Beyond its length a Lease is believed for so long: clocks differ."""
+"""How long a Lease is believed after its end, since clocks differ."""
 WITHIN_S: Final = 30.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,12 +33,12 @@ class NobodyLeads(Unavailable):
 
 
 class LeaderSilent(Unavailable):
-    """The operator that leads could not be asked."""
+    """The leading operator cannot be reached."""
 
 
 @dataclass(frozen=True)
 class Leader:
-    """How the operator is asked. `address`: at this URL, else through the cluster."""
+    """The way to the operator: the URL `address`, or through the cluster."""
 
     kubectl: Kubectl
     namespace: str = NAMESPACE
@@ -54,14 +54,12 @@ class Leader:
         return self._read(path, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
 
     def pod(self) -> str:
-        """The pod of whoever holds the Lease."""
+        """The pod of the Lease's holder."""
         see = f"see `kubectl get pods -n {self.namespace}`"
         try:
             lease = self._kubectl().read("get", "lease", LEASE_NAME, "-o", "json")
         except NotThere:
-            raise NobodyLeads(
-                namespace=self.namespace, remedy=f"{see}; --operator-namespace if it runs in another one"
-            ) from None
+            raise NobodyLeads(namespace=self.namespace, remedy=f"{see}, or pass --operator-namespace") from None
         spec = lease.get("spec") or {}
         holder = str(spec.get("holderIdentity") or "")
         if not holder:
@@ -70,7 +68,7 @@ class Leader:
         ttl = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 15))
         if renewed is None or datetime.now(UTC) - renewed > ttl + LATE:
             since = "ever" if renewed is None else f"{renewed:%Y-%m-%dT%H:%M:%SZ}"
-            raise NobodyLeads("no operator leads any more", last=holder, silent_since=since, remedy=see)
+            raise NobodyLeads("No operator leads any more", last=holder, silent_since=since, remedy=see)
         return holder.split("_", maxsplit=1)[0]
 
     def _kubectl(self) -> Kubectl:
@@ -84,12 +82,12 @@ class Leader:
             with self._kubectl().forward(pod, self.port) as address:
                 return _read_url(address, path, body)
         except (NotThere, ServerAway, LeaderSilent) as error:
-            remedy = "if it runs outside of the cluster, say where with --operator-address"
-            raise LeaderSilent(pod=pod, said=error.facts.get("said"), remedy=remedy) from None
+            remedy = "pass --operator-address if it runs outside of the cluster"
+            raise LeaderSilent(pod=pod, answer=error.facts.get("answer"), remedy=remedy) from None
 
 
 def leader_options(command: Command) -> Command:
-    """How the operator is found, for whoever asks it."""
+    """Options of the way to the operator."""
     options = (
         click.option(
             "--operator-namespace",
@@ -97,12 +95,12 @@ def leader_options(command: Command) -> Command:
             default=NAMESPACE,
             show_default=True,
             metavar="NAMESPACE",
-            help="Where the operator runs.",
+            help="Namespace of the operator.",
         ),
         click.option(
             "--operator-address",
             metavar="URL",
-            help=f"Address of an operator outside of the cluster, such as http://127.0.0.1:{INSPECTION_PORT}.",
+            help="URL of an operator outside of the cluster.",
         ),
     )
     for option in reversed(options):
@@ -123,9 +121,9 @@ def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
         if not isinstance(found, dict) or "error" not in found:
             raise LeaderSilent(address=address, status=error.code) from None
     except (OSError, ValueError) as error:
-        raise LeaderSilent(address=address, said=getattr(error, "reason", error)) from None
+        raise LeaderSilent(address=address, answer=getattr(error, "reason", error)) from None
     if not isinstance(found, dict):
-        raise Surroundings("this is no operator of Headgate", address=address)
+        raise Surroundings("The address is not of a Headgate operator", address=address)
     return _without_error(found)
 
 
@@ -138,7 +136,7 @@ def _json_or_nothing(body: bytes) -> Any:
 
 def _without_error(found: dict[str, Any]) -> dict[str, Any]:
     if "error" in found:
-        raise HeadgateError("the operator says", said=found["error"])
+        raise HeadgateError("The operator answered with an error", answer=found["error"])
     return found
 
 

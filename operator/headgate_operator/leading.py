@@ -1,12 +1,13 @@
-"""Who leads: one Lease, taken and renewed here. The prose is docs/internals/protocols/operator.md, "Leading and
+"""Leader election: one Lease, taken and renewed here. The prose is docs/internals/protocols/operator.md, "Leading and
 living".
 
 It knows neither resources nor kopf. Invariants:
 
-- nobody acts after `trusted_until`, which counts from the moment a renewal was sent (rule R2), by boot time, so that
-  a machine that slept does not go on;
-- a Lease of somebody else is taken only once it was seen unchanged for its whole length by our own clock, or was
-  given up; by resourceVersion, so of two takers one is told.
+- no process acts after `trusted_until`, which counts from the time a renewal was sent (rule R2), by boot time, so
+that
+  a machine that slept does not continue;
+- a Lease of another process is taken only if it was unchanged for its whole length by our own clock, or was given up;
+  by resourceVersion, so that of two takers one wins.
 
 An effect that is late all the same is harmless (uids, LWT), so no fencing token is needed.
 """
@@ -68,16 +69,16 @@ class Leading:
         self.taken = asyncio.Event()
         """Set once the Lease was taken for the first time."""
         self.lost = asyncio.Event()
-        """Set once somebody else holds it after we did: this process has to begin again as a standby."""
+        """Set once another process holds it after this one did: this process has to restart as a standby."""
         self.looked = asyncio.Event()
-        """Set once the Lease was looked at at all."""
+        """Set once the Lease was read."""
 
     def may_act(self) -> bool:
         """Whether an effect may begin now."""
         return self._held is not None and not self.lost.is_set() and self._boot_s() < self._trusted_until_s
 
     def holder(self) -> str:
-        """Who leads, as far as is known here."""
+        """The leader, as far as is known."""
         if self._held is not None:
             return self.identity
         return self._observed.lease.holder if self._observed else ""
@@ -91,7 +92,7 @@ class Leading:
             await asyncio.sleep(pause_s * self._chance.uniform(0.9, 1.0))
 
     async def turn(self) -> bool:
-        """One look or renewal; whether it was answered as hoped."""
+        """One read or renewal; whether it succeeded."""
         return await (self._renew() if self._held is not None else self._try_to_take())
 
     async def give_up(self) -> None:
@@ -124,7 +125,7 @@ class Leading:
         if found.holder == self.identity:
             self._held = replace(found, transitions=self._held.transitions)
             return
-        log.error("another process leads now", extra={"holder": found.holder})
+        log.error("leadership lost", extra={"holder": found.holder})
         self._held = None
         self._observed = _Observed(found, self._boot_s())
         self.lost.set()
@@ -157,7 +158,7 @@ class Leading:
         written = await self._port.write_lease(mine, within_s=WITHIN_S)
         if isinstance(written, Denied):
             return False
-        log.info("leading", extra={"identity": self.identity})
+        log.info("leadership gained", extra={"identity": self.identity})
         self._holds(written, sent_s)
         self.taken.set()
         return True

@@ -1,9 +1,10 @@
-"""`python3 -m headgate_operator.leave`: before an installation ends, so that nothing is left that only it could end.
+"""`python3 -m headgate_operator.leave`: runs before an uninstall, so that nothing stays that only the operator can
+end.
 
-The chart runs it in a Job before it deletes anything. It refuses while a resource says `deletionPolicy: Delete`;
-else it ends the operator, takes finalizers off and deletes the Lease. With `--remove` all resources go first, with
-what was made for them, and the CustomResourceDefinitions after them; their data stay in Cassandra, as Retain says.
-What is decided is in `decide_leaving.py`. It may be run again, also where no operator runs any more.
+The chart runs it in a Job before it deletes anything. It refuses while a resource has `deletionPolicy: Delete`. Else
+it ends the operator, removes finalizers and deletes the Lease. With `--remove` it first deletes all resources with
+their children, and then the CustomResourceDefinitions; the data stay in Cassandra, as under Retain. The decisions are
+in `decide_leaving.py`. It may be run again, also without a running operator.
 """
 
 from __future__ import annotations
@@ -48,40 +49,40 @@ from headgate_operator.port import ClusterPort, Denial, Denied
 
 OURS: Final = "app.kubernetes.io/managed-by=headgate"
 OF_NAMESPACES: Final = (CRON_JOB, ROLE_BINDING, SERVICE_ACCOUNT)
-"""Children that no resource owns, beside the copies of the Secret."""
+"""Children that no resource owns, in addition to the copies of the Secret."""
 PAGE: Final = 500
 ENDING_WITHIN_S: Final = 150.0
 BY_THE_OPERATOR_WITHIN_S: Final = 20.0
 GONE_WITHIN_S: Final = 60.0
-"""Beside what the operator was given before. A cluster's collector hears of a kind that is new to it after half a
-minute, and tries what went before that again with doubled pauses: 41 s at most were measured, else a fifth of one."""
+"""In addition to the time for the operator. A cluster's collector learns of a new kind after half a minute, and
+retries earlier objects with doubling pauses: measured are at most 41 s, and usually 0.2 s."""
 LOOK_EVERY_S: Final = 0.5
 
 
 class DataWouldBeOrphaned(Refused):
-    """Resources say deletionPolicy: Delete, and nobody would be left to drop their data."""
+    """Resources have deletionPolicy: Delete, and no operator would be left to drop their data."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What ends."""
+    """The installation that ends."""
 
     namespace: str
     deployment: str
     selector: str
-    """By which its pods are found."""
+    """Label selector of its pods."""
 
 
 @click.command("leave", context_settings={"help_option_names": ["-h", "--help"]})
 @cluster_options
-@click.option("--namespace", required=True, help="The operator's.")
-@click.option("--deployment", required=True, help="The operator's Deployment there.")
-@click.option("--selector", required=True, help="By which its pods are found.")
-@click.option("--remove/--keep", help="Remove all resources and the CRDs, too; the data stay.")
+@click.option("--namespace", required=True, help="Namespace of the operator.")
+@click.option("--deployment", required=True, help="Deployment of the operator.")
+@click.option("--selector", required=True, help="Label selector of the operator's pods.")
+@click.option("--remove/--keep", help="Removal of all resources and the CRDs.")
 def main(
     kubeconfig: str | None, context: str | None, namespace: str, deployment: str, selector: str, *, remove: bool
 ) -> None:
-    """Make an end: refuse while data would be orphaned, else release what holds finalizers."""
+    """Prepare an uninstall: refuse while data would be orphaned, else remove finalizers. Data stay in Cassandra."""
     installation = Installation(namespace, deployment, selector)
     run_to_its_end(
         lambda cluster: leave(cluster, installation, remove=remove), kubeconfig=kubeconfig, context=context
@@ -89,7 +90,7 @@ def main(
 
 
 async def leave(port: ClusterPort, installation: Installation, *, remove: bool) -> None:
-    """All of it, in the order in which nothing can be left."""
+    """All of it, in the order in which nothing can be left over."""
     resources = await _decided(port, remove=remove)
     namespaces = await _namespaces(port, resources)
     await _release(port, resources)
@@ -98,7 +99,7 @@ async def leave(port: ClusterPort, installation: Installation, *, remove: bool) 
     if remove:
         await _until_removed(port, namespaces)
     await _end_operator(port, installation)
-    await _release(port, await _look(port, remove=False))  # what an operator may have set to the last
+    await _release(port, await _look(port, remove=False))  # finalizers that an operator may have set at last
     if remove:
         for name in NAMES:
             await _delete(port, Address(CRD, None, name))
@@ -108,7 +109,7 @@ async def leave(port: ClusterPort, installation: Installation, *, remove: bool) 
 
 
 async def _decided(port: ClusterPort, *, remove: bool) -> Leaving:
-    """What is to be done; refused while data would be orphaned, waited for while some are being dropped."""
+    """The decision; refused while data would be orphaned, and waits while data are being dropped."""
     found = Leaving()
 
     async def nothing_ends() -> bool:
@@ -118,14 +119,14 @@ async def _decided(port: ClusterPort, *, remove: bool) -> Leaving:
 
     if not await _until(nothing_ends, ENDING_WITHIN_S):
         raise Unavailable(
-            "resources are being deleted with their data, which takes an operator",
+            "Resources are being deleted with their data, which needs an operator",
             resources=few(found.ending),
-            remedy="wait for them, or set deletionPolicy: Retain; then uninstall again",
+            remedy="wait for them or set `deletionPolicy: Retain`, and uninstall again",
         )
     if found.refused:
         raise DataWouldBeOrphaned(
             resources=few(found.refused),
-            remedy="delete them, or set deletionPolicy: Retain to keep their data; then uninstall again",
+            remedy="delete them, or set `deletionPolicy: Retain` to keep their data, and uninstall again",
         )
     return found
 
@@ -140,21 +141,21 @@ async def _release(port: ClusterPort, resources: Leaving) -> None:
         at = address_of_resource(document)
         done = await port.patch(at, without_finalizer(document), manager=MANAGER)
         if not isinstance(done, Denied):
-            click.echo(f"{at}: the finalizer is taken off")
+            click.echo(f"{at}: finalizer removed")
 
 
 async def _namespaces(port: ClusterPort, resources: Leaving) -> frozenset[str]:
-    """Where something of ours may stand that no resource owns."""
+    """Namespaces that may have objects of the operator without an owner."""
     children = [each for kind in OF_NAMESPACES for each in await _all(port, kind, OURS)]
     return frozenset(str(each["metadata"]["namespace"]) for each in (*resources.remove, *children))
 
 
 async def _until_removed(port: ClusterPort, namespaces: Iterable[str]) -> None:
-    """The operator removes what it has made, and notes in the catalogue that data stay; what it leaves goes here."""
+    """The operator removes its children and notes in the catalogue that data stay; this removes the rest."""
 
     await _until(
         lambda: _none_of(port, (QUEUE, COUNTER, *OF_NAMESPACES)), BY_THE_OPERATOR_WITHIN_S
-    )  # where no operator runs, that is waited for in vain
+    )  # without a running operator this waits in vain
     for kind in OF_NAMESPACES:
         for document in await _all(port, kind, OURS):
             metadata = document["metadata"]
@@ -165,10 +166,10 @@ async def _until_removed(port: ClusterPort, namespaces: Iterable[str]) -> None:
     if not await _until(lambda: _none_of(port, collected), GONE_WITHIN_S):
         left = await _left_of(port, collected)
         raise Unavailable(
-            "resources, or what was made for them, do not go",
+            "Resources or their children still exist",
             waited_s=GONE_WITHIN_S,
             left=few(told_left(each) for each in left),
-            remedy="see what holds them; then uninstall again",
+            remedy="check their finalizers, and uninstall again",
         )
 
 
@@ -190,7 +191,7 @@ async def _delete_copy(port: ClusterPort, namespace: str) -> None:
 
 
 async def _end_operator(port: ClusterPort, installation: Installation) -> None:
-    """No process of it goes on, so that nobody makes anew what is removed next."""
+    """End all its processes, so that none of them recreates the objects that are removed next."""
     at = Address(DEPLOYMENT, installation.namespace, installation.deployment)
     done = await ask_until_told(lambda: port.patch(at, {"spec": {"replicas": 0}}, manager=MANAGER))
     if isinstance(done, Denied):
@@ -203,12 +204,12 @@ async def _end_operator(port: ClusterPort, installation: Installation) -> None:
         return isinstance(page, Denied) or not page.items
 
     if not await _until(is_gone, GONE_WITHIN_S):
-        raise Unavailable("the operator does not end", deployment=str(at), waited_s=GONE_WITHIN_S)
+        raise Unavailable("The operator does not end", deployment=str(at), waited_s=GONE_WITHIN_S)
     click.echo(f"{at}: ended")
 
 
 async def _all(port: ClusterPort, kind: Kind, labels: str = "", *, namespace: str | None = None) -> list[Document]:
-    """All objects of a kind; none where the kind is not known."""
+    """All objects of a kind; none if the kind is not known."""
     found: list[Document] = []
     more: str | None = None
     while True:

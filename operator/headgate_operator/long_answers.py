@@ -1,8 +1,8 @@
-"""JSON of a long answer, parsed piece by piece: between two of them whoever waits for the event loop has a turn.
+"""JSON of a long answer, parsed piece by piece: between two pieces other tasks of the event loop have a turn.
 
-A list of a thousand objects is some megabytes. Parsed at once it would hold the loop for as long as ten decisions,
-in a thread as well, since the parser never lets the interpreter go. It knows nothing of what stands in an answer but
-that it is one object, whose arrays are what is long.
+A list of a thousand objects is some megabytes. Parsed at once it would hold the loop for as long as ten decisions, in
+a thread as well, since the parser never releases the interpreter. Of the answer it only knows that it is one object
+with long arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _skip: Final = re.compile(r"[ \t\n\r]*").match
 
 
 async def parse(body: bytes) -> Any:
-    """What the JSON says, as json.loads reads it. ValueError if it is none."""
+    """The value of the JSON, as json.loads reads it. ValueError if it is none."""
     if len(body) <= LONG:
         return json.loads(body)
     text = body.decode()
@@ -51,7 +51,7 @@ async def _read_object(text: str, at: int) -> dict[str, Any]:
             at = _next(text, at + 1)
     at = _next(text, _after(text, at, "}"))
     if at != len(text):
-        raise ValueError("something stands behind the answer")
+        raise ValueError("The answer has text after its end")
     return found
 
 

@@ -1,5 +1,5 @@
-"""Metrics of the operator, in addition to those of its work queue: figures of every queue for HPA and KEDA, conditions
-of resources for alerts, and the operator's own state. Only the leader exports figures and conditions.
+"""Metrics of the operator, in addition to those of its work queue: figures of every queue for HPA and KEDA,
+conditions of resources for alerts, and the operator's own state. Only the leader exports figures and conditions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _measure_resources(registry: Registry, operator: Operator, is_leading: Calla
         labels,
         troubles,
     )
-    registry.reading("headgate_resources", "Resources by kind and by the status of Ready.", ("kind", "ready"), counted)
+    registry.reading(
+        "headgate_resources", "Resources by kind and by the status of Ready.", ("kind", "ready"), counted
+    )
 
 
 def _labels(followed: Followed) -> tuple[str, str]:

@@ -6,12 +6,12 @@ patch instead of what was there, `$patch: delete` removes a map or an item of a 
 `$patch: replace` replaces its whole list, `$retainKeys` keeps those fields alone.
 
 In one thing it does more than the API server: of fields of which there may be only one (`value` and `valueFrom` of a
-variable, the ways to probe, the source of a volume) the patch's choice takes ours away; the server would merge both,
+variable, the ways to probe, the source of a volume) the patch's choice removes ours; the server would merge both,
 and then refuse the pod.
 
-Pure. It knows which lists merge by what, and nothing else of what the fields mean. Neither argument is changed.
-It costs what the two documents hold, whatever is in them: places are found by key, and nothing is copied twice.
-Invariants: `merge(base, {}) == base`; merging a patch twice is merging it once; what a patch says is in the result.
+Pure. It knows the merge keys of lists, and nothing else about fields. Neither argument is changed. Its cost is linear
+in the size of the two documents: items are found by key, and nothing is copied twice. Invariants: `merge(base, {}) ==
+base`; merging a patch twice is merging it once; all values of a patch are in the result.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "topologySpreadConstraints": ("topologyKey",),
     "ownerReferences": ("uid",),
 }
-"""By what the items of a list are told apart, by the list's name."""
+"""The merge keys of lists, by the list's name."""
 _UNSAID: Final = {"protocol": "TCP"}
-"""What part of a key is where an item does not say it."""
+"""Default values of parts of a key."""
 
 _RIVALS: Final = (
     frozenset(("value", "valueFrom")),
@@ -56,18 +56,18 @@ _RETAIN: Final = "$retainKeys"
 
 
 class PatchInvalid(SpecError):
-    """The patch can not be merged."""
+    """The patch cannot be merged."""
 
 
 def merge(base: Document, patch: Document) -> dict[str, Any]:
-    """The document with the patch merged into it; PatchInvalid names the field that can not be."""
+    """The document with the patch merged into it; PatchInvalid names a field that cannot be merged."""
     merged = _copied(base)
     _merge_map(merged, patch, "")
     return dict(_finished(merged))
 
 
 def key_of(field: str, item: object) -> tuple[Any, ...] | None:
-    """What tells an item of this list from the others; None if its list has no such thing, or the item lacks it."""
+    """The key of an item; None if its list has none, or the item lacks it."""
     names = KEYS.get(field)
     if names is None or not isinstance(item, _MAPS):
         return None
@@ -120,7 +120,7 @@ def _merge_map(merged: dict[str, Any], patch: Document, path: str) -> None:
     """Into a map that is ours to change."""
     unknown = [name for name in patch if name.startswith("$") and name not in (_DIRECTIVE, _RETAIN)]
     if unknown:
-        raise PatchInvalid(f"{path or 'the patch'}: {unknown[0]} is not understood; $patch and $retainKeys are")
+        raise PatchInvalid(f"{path or 'the patch'}: {unknown[0]} is not supported, but $patch and $retainKeys are")
     directive = _directive(patch, path)
     if directive != "merge":
         merged.clear()
@@ -165,7 +165,7 @@ def _merge_list(field: str, base: _Items | Sequence[Any], patch: Sequence[Docume
             continue
         key = key_of(field, item)
         if key is None:
-            raise PatchInvalid(f"{path}[{index}]: needs {KEYS[field][0]}, by which items of this list are merged")
+            raise PatchInvalid(f"{path}[{index}]: needs {KEYS[field][0]}, the merge key of this list")
         here = f"{path}[{key[0]}]"
         if _directive(item, here) == "delete":
             merged.remove(key)

@@ -1,7 +1,7 @@
-"""What things of the operator are called: keys of the work queue, labels, annotations, children, owners.
+"""Names of the operator: keys of the work queue, labels, annotations, children, owners.
 
-Pure, and the only place where such a name is put together: who makes a child and who looks for it agree by calling
-the same function.
+Pure, and the only place that builds such a name, so that the code that creates a child and the code that finds it
+agree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONNECTION_COPY: Final = "headgate-connection"
 INSPECTION_PORT: Final = 9092
 """Where a pod of the operator answers /why and /plan, on its own loopback."""
 LEASE_NAME: Final = "headgate-operator"
-"""In the operator's own namespace: who leads."""
+"""The Lease of leader election, in the operator's own namespace."""
 
 KeyKind = Literal["Queue", "Counter", "Namespace"]
 STEM_MAX = 40
@@ -63,7 +63,7 @@ def namespace_key(namespace: str) -> Key:
 
 
 def owner_of(cluster: str, uid: str) -> str:
-    """Who manages an entry of the catalogue; `cluster` is the uid of namespace kube-system."""
+    """The owner of an entry of the catalogue; `cluster` is the uid of namespace kube-system."""
     return f"operator/{cluster}/{uid}"
 
 
@@ -74,7 +74,7 @@ def owner_parts(owner: str) -> tuple[str, str] | None:
 
 
 def consumer_name(queue: str, consumer: str) -> str:
-    """The name of a consumer's Deployment. Cut, and told apart by a mark: queue a-b, consumer c is not a, b-c."""
+    """The name of a consumer's Deployment. Cut, and made unique by a mark: queue a-b, consumer c is not a, b-c."""
     return f"{_cut(queue, STEM_MAX)}-{_cut(consumer, STEM_MAX)}-{_mark('Queue', queue, consumer)}"
 
 
@@ -103,7 +103,7 @@ def base36(number: int) -> str:
 
 
 def labels_of(key: Key, **more: str) -> dict[str, str]:
-    """The labels of a child: whose it is, and which of his."""
+    """The labels of a child: its owner, and its role."""
     labels = {MANAGED_BY: MANAGER}
     if key.kind != "Namespace":
         labels[f"{GROUP}/{key.kind.lower()}"] = key.name

@@ -79,7 +79,7 @@ class Looked:
     checked: set[ChildName] = field(default_factory=set)
     foreign: dict[ChildName, str] = field(default_factory=dict)
     found: list[Document] = field(default_factory=list)
-    """Children of the resource's own that no watch has told of yet."""
+    """Children of the resource that no watch has reported yet."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class _Needs:
     spark: bool
     deleting: bool
     is_active: bool
-    """Its tables are there, so it is looked after by a CronJob."""
+    """Its tables exist, so a CronJob serves it."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Sources:
 
 
 class Observer:
-    """Looks at the world, key by key."""
+    """Observes the world, key by key."""
 
     def __init__(self, sources: Sources, settings: Settings, *, now_us: Callable[[], int]) -> None:
         self.settings = settings
@@ -148,7 +148,7 @@ class Observer:
     async def resource(
         self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer], instead: Document | None = None
     ) -> World:
-        """Everything about a Queue or a Counter; with another document of it, if that is told."""
+        """Everything about a Queue or a Counter; with another document of it, if one is passed."""
         present = self.present(key) if instead is None else self._imagined(key, instead)
         connection = await self._from.connections.of(key, None if present is None else _valid(present))
         store = await self._store(key, present, connection)
@@ -242,7 +242,7 @@ class Observer:
         return NamespaceStand(terminating=ends, ready=stand.ready, trouble=stand.trouble)
 
     def _siblings(self, key: Key) -> Mapping[str, Sibling]:
-        """What it names for its dead letters, what those name in turn, and who names it."""
+        """The dead-letter queues that it names, those that they name in turn, and the queues that name it."""
         if key.kind != "Queue":
             return {}
         seen, found = self._from.seen, dict[str, Sibling]()
@@ -330,12 +330,12 @@ class Observer:
         )
 
     def group_of(self, present: Present) -> JobGroup | None:
-        """The CronJob by which a resource is looked after."""
+        """The CronJob that serves a resource."""
         resource = _valid(present)
         return None if resource is None else grouping.group_of(resource, self.settings)
 
     def groups_beside(self, key: Key) -> frozenset[JobGroup]:
-        """By which CronJobs the other resources of its namespace are looked after."""
+        """The CronJobs that serve the other resources of its namespace."""
         others = (self.present(each) for each in self._keys_in(key.namespace) if each != key)
         return frozenset(group for found in others if found is not None and (group := self.group_of(found)))
 
@@ -351,8 +351,8 @@ class Observer:
         return resource is not None and grouping.is_carried(resource, self.settings)
 
     async def _needs_in(self, namespace: str) -> AsyncIterator[_Needs]:
-        """Of all resources that are carried. Each is read once a generation: of a thousand queues that are applied at
-        once, each has this looked at, and who waits for the event loop has a turn after each that had to be parsed.
+        """Of all supported resources. Each is parsed once per generation: with a thousand queues applied at once each
+        of them needs this, and other tasks of the event loop have a turn after each parsed one.
         """
         for key in self._keys_in(namespace):
             uid, generation = self._from.seen.which(key.kind, namespace, key.name)

@@ -1,7 +1,7 @@
-"""Pods of consumers that are short of workers: why they are not ready, in their own last words.
+"""Pods of consumers that are short of workers: why they are not ready, by their last log line.
 
 Pods are not watched, since there may be thousands and nothing is decided by those that are well; they are listed for
-a queue whose Deployment says that some are missing, at most each ten seconds.
+a queue whose Deployment reports that some are missing, at most each ten seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Document = Mapping[str, Any]
 
 
 class PodLooks:
-    """The last looks."""
+    """The last reads."""
 
     def __init__(self, port: ClusterPort, *, now_s: Callable[[], float]) -> None:
         self._port = port
@@ -31,7 +31,7 @@ class PodLooks:
         self._known: dict[Key, tuple[float, tuple[PodSeen, ...]]] = {}
 
     def fork(self) -> PodLooks:
-        """With the looks so far, and from here on apart."""
+        """A copy with the reads so far."""
         made = PodLooks(self._port, now_s=self._now_s)
         made._known = dict(self._known)
         return made
@@ -93,7 +93,7 @@ def _ended(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _words(statuses: Iterable[Any], conditions: Iterable[Any], ended: Mapping[str, Any] | None) -> str:
-    """The last line that it said, else why it waits, else why it can not be scheduled."""
+    """Its last log line, else why it waits, else why it cannot be scheduled."""
     if ended is not None and ended.get("message"):
         return str(ended["message"]).strip().splitlines()[-1]
     for each in statuses:
@@ -101,8 +101,8 @@ def _words(statuses: Iterable[Any], conditions: Iterable[Any], ended: Mapping[st
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
             return " ".join(str(part) for part in (waiting.get("reason"), waiting.get("message")) if part)
         if each.get("name") == HANDLER and each.get("restartCount") and each.get("started") is False:
-            return "the handler runs, and nobody listens at its port on the pod's address"
+            return "the handler runs, but does not listen at its port on the pod's address"
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            return str(each.get("message") or each.get("reason") or "it can not be scheduled")
+            return str(each.get("message") or each.get("reason") or "it cannot be scheduled")
     return "" if ended is None else f"it ended with exit code {ended.get('exitCode')} ({ended.get('reason', '')})"

@@ -34,7 +34,7 @@ CLOCKS_APART_US: Final = 5_000_000
 
 @dataclass(frozen=True)
 class JobTold:
-    """What the latest run of a job told last, in the row that all runs of the job share."""
+    """The last report of a job's latest run, in the row that all runs of the job share."""
 
     told_us: int
     done: int | None
@@ -43,7 +43,7 @@ class JobTold:
 
 
 def job_id(queue_uid: str, bulk: str) -> UUID:
-    """Under which a bulk job tells its figures."""
+    """The name under which a bulk job reports its figures."""
     return uuid5(UUID(queue_uid), bulk)
 
 
@@ -54,8 +54,8 @@ def job_ids_of(children: Iterable[Document]) -> frozenset[UUID]:
 
 
 def runs_of(children: Iterable[Document], told: Mapping[UUID, JobTold]) -> tuple[BulkRun, ...]:
-    """Those among a queue's children, oldest first. The last of each job has the figures that the job told since it
-    was made: what an earlier run told is not its own."""
+    """The runs among a queue's children, oldest first. The last of each job has the figures that the job reported
+    since its creation, and none of an earlier run."""
     documents = sorted(filter(_is_run, children), key=lambda each: (_minute(each), each["metadata"]["name"]))
     last_of = {_bulk(each): each["metadata"]["uid"] for each in documents}
     runs: list[BulkRun] = []
@@ -92,7 +92,7 @@ def _run(document: Document, told: JobTold | None) -> BulkRun:
     metadata, status = document["metadata"], document.get("status") or {}
     application = status.get("applicationState") or {}
     state: RunState = _STATES.get(application.get("state") or "", "Pending")
-    # The job's own line says what is wrong, or what holds it up; the Spark operator knows the driver's exit code.
+    # The job's own line has the error or the obstacle; the Spark operator knows the driver's exit code.
     why = told.says if told is not None and told.says not in (BULK_RUNS, BULK_DONE) else ""
     return BulkRun(
         bulk=_bulk(document),

@@ -70,7 +70,7 @@ SECRETS_S: Final = 20.0
 SECRETS_AT_A_TIME: Final = 20
 FINISH_S: Final = 10.0
 PLAN_WITHIN_S: Final = 25.0
-"""Less than those who ask wait for an answer."""
+"""Less than the clients' timeout."""
 SETTLE_S: Final = 0.3
 SETTLE_S_MAX: Final = 30.0
 OURS: Final = "app.kubernetes.io/managed-by=headgate"
@@ -197,7 +197,7 @@ class Operator:
                 await self.connections.reach_default()  # the operator's own, which its sweep opens too
                 return await plan_live(self.reconciler, self.observer, key, document, self._ports.now_us())
         except TimeoutError:
-            raise Unavailable("the plan takes too long", within_s=PLAN_WITHIN_S, remedy="ask again later") from None
+            raise Unavailable("The plan takes too long", within_s=PLAN_WITHIN_S, remedy="retry later") from None
 
     async def finish(self, within_s: float = FINISH_S) -> None:
         """Wait until no key is worked, where nothing new may begin."""
@@ -208,21 +208,21 @@ class Operator:
         """End sessions."""
         await self.sessions.close()
 
-    # ---- what goes on beside
+    # ---- background tasks
 
     def _beside(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {
             "probes": self.reconciler.probe,
-            "looks at lanes": self.health.run,
+            "checks of lanes": self.health.run,
             "results of passes": self.passes.run,
             "sweep": self.sweep.run,
             "resync": self._resync,
-            "looks at schemas": self._look_at_schemas,
+            "reads of schemas": self._look_at_schemas,
             "reading of Secrets": self._read_secrets,
         }
 
     async def _settle(self) -> None:
-        """Until no news came for a moment: a restart lists in any order."""
+        """Wait until events have paused: a restart lists in any order."""
         for _ in range(round(SETTLE_S_MAX / SETTLE_S)):
             heard = self.intake.heard
             await asyncio.sleep(SETTLE_S)

@@ -1,7 +1,7 @@
-"""Results of repair and of the collector, of all resources: what their passes wrote down, read for all at once, and
-failed runs, from the Jobs that the watches tell of.
+"""Results of repair and of the collector, of all resources: the records of their passes, read for all at once, and
+failed runs, from the Jobs of the watches.
 
-What was not read yet is UNKNOWN. Slices are read one after the other over a minute, so that no second has a burst.
+Results that were not read yet are UNKNOWN. Slices are read one after the other over a minute, without bursts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PassBoard:
         return next((number for number, (_, failed) in enumerate(reversed(moments)) if not failed), len(moments))
 
     async def until_read(self) -> None:
-        """Return once it was read at all, or could not be; who comes meanwhile waits for the same reads."""
+        """Return after the first read, or its failure; concurrent callers wait for the same reads."""
         if self._has_read:
             return
         if self._first is None:
@@ -72,7 +72,7 @@ class PassBoard:
                 await asyncio.sleep(AGAIN_S)
 
     async def turn(self, pause_s: float = 0.0) -> bool:
-        """All slices once; who is concerned by something new is told. Whether there was anything to be read."""
+        """Read all slices once and queue the keys of new results. Whether there was anything to read."""
         found: dict[UUID, Passes] = {}
         sessions = self._store.with_catalogue()
         for slice_ in range(SLICES):
@@ -81,7 +81,7 @@ class PassBoard:
                     store = reached.ground.store_in(reached.ground.keyspace)
                     read = await read_standing(store, slice_)
                 except HeadgateError as error:
-                    log.info("results of passes can not be read: %s", error)
+                    log.info("reading the results of passes failed", extra={"error": str(error)})
                     return False
                 found |= {id_: _passes(standing) for id_, standing in read.items()}
             await asyncio.sleep(pause_s)

@@ -1,7 +1,7 @@
-"""Effects onto the ports, in order; it stops at the first that fails. It does not know why anything is done.
+"""Performs effects on the ports, in order; it stops at the first that fails. It does not know the reasons of effects.
 
-What the API server said to an apply of ours is kept by child: what it shows otherwise than we said is no drift, and
-what it refused is not tried again at once. Nothing begins once the Lease is not trusted any more.
+The API server's answer to an apply of ours is kept by child: a difference between it and our document is no drift,
+and a refused document is not retried at once. No effect starts once the Lease is not trusted any more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Failed:
     says: str
     retry_after_s: float | None = None
     is_conflict: bool = False
-    """Somebody was first: the world is to be looked at again, and nothing is wrong."""
+    """Another writer was first: the world is observed again, and nothing is wrong."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Performer:
         )
         kept.answers.pop(ChildName(effect.kind, effect.name), None)
         if isinstance(answer, Denied):
-            if answer.denial is Denial.CONFLICT:  # there is another of its name, or somebody says so
+            if answer.denial is Denial.CONFLICT:  # there is another of its name, or the server reports one
                 await self._look_again(at)
             if answer.denial is not Denial.NOT_FOUND:
                 return _failed(effect, answer)
@@ -190,7 +190,7 @@ class Performer:
             "metadata": {"name": effect.key.name, "namespace": effect.key.namespace},
             "status": effect.status,
         }
-        # A status heeds no uid: only a version tells this resource from another of its name that was made since.
+        # A status heeds no uid: only a version distinguishes this resource from a newer one of its name.
         known = self._hands.seen.of_uid(effect.uid)
         if known is None:
             return Failed(effect, "the resource is gone", is_conflict=True)
@@ -220,7 +220,7 @@ class Performer:
         except Exception as error:
             return Failed(effect, str(error))
         fields = {"key": effect.key.path, "lane": effect.lane, "epoch": effect.epoch}
-        log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
+        log.warning("lane owner stopped, it made no progress", extra=fields)
         return None
 
     def _emit(self, effect: Emit) -> None:
@@ -241,10 +241,10 @@ class Performer:
     async def _told(self, note: Note) -> None:
         denied = await self._hands.port.emit(note)
         if denied is not None:
-            log.info("an event was not told: %s", denied, extra={"reason": note.reason})
+            log.info("writing an event failed", extra={"reason": note.reason, "error": str(denied)})
 
     async def _asked(self, ask: Callable[[], Any]) -> Any:
-        """With the server's word honoured where it says that it was not done and when to come again."""
+        """Retries after the pause that the server requests, if it has not fulfilled the request."""
         self.writes += 1
         for _ in range(THROTTLED_TRIES):
             answer = await ask()

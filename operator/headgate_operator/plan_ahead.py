@@ -1,13 +1,13 @@
-"""All that would be done for some resources, from decision to decision, with nothing being done.
+"""All changes that the operator would make for some resources, from decision to decision, without making them.
 
     ahead = Ahead(worlds, namespaces, now_us)
     while ahead.turn():
-        pass                # or, where somebody can be asked: answer what `ahead.asks` wants to know
-    ahead.done              # what would be done, in its order
+        pass                # or, with a cluster: answer the questions in `ahead.asks`
+    ahead.done              # the changes, in their order
 
-It decides as the operator does, by `decide` and `decide_namespace`, key after key, and imagines what comes of it
-(imagining.py). The operator works on many keys at once; here one follows the other, which is one of the orders that
-are possible. Moments that are close (a status that is held back for a second) are waited for in thought.
+It decides as the operator does, by `decide` and `decide_namespace`, key after key, and imagines the result
+(imagining.py). The operator works on many keys at once; here one follows the other, which is one of the possible
+orders. Times that are close (a status that is held back for a second) are skipped.
 
 Pure.
 """
@@ -67,7 +67,7 @@ class Ahead:
     plans: dict[Key, Plan] = field(default_factory=dict)
     """The last decision of each key."""
     asks: dict[Key, frozenset[ChildName]] = field(default_factory=dict)
-    """Places that the last turn wants to know free; taken for free unless somebody says otherwise (`answer`)."""
+    """Names that the last turn needs to be free; they count as free unless answered otherwise (`answer`)."""
     new_ids: dict[UUID, Key] = field(default_factory=dict)
     """What stands for the ids of entries that are made on the way, and whose they are."""
     _schemas: dict[str, Schema] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Ahead:
             self._schemas[connection.digest] = schema.found(connection.keyspace, _keyspace(world), store)
 
     def answer(self, key: Key, taken: Mapping[ChildName, str]) -> None:
-        """What stands in places that were asked for, and whose it is; the rest of them is free."""
+        """The owners of the objects that have these names; the other names are free."""
         around = self.namespaces[key.namespace] if key.kind == "Namespace" else self.worlds[key]
         checked = around.checked - {*taken}
         known = {**around.foreign, **taken}
@@ -100,7 +100,7 @@ class Ahead:
         self.asks = {}
         self._turns += 1
         if self._turns > TURNS_MAX:
-            raise Bug("a plan has no end", keys=", ".join(key.path for key in self.worlds))
+            raise Bug("The plan does not end", keys=", ".join(key.path for key in self.worlds))
         for key in [*self.worlds, *map(namespace_key, self.namespaces)]:
             plan = self._namespace(key) if key.kind == "Namespace" else self._resource(key)
             self.plans[key] = plan
@@ -170,7 +170,7 @@ class Ahead:
             self._schemas[digest] = self._schemas[digest].after(effect.step)
 
     def _wait(self) -> bool:
-        """Go on to the next moment at which somebody wants to decide again, if it is close and something is owed."""
+        """Continue at the next time of a decision, if it is close and something is left to do."""
         owing = [key for key in self.worlds if not self._is_told(key)]
         moments = [at_us for key in owing if (at_us := self.plans[key].again_at_us) is not None]
         if not moments or min(moments) <= self.now_us or min(moments) > self.now_us + SOON_US:

@@ -1,4 +1,4 @@
-"""`headgate plan -f FILE...`: what would be done, before anything is."""
+"""`headgate plan -f FILE...`: prints the operator's changes before they are applied."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from headgate_operator.plan_telling import PARTS, Told, lines, tell
 
 EXIT_STALLED = 2
 DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
-OFFLINE = "what would be done, in this order, where nothing is there yet"
-AGAINST = "what would be done, in this order, to what is there now"
+OFFLINE = "changes in this order, on an empty cluster"
+AGAINST = "changes in this order, on the cluster as it is now"
 
 
 @click.command("plan")
@@ -37,29 +37,32 @@ AGAINST = "what would be done, in this order, to what is there now"
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A file, as kubectl names it; several times, or further FILES after it.",
+    help="File or folder; repeatable.",
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--context", help="Ask the operator of this cluster, a context of your kubeconfig.")
-@click.option("--kubeconfig", help="Ask the operator of the cluster of this kubeconfig.")
+@click.option("--context", help="Kubeconfig context of the operator to ask.")
+@click.option("--kubeconfig", help="Kubeconfig of the operator to ask.")
 @leader_options
-@click.option("--only", type=click.Choice(PARTS), help="Nothing but the order, the CQL, or the objects.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--only", type=click.Choice(PARTS), help="One part of the plan. Default: all.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(
     named: tuple[Path, ...], files: tuple[Path, ...], *, only: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Print what the operator would do if the Queues and Counters of FILES were applied, and do nothing.
+    """Show what the operator would do with files.
 
-    Without a cluster: as if nothing were there, with what only a cluster knows in angle brackets. With --context or
-    --kubeconfig: the operator that leads there looks and decides. Steps in their order, then the CQL, then the
-    objects as they are applied. Exit code 2 if a resource would be stalled: only its author can mend it.
+    Nothing is changed. The plan has three parts: the steps in their order, the CQL, and the objects.
+
+    Without a cluster the plan is that of an empty one, and values that only a cluster knows are in angle brackets.
+    With --context, --kubeconfig or --operator-address the operator of that cluster decides.
+
+    Exit code 2 if a resource would be stalled, which only its author can fix.
     """
     paths = (*named, *files)
     if not paths:
         raise click.UsageError("Missing option '-f' / '--filename', or FILES.")
     resources = load_files(paths)
     if not resources:
-        raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, paths)))
+        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, paths)))
     is_asked = options["context"] or options["kubeconfig"] or options["operator_address"]
     told = _asked(resources, options) if is_asked else _offline(resources)
     if as_json:
@@ -80,8 +83,8 @@ def _offline(resources: Sequence[Resource]) -> Told:
 
 
 def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
-    """Each resource by itself; what several of them need together is told once. The operator knows one at a time, so
-    what it misses and is in these files is said here."""
+    """One plan per resource; shared changes are listed once. The operator plans one resource at a time, so this adds
+    that a missing dead-letter queue is in these files."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
     leader = Leader(kubectl, options["operator_namespace"], address=options["operator_address"])
     queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, Queue)}
@@ -90,8 +93,8 @@ def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
         answer = leader.tell("/plan", document_of(resource))
         for part, known in told.items():
             known += [each for each in answer.get(part) or () if each not in known]
-        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["says"] and _dead_letters(resource) <= queues:
-            told["ends"][-1]["says"] = "Ready, once the dead letter queue of these files is there"
+        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["message"] and _dead_letters(resource) <= queues:
+            told["ends"][-1]["message"] = "Ready, once the dead-letter queue of these files exists"
     return told
 
 

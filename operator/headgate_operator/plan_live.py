@@ -1,8 +1,8 @@
-"""What would be done to what is there, told by the operator that leads: it looks, decides and imagines, and performs
-nothing. The shell around plan_ahead.py.
+"""The plan on the present cluster, by the leading operator: it observes, decides and imagines, and performs nothing.
+The shell around plan_ahead.py.
 
-It reads by a fork of the operator's observer, so no cache, board or session changes by it. Where a document names a
-Cassandra with which no session is open, the plan says so and ends there.
+It reads by a fork of the operator's observer, so it changes no cache, board or session. If a document names a
+Cassandra without an open session, the plan states that and ends there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headgate_operator.plan_telling import tell, tell_unknown
 from headgate_operator.reconciling import Reconciler
 from headgate_operator.world import NamespaceWorld, Nothing, Trouble, World
 
-NOT_TOLD_APART: Final = "of a former creation, or was made just now: ask again"
+NOT_TOLD_APART: Final = "of a former creation, or too new: retry"
 
 
 async def plan_live(
     reconciler: Reconciler, observer: Observer, key: Key, document: Mapping[str, Any] | None, now_us: int
 ) -> dict[str, Any]:
-    """Of one key; with another document of its resource, if that is told. As `tell` tells it, with the trail."""
+    """The plan of one key, with another document of its resource if one is passed; as JSON, with the trail."""
     observer = observer.fork()
     if document is not None and _is_as_it_is(observer, key, document):
         document = None

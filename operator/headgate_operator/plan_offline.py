@@ -1,7 +1,7 @@
-"""The world of resources in an empty cluster on an empty Cassandra, where no server is near: what `headgate plan`
-decides about, and what it can not know.
+"""The world of resources in an empty cluster on an empty Cassandra, without a server: the inputs of `headgate plan`,
+and the values that it cannot know.
 
-What only a cluster knows stands there in angle brackets, so that it is seen as such in whatever is printed.
+Values that only a cluster knows are in angle brackets, so that they are visible in the output.
 
 Pure.
 """
@@ -58,25 +58,25 @@ def empty_ahead(resources: Sequence[Resource], settings: Settings, now_us: int) 
 
 
 def unknown(resources: Sequence[Resource], settings: Settings) -> Iterator[str]:
-    """What this plan rests on that only a cluster knows, a sentence each."""
+    """Inputs of this plan that only a cluster knows, one sentence each."""
     carried = [resource for resource in resources if is_carried(resource, settings)]
     if any(resource.spec.storage.connection_secret is None for resource in carried):
         yield (
-            f"what Secret {settings.connection_secret} of the operator's namespace says: whether there is one, and "
+            f"whether Secret {settings.connection_secret} of the operator's namespace exists, and "
             "whether it leads to a Cassandra"
         )
     for name in sorted({resource.spec.storage.connection_secret or "" for resource in carried} - {""}):
-        yield f"whether there is a Secret {name}, and whether it leads to a Cassandra"
+        yield f"whether Secret {name} exists, and whether it leads to a Cassandra"
     if any(resource.spec.storage.data_center is None for resource in carried):
         yield "the home data centre: that of the connection"
     if carried:
-        yield f"the keyspace of the catalogue: {KEYSPACE}, unless the connection's KEYSPACE says otherwise"
+        yield f"the keyspace of the catalogue: {KEYSPACE}, unless the connection has a KEYSPACE"
     if any(resource.spec.storage.replication is None for resource in carried):
-        yield f"how many replicas a keyspace that is made gets: {NODES}, or the nodes of the data centre if fewer"
+        yield f"the number of replicas of a new keyspace: {NODES}, or the nodes of the data centre if fewer"
     if any(resource.spec.storage.tables == "dedicated" for resource in carried):
-        yield "the ids that name dedicated tables: fresh for each creation"
+        yield "the ids in the names of dedicated tables: new for each creation"
     yield f"the operator's version (this plan is {settings.version}'s), its image, uids and digests"
-    yield "what is there already: names that are taken, tables to be adopted, messages that call for workers"
+    yield "existing objects: names that are taken, tables to adopt, messages that need workers"
     if any(isinstance(resource, Queue) and resource.spec.bulk for resource in carried):
         yield "whether the Spark operator is installed; when bulk jobs are due"
 

@@ -1,11 +1,11 @@
-"""A plan as plain JSON, and that JSON as lines for a person. The leader tells the first, `headgate plan` both.
+"""A plan as plain JSON, and that JSON as lines for a person. The leader makes the first, `headgate plan` both.
 
-    {"effects": [{"of", "says", "cql"?, "object"?, "manager"?}],
-     "ends": [{"of", "ready", "says", "stalled", "open": [...]}],
+    {"effects": [{"of", "message", "cql"?, "object"?, "manager"?}],
+     "ends": [{"of", "ready", "message", "stalled", "open": [...]}],
      "waits": [...], "unknown": [...]}
 
-What is made up (the id of an entry that is not there yet) is shown in angle brackets, and no Secret shows what it
-holds. Pure.
+Invented values (the id of an entry that does not exist yet) are in angle brackets, and the content of Secrets is
+hidden. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate_operator.plan_words import ready_words, words
 
 Told = Mapping[str, Any]
 UNMADE: Final = str(UUID(int=0))
-"""The uid of a resource that is not there yet."""
+"""The uid of a resource that does not exist yet."""
 PARTS: Final = ("order", "cql", "objects")
 WIDTH: Final = 118
 
@@ -47,7 +47,7 @@ def tell(ahead: Ahead, unknown: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def _effect(key: Key, effect: Effect) -> dict[str, Any]:
-    told: dict[str, Any] = {"of": _path(key), "says": words(effect)}
+    told: dict[str, Any] = {"of": _path(key), "message": words(effect)}
     if isinstance(effect, StoreStep):
         cql = getattr(effect.step, "cql", None)
         return told | ({"cql": cql} if cql else {})
@@ -61,16 +61,16 @@ def _path(key: Key) -> str:
 
 
 def tell_unknown(key: Key, says: str) -> dict[str, Any]:
-    """Of a resource that nothing can be decided about."""
-    end = {"of": _path(key), "ready": False, "says": f"not known: {says}", "stalled": False, "open": []}
+    """The plan of a resource about which nothing can be decided."""
+    end = {"of": _path(key), "ready": False, "message": f"unknown: {says}", "stalled": False, "open": []}
     return {"effects": [], "ends": [end], "unknown": []}
 
 
 def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is applied, but for what a Secret holds, and a digest of what is not known."""
+    """The object as it is applied, except the content of a Secret and a digest of unknown values."""
     shown = dict(document)
     if document["kind"] == "Secret":
-        shown["data"] = "<what the operator's own Secret holds>"
+        shown["data"] = "<content of the operator's own Secret>"
     annotations = document["metadata"].get("annotations") or {}
     text = json.dumps(shown)
     if APPLIED in annotations and ("<" in text or UNMADE in text):
@@ -89,19 +89,19 @@ def _end(key: Key, ahead: Ahead) -> dict[str, Any]:
         if one["status"] == "False" and one["type"] not in ("Ready", "Reconciling", "Stalled")
     ]
     told = bool(condition_of(status, "Ready"))
-    trail = ahead.trails.get(key) or ["nothing is decided"]
+    trail = ahead.trails.get(key) or ["no decision"]
     ready = condition_of(status, "Ready") or {}
     return {
         "of": _path(key),
         "ready": ready.get("status") == "True",
-        "says": ready_words(status) if told else f"not known: {trail[-1]}",
+        "message": ready_words(status) if told else f"unknown: {trail[-1]}",
         "stalled": stalled is not None,
         "open": opened,
     }
 
 
 def _made_up(ahead: Ahead) -> dict[str, str]:
-    """What stands for the ids of entries that are made, and for what follows from them; and what is shown instead."""
+    """Invented ids of new entries and values derived from them, each with the text that is shown instead."""
     shown = {UNMADE: "<uid>"}
     for id_, key in ahead.new_ids.items():
         shown[id_.hex] = shown[str(id_)] = f"<id of {key.name}>"
@@ -117,7 +117,7 @@ def _made_up(ahead: Ahead) -> dict[str, str]:
 
 
 def _name_by_image(effect: Effect) -> str:
-    """Of a CronJob that is named by an image that is not known."""
+    """The name of a CronJob that depends on an unknown image."""
     if not isinstance(effect, ApplyObject) or effect.document["kind"] != "CronJob":
         return ""
     return str(effect.document["metadata"]["name"]) if "<" in json.dumps(effect.document["spec"]) else ""
@@ -127,7 +127,7 @@ def _name_by_image(effect: Effect) -> str:
 
 
 def lines(told: Told, head: str, parts: Sequence[str] = PARTS) -> Iterator[str]:
-    """For a person: what is done in order, then what it says word for word."""
+    """For a person: the changes in order, then the CQL and the objects in full."""
     effects: Sequence[Told] = told["effects"]
     if "order" in parts:
         yield head
@@ -146,21 +146,21 @@ def _order(effects: Sequence[Told]) -> Iterator[str]:
             of = effect["of"]
             yield ""
             yield of
-        yield f"{number:>4}. {effect['says']}"
+        yield f"{number:>4}. {effect['message']}"
     if not effects:
         yield ""
-        yield "nothing is to be done"
+        yield "no change needed"
 
 
 def _ends(told: Told) -> Iterator[str]:
     yield ""
-    yield "in the end"
+    yield "result"
     for end in told["ends"]:
-        yield f"  {end['of']}: {end['says']}"
-        yield from (f"    {each}" for each in end["open"] if each.partition(": ")[2] not in end["says"])
+        yield f"  {end['of']}: {end['message']}"
+        yield from (f"    {each}" for each in end["open"] if each.partition(": ")[2] not in end["message"])
     if told["unknown"]:
         yield ""
-        yield "not known without a cluster"
+        yield "unknown without a cluster"
         yield from (f"  - {sentence}" for sentence in told["unknown"])
 
 
@@ -194,7 +194,7 @@ def _objects(effects: Sequence[Told]) -> Iterator[str]:
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors: each object stands for itself."""
+    """Without anchors, so that each object is complete."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

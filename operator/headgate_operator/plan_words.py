@@ -1,4 +1,4 @@
-"""Effects in words, for a person who reads a plan. Pure."""
+"""Effects in words, for the readers of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def words(effect: Effect) -> str:
         case StopLane(lane=lane, epoch=epoch):
             return f"order the owner of lane {lane} (epoch {epoch}) to stop"
         case Emit(reason=reason, note=note):
-            return f"tell an event: {reason}: {note}"
+            return f"write an event: {reason}: {note}"
 
 
 def ready_words(status: Mapping[str, Any]) -> str:
-    """What a status says first."""
+    """The first line of a status."""
     ready = condition_of(status, "Ready") or {}
     if ready.get("status") == "True":
         return "Ready"
@@ -39,20 +39,22 @@ def ready_words(status: Mapping[str, Any]) -> str:
 
 
 def step_words(step: steps.Step) -> str:
-    """A step in the store."""
+    """A step in Cassandra."""
     match step:
         case steps.CreateKeyspace(keyspace=keyspace):
-            return f"make keyspace {keyspace.name}"
+            return f"create keyspace {keyspace.name}"
         case steps.CreateTable(keyspace=keyspace, table=table):
-            return f"make table {keyspace}.{table.name}: {table.purpose}"
+            return f"create table {keyspace}.{table.name}: {table.purpose}"
         case steps.NoteTables(names=names):
-            return f"wait until every node serves these {len(names)} tables, and note that they were made"
+            return f"wait until every node serves these {len(names)} tables, and note them as created"
         case steps.MendDrift(drift=drift):
-            return f"mend {drift}"
+            return f"fix {drift}"
         case steps.DropTable(keyspace=keyspace, name=name):
             return f"drop table {keyspace}.{name}"
         case steps.MakeLanes(entry=entry, generation=generation):
-            return f"make {_count(generation.shards, 'lane')} for generation {generation.number} of {entry.name.name}"
+            return (
+                f"create {_count(generation.shards, 'lane')} for generation {generation.number} of {entry.name.name}"
+            )
         case steps.DeclareEntry():
             return _declared(step)
         case steps.ForgetRows():
@@ -73,22 +75,22 @@ def _declared(step: steps.DeclareEntry) -> str:
 def _entry_words(step: steps.Step) -> str:
     match step:
         case steps.Activate():
-            return "say in the catalogue that it is active: from now on it can be used"
+            return "mark its entry as active, so that it can be used"
         case steps.Announce(entry=entry, number=number, shards=shards):
             before = shards_in_force(entry.generations)
             return f"announce generation {number}: {_count(shards, 'shard')} instead of {before}"
         case steps.MakeSure():
-            return "write from when on nobody puts to the generation before"
+            return "write the time after which no put uses the previous generation"
         case steps.Turn():
-            return "let the announced generation be the current one"
+            return "make the announced generation current"
         case steps.Adopt(entry=entry):
             return f"adopt the entry {entry.id}, which belonged to {entry.owner}"
         case steps.Retain():
-            return "say in the catalogue that all of it is kept, and used by nobody"
+            return "mark its entry as retained: its data stay, and nothing uses them"
         case steps.MarkDeleting():
-            return "say in the catalogue that it is being deleted"
+            return "mark its entry as being deleted"
         case steps.Forget():
-            return "give its name free"
+            return "release its name"
     return type(step).__name__
 
 
@@ -97,10 +99,10 @@ def _applied(effect: ApplyObject) -> str:
     metadata, kind = document["metadata"], document["kind"]
     if kind in ("Queue", "Counter"):
         has = FINALIZER in (metadata.get("finalizers") or ())
-        return f"put the finalizer {FINALIZER} on it" if has else f"take the finalizer {FINALIZER} off it"
+        return f"add the finalizer {FINALIZER}" if has else f"remove the finalizer {FINALIZER}"
     if effect.manager != MANAGER:
-        return f"hand the replicas of {kind} {metadata['name']} to {effect.manager}"
-    verb = "change" if "uid" in metadata else "make"
+        return f"pass the replicas of {kind} {metadata['name']} to {effect.manager}"
+    verb = "change" if "uid" in metadata else "create"
     about = _about(document)
     return f"{verb} {kind} {metadata['name']}{f': {about}' if about else ''}"
 
@@ -111,12 +113,12 @@ def _about(document: Mapping[str, Any]) -> str:
         case "Deployment":
             images = listed(each["image"] for each in _containers(spec["template"]["spec"]))
             replicas = spec.get("replicas")
-            return f"{'replicas as they are' if replicas is None else _count(replicas, 'replica')} of {images}"
+            return f"{'unchanged replicas' if replicas is None else _count(replicas, 'replica')} of {images}"
         case "CronJob":
             command = _containers(spec["jobTemplate"]["spec"]["template"]["spec"])[0]["command"]
             return f"{' '.join(command[:2])} at {spec['schedule']}"
         case "Secret":
-            return "the connection, as the operator's namespace has it"
+            return "the connection, copied from the operator's namespace"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""`kubectl headgate`: what an engineer on call asks and presses, by his own kubectl: logins and rights are his.
+"""`kubectl headgate`: commands for an engineer on call, by the engineer's own kubectl, with its login and rights.
 
 The prose is docs/start-on-call.md. kubectl finds it as the program `kubectl-headgate` on PATH.
 """
@@ -23,7 +23,7 @@ KUBECTL: Final = "kubectl"
 
 
 class Commands(click.Group):
-    """Every HeadgateError is one line, and an exit code that tells whose fault it is."""
+    """Prints every HeadgateError as one line, and sets an exit code by its class."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -36,18 +36,18 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(prog_name="kubectl-headgate", package_name="headgate")
 def main() -> None:
-    """Queues and counters of Headgate: why they are as they are, and what can be pressed."""
+    """Inspect and control the queues and counters of Headgate."""
 
 
 @main.command("why")
 @click.argument("resource", metavar="RESOURCE")
-@click.option("--last", type=click.IntRange(0), default=SHOWN, show_default=True, help="So many decisions.")
-@click.option("--inputs", is_flag=True, help="With what each decision rested on.")
-@click.option("--json", "as_json", is_flag=True, help="The leader's answer, as it is.")
+@click.option("--last", type=click.IntRange(0), default=SHOWN, show_default=True, help="Number of decisions.")
+@click.option("--inputs", is_flag=True, help="Inputs of each decision too.")
+@click.option("--json", "as_json", is_flag=True, help="JSON of the leader's answer.")
 @kubectl_options
 @leader_options
 def why(resource: str, *, last: int, inputs: bool, as_json: bool, **options: Any) -> None:
-    """Tell why queue/emails is as it is: conditions, what to do, and the operator's last decisions.
+    """Explain the state of a resource: conditions, remedies, and the operator's last decisions.
 
     RESOURCE is queue/NAME, counter/NAME, or the name of a queue.
     """
@@ -62,7 +62,7 @@ def why(resource: str, *, last: int, inputs: bool, as_json: bool, **options: Any
         click.echo(json.dumps(answer))
         return
     decisions = answer.get("decisions") or []
-    click.echo(f"\n{_count(len(decisions))} that {answer.get('leader') or 'the leader'} remembers")
+    click.echo(f"\n{_count(len(decisions))} in the memory of {answer.get('leader') or 'the leader'}")
     for line in decision_lines(decisions, last, with_inputs=inputs):
         click.echo(line)
 
@@ -71,14 +71,14 @@ def _count(number: int) -> str:
     return {0: "no decision", 1: "1 decision"}.get(number, f"{number} decisions")
 
 
-# ---- by a Job beside the queue
+# ---- by a Job in the queue's namespace
 
 
 def job_options(command: Any) -> Any:
-    """How the Job is run."""
-    image = click.option("--image", help="The image of the Job; unset: the operator's.")
+    """Options of the Job."""
+    image = click.option("--image", help="Image of the Job. Default: the operator's.")
     timeout = click.option(
-        "--timeout", type=float, default=START_WITHIN_S, show_default=True, help="Seconds in which it has to start."
+        "--timeout", type=float, default=START_WITHIN_S, show_default=True, help="Seconds until the Job has to start."
     )
     return image(timeout(command))
 
@@ -93,50 +93,52 @@ def _run(target: Target, task: str, words: list[str], options: dict[str, Any]) -
 
 @main.command("lanes")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @job_options
 @kubectl_options
 def lanes(queue: str, *, as_json: bool, **options: Any) -> None:
-    """Show what a queue holds, and each of its lanes: owner, lease, how far it is."""
+    """Show the counts of a queue, and its lanes with owner, lease and position."""
     words = ["stats", "--lanes", *(["--json"] if as_json else [])]
     _run(read_target(options, queue, only=QUEUE), "lanes", words, options)
 
 
 @main.command("redrive")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--to", metavar="NAMESPACE/NAME", help="Where to. Unset: the queue that each of them died in.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many. Unset: all that is there now.")
+@click.option("--to", metavar="NAMESPACE/NAME", help="Target queue. Default: each message's source queue.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="Maximum number of messages. Default: all that are in the queue now."
+)
 @job_options
 @kubectl_options
 def redrive(queue: str, *, to: str | None, limit: int | None, **options: Any) -> None:
-    """Put the dead letters that lie in QUEUE back into the queue they came from."""
+    """Return the dead letters in QUEUE to their source queues."""
     words = ["redrive", *(["--to", to] if to else []), *(["--limit", str(limit)] if limit else [])]
     _run(read_target(options, queue, only=QUEUE), "redrive", words, options)
 
 
 @main.command("purge")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--before", metavar="MOMENT", help="Only what was put before this moment (ISO 8601). Unset: now.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--before", metavar="TIME", help="Time of the newest put to purge (ISO 8601). Default: now.")
+@click.option("--yes", is_flag=True, help="No confirmation.")
 @job_options
 @kubectl_options
 def purge(queue: str, *, before: str | None, yes: bool, **options: Any) -> None:
-    """Settle everything that is in QUEUE now, also what is due later. There is no way back."""
+    """Settle all messages that are in QUEUE now, delayed ones too. This cannot be undone."""
     target = read_target(options, queue, only=QUEUE)
     if not yes:
-        what = "everything" if before is None else f"what was put before {before}"
-        click.confirm(f"settle {what} in {target}?", abort=True)
+        what = "all messages" if before is None else f"all messages put before {before}"
+        click.confirm(f"Settle {what} in {target}?", abort=True)
     _run(target, "purge", ["purge", "--yes", *(["--before", before] if before else [])], options)
 
 
-# ---- hands off
+# ---- pause and resume
 
 
 @main.command("pause")
 @click.argument("resource", metavar="RESOURCE")
 @kubectl_options
 def pause(resource: str, **options: Any) -> None:
-    """Have the operator keep its hands off: nothing of the resource is changed. Workers go on as they are."""
+    """Pause reconciling: the operator changes nothing of the resource. Workers keep running."""
     _set_paused(read_target(options, resource), paused=True)
 
 
@@ -144,7 +146,7 @@ def pause(resource: str, **options: Any) -> None:
 @click.argument("resource", metavar="RESOURCE")
 @kubectl_options
 def resume(resource: str, **options: Any) -> None:
-    """Let the operator work on it again."""
+    """Resume reconciling of a paused resource."""
     _set_paused(read_target(options, resource), paused=False)
 
 
@@ -157,12 +159,12 @@ def _set_paused(target: Target, *, paused: bool) -> None:
     target.kubectl.run("patch", target.kind.resource, target.name, "--type=merge", "--patch", patch)
     click.echo(f"{target} is {word}")
     others = ", ".join(_appliers(target))
-    whose = f"{others} applies its spec" if others else "if its spec comes from git (Argo CD, Flux)"
-    click.echo(f"note: {whose}{', which' if others else ', that'} will set it back: change spec.paused there too")
+    source = f"{others} applies its spec and" if others else "a spec from git (Argo CD, Flux)"
+    click.echo(f"note: {source} will revert this, so change spec.paused at its source too")
 
 
 def _appliers(target: Target) -> list[str]:
-    """Programs that apply its spec: whoever says so in the managed fields, but for kubectl and ourselves."""
+    """Programs that apply its spec, by the managed fields, except kubectl and Headgate."""
     managers = {
         str(each.get("manager"))
         for each in target.document["metadata"].get("managedFields") or ()

@@ -1,7 +1,7 @@
-"""A command of `headgate` run beside a queue: a Job is made there, its log is followed, then it is deleted.
+"""Runs a command of `headgate` as a Job in the queue's namespace: creates it, follows its log, and deletes it.
 
-So whoever may make Jobs in that namespace needs no way to Cassandra of his own. The image is that of the namespace's
-repair, which is the operator's; connection and account are those of the workers.
+So a person with the right to create Jobs in that namespace needs no route to Cassandra. The image is that of the
+namespace's repair, which is the operator's; connection and account are those of the workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEVER: Final = frozenset(
         "RunContainerError",
     }
 )
-"""Why a container waits, where waiting longer does not help."""
+"""Reasons of a waiting container that do not pass by themselves."""
 
 
 class JobNotStarted(Surroundings):
@@ -46,22 +46,22 @@ class JobNotStarted(Surroundings):
 
 
 class ImageUnknown(Surroundings):
-    """It is not known which image the operator has."""
+    """The operator's image is unknown."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How the Job's pod stands."""
+    """The state of the Job's pod."""
 
     pod: str = ""
-    says: str = "no pod was made for it yet"
+    says: str = "it has no pod yet"
     started: bool = False
     hopeless: bool = False
     exit_code: int | None = None
 
 
 def run_errand(target: Target, task: str, words: Sequence[str], *, image: str | None, start_within_s: float) -> int:
-    """Have it run; the exit code of the command."""
+    """Run it; returns the exit code of the command."""
     secret = (target.spec.get("storage") or {}).get("connectionSecret") or CONNECTION_COPY
     kubectl = target.kubectl
     errand = Errand(
@@ -83,28 +83,30 @@ def run_errand(target: Target, task: str, words: Sequence[str], *, image: str | 
 
 
 def find_image(target: Target) -> str:
-    """The operator's, as its CronJobs in this namespace have it."""
+    """The operator's image, from its CronJobs in this namespace."""
     found = target.kubectl.read("get", "cronjobs", "-l", f"{GROUP}/task=repair", "-o", "json")
     for job in found.get("items") or ():
         containers = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
         return str(containers[0]["image"])
     raise ImageUnknown(
         namespace=target.namespace,
-        why="there is no CronJob of repair from which to take it",
-        remedy=f"wait until {target} is Ready, or give --image",
+        why="the namespace has no CronJob of repair",
+        remedy=f"wait until {target} is Ready, or pass --image",
     )
 
 
 def standing_of(pods: Sequence[Mapping[str, Any]]) -> Standing:
-    """Of the pods of a Job that makes one."""
+    """The state, from the pods of a Job that creates one."""
     if not pods:
         return Standing()
     name, status = str(pods[0]["metadata"]["name"]), pods[0].get("status") or {}
     state = next((each.get("state") or {} for each in status.get("containerStatuses") or ()), {})
     if "terminated" in state:
-        return Standing(name, "it has ended", started=True, exit_code=int(state["terminated"].get("exitCode") or 0))
+        return Standing(
+            name, "its pod has ended", started=True, exit_code=int(state["terminated"].get("exitCode") or 0)
+        )
     if "running" in state:
-        return Standing(name, "it runs", started=True)
+        return Standing(name, "its pod is running", started=True)
     if "waiting" in state:
         reason = str(state["waiting"].get("reason") or "waiting")
         says = ": ".join(filter(None, (reason, state["waiting"].get("message"))))
@@ -121,7 +123,7 @@ def _pods(kubectl: Kubectl, job: str) -> Standing:
 
 
 def _started(kubectl: Kubectl, job: str, within_s: float) -> str:
-    """The name of its pod, once there is a log to be read."""
+    """The name of its pod, once it has a log."""
     deadline_s = time.monotonic() + within_s
     while True:
         standing = _pods(kubectl, job)
@@ -131,34 +133,34 @@ def _started(kubectl: Kubectl, job: str, within_s: float) -> str:
         if standing.hopeless or refused:
             raise JobNotStarted(why=refused or standing.says)
         if time.monotonic() > deadline_s:
-            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="--timeout waits longer")
+            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="raise --timeout")
         time.sleep(LOOK_EVERY_S)
 
 
 def _refused(kubectl: Kubectl, job: str) -> str:
-    """Why no pod can be made (a quota, an account that is missing), in the words of the Job's controller."""
+    """Why no pod can be created (a quota, a missing account), by the Job's controller."""
     selector = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
     try:
         found = kubectl.read("get", "events", "--field-selector", selector, "-o", "json").get("items") or ()
-    except HeadgateError:  # who may not read events waits until the time is over
+    except HeadgateError:  # without the right to read events it waits until the timeout
         return ""
     return str(found[-1].get("message") or "") if found else ""
 
 
 def _exit_code(kubectl: Kubectl, job: str) -> int:
-    """Once its log has ended it is about to be told."""
+    """The exit code, which is known shortly after the end of the log."""
     deadline_s = time.monotonic() + END_WITHIN_S
     while True:
         standing = _pods(kubectl, job)
         if standing.exit_code is not None:
             return standing.exit_code
         if time.monotonic() > deadline_s:
-            raise JobNotStarted("the log ended, and how the command ended is not told", job=job)
+            raise JobNotStarted("The log ended, but the command has no exit code", job=job)
         time.sleep(LOOK_EVERY_S)
 
 
 def _delete(kubectl: Kubectl, job: str) -> None:
-    """What stays goes by itself after a while, unless it never ran."""
+    """Kubernetes deletes a Job that stays after a while, unless it never ran."""
     try:
         kubectl.run("delete", "job", job, "--cascade=background", "--wait=false", "--ignore-not-found")
     except HeadgateError as error:

@@ -1,4 +1,4 @@
-"""What a command of `kubectl headgate` is about: `queue/emails`, in the namespace and cluster that kubectl means."""
+"""The resource of a `kubectl headgate` command: `queue/emails`, in kubectl's namespace and cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Target:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """As it should be."""
+        """The desired state."""
         found: Mapping[str, Any] = self.document.get("spec") or {}
         return found
 
@@ -51,11 +51,11 @@ class Target:
 
 
 def kubectl_options(command: Command) -> Command:
-    """Which cluster and which namespace, as kubectl's own options say it."""
+    """Options of the cluster and the namespace, as kubectl's own."""
     options = (
-        click.option("-n", "--namespace", help="The namespace; unset: that of your context."),
-        click.option("--context", help="A context of your kubeconfig; unset: the current one."),
-        click.option("--kubeconfig", help="A kubeconfig; unset: as kubectl finds it."),
+        click.option("-n", "--namespace", help="Namespace. Default: that of your context."),
+        click.option("--context", help="Context of your kubeconfig. Default: the current one."),
+        click.option("--kubeconfig", help="Path of a kubeconfig. Default: kubectl's."),
     )
     for option in reversed(options):
         command = option(command)
@@ -63,22 +63,22 @@ def kubectl_options(command: Command) -> Command:
 
 
 def kubectl_of(options: Mapping[str, Any]) -> Kubectl:
-    """As these options say."""
+    """The kubectl of these options."""
     return Kubectl(options["context"], options["kubeconfig"], options["namespace"])
 
 
 def read_target(options: Mapping[str, Any], told: str, *, only: Kind | None = None) -> Target:
-    """The resource that is named, as it stands now."""
+    """The named resource, as the cluster has it now."""
     kind, name = parse_target(told)
     if only is not None and kind is not only:
-        raise SpecError(f"this is done to a {only.kind.lower()}, not to a {kind.kind.lower()}", given=told)
+        raise SpecError(f"This command takes a {only.kind.lower()}, not a {kind.kind.lower()}", given=told)
     kubectl = kubectl_of(options)
     try:
         document = kubectl.read("get", kind.resource, name, "-o", "json", "--show-managed-fields")
     except NotThere:
         where = f"in namespace {kubectl.namespace}" if kubectl.namespace else "in the namespace of your context"
         remedy = f"see `kubectl get {kind.plural} -A`"
-        raise NotThere(f"there is no {kind.kind.lower()} {name} {where}", remedy=remedy) from None
+        raise NotThere(f"There is no {kind.kind.lower()} {name} {where}", remedy=remedy) from None
     return Target(replace(kubectl, namespace=document["metadata"]["namespace"]), kind, document)
 
 
@@ -89,5 +89,5 @@ def parse_target(told: str) -> tuple[Kind, str]:
         return QUEUE, name
     found = NAMES.get(kind.lower())
     if found is None or not name:
-        raise SpecError("a resource is named like queue/emails or counter/views", given=told)
+        raise SpecError("The name of a resource is like queue/emails or counter/views", given=told)
     return found, name

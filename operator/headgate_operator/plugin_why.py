@@ -1,5 +1,5 @@
-"""What `kubectl headgate why` says: what is wrong with a resource and what a person does about it, then the leader's
-last decisions, with what they rested on. Pure: from the resource and the leader's answer to lines.
+"""The text of `kubectl headgate why`: a resource's failing conditions and their remedies, then the leader's last
+decisions with their inputs. Pure: from the resource and the leader's answer to lines.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from headgate.cli.showing import moment
 
 SHOWN: Final = 5
 TRANSIENT: Final = ("Reconciling", "Stalled")
-QUIET: Final = "nothing was to be done"
+QUIET: Final = "no change needed"
 WIDTH: Final = 118
 
 Document = Mapping[str, Any]
 
 
 def condition_lines(document: Document) -> Iterator[str]:
-    """What the status says, and what to do about what is not as it should be."""
+    """The failing conditions, each with its remedy."""
     conditions: Sequence[Document] = (document.get("status") or {}).get("conditions") or ()
     if not conditions:
-        yield "the operator has said nothing of it yet"
+        yield "the operator has not reported a status yet"
     for one in conditions:
         if one["type"] in TRANSIENT or (one["status"] == "True" and one["type"] != "Ready"):
             continue
@@ -35,7 +35,7 @@ def condition_lines(document: Document) -> Iterator[str]:
             yield f"  {one['message']}"
         remedy = _remedy(str(one["reason"])) if one["status"] != "True" else ""
         if remedy:
-            yield f"  what to do: {remedy}"
+            yield f"  remedy: {remedy}"
 
 
 def decision_lines(decisions: Sequence[Document], shown: int, *, with_inputs: bool) -> Iterator[str]:
@@ -43,27 +43,29 @@ def decision_lines(decisions: Sequence[Document], shown: int, *, with_inputs: bo
     for one in decisions[-shown:] if shown else ():
         yield ""
         yield moment(one.get("at_us"))
-        told = [*(one.get("trail") or ()), *(f"asked whether it is there: {each}" for each in one.get("asks") or ())]
+        told = [*(one.get("trail") or ()), *(f"checks whether it exists: {each}" for each in one.get("asks") or ())]
         yield from (f"  {sentence}" for sentence in told or (QUIET,))
-        yield from (f"  did: {effect}" for effect in one.get("effects") or ())
+        yield from (f"  effect: {effect}" for effect in one.get("effects") or ())
         if one.get("outcome"):
-            yield f"  it failed: {one['outcome']}"
+            yield f"  error: {one['outcome']}"
         if one.get("again_at_us"):
             yield f"  decides again at {moment(one['again_at_us'])}"
         if with_inputs:
-            yield "  rested on:"
+            yield "  inputs:"
             text = yaml.safe_dump(one.get("rested_on"), sort_keys=False, width=WIDTH, allow_unicode=True)
             yield from (f"    {line}" for line in text.splitlines())
 
 
 def age_line(document: Document, now: datetime | None = None) -> str:
-    """Whether what the operator has said is about the spec as it is now."""
+    """A note if the status is of an older spec."""
     generation = document["metadata"].get("generation")
     observed = (document.get("status") or {}).get("observedGeneration")
     if generation is None or observed == generation:
         return ""
     when = f"{now or datetime.now(UTC):%H:%M:%S}"
-    return f"the spec was changed (generation {generation}), and as of {when} UTC nothing was decided about that yet"
+    return (
+        f"the spec was changed (generation {generation}), and as of {when} UTC the operator has not decided about it"
+    )
 
 
 def _remedy(reason: str) -> str:

@@ -1,12 +1,13 @@
-"""What the operator asks of a Kubernetes cluster, and what it may be told: protocols and frozen values.
+"""The operator's requests to a Kubernetes cluster and their answers: protocols and frozen values.
 
-It does not know who stands behind: `cluster.py` (a real API server) or `simulated/` (one in memory). No method raises
-for anything that a server or a network may do: each answers with a value, and what it was not is a `Denied`. A method
-raises `Bug` for a document that no server could take. Documents are plain JSON as Kubernetes writes them.
+It does not know the implementation: `cluster.py` (a real API server) or `simulated/` (one in memory). No method
+raises for a fault of a server or a network: each returns a value, and for a request that was not fulfilled a
+`Denied`. A method raises `Bug` for a document that no server could take. Documents are plain JSON as Kubernetes
+writes them.
 
-`UNKNOWN` is the answer that has to be thought of each time: the request may have landed, or may still land later.
-All that the operator asks for may therefore be asked again: server-side apply of whole documents with uids, deletes
-with uids, replacements with a resourceVersion.
+Every caller has to handle `UNKNOWN`: the request may have landed, or may still land later. So every request of the
+operator may be repeated: server-side apply of whole documents with uids, deletes with uids, replacements with a
+resourceVersion.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 Document = Mapping[str, Any]
 
 CALL_WITHIN_S: Final = 10.0
-"""No call takes longer than this, unless it says so."""
+"""No call takes longer than this by default."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -58,7 +59,7 @@ class Denial(Enum):
 
 @dataclass(frozen=True)
 class Cause:
-    """One field of which a server says what is wrong."""
+    """One field with the fault that a server reports."""
 
     reason: str
     """FieldValueInvalid, FieldManagerConflict, ..."""
@@ -91,9 +92,9 @@ class Denied:
 
     @property
     def is_of_another(self) -> bool:
-        """Whether the uid that was named is not that of the object there, or none is there.
+        """Whether the named uid is not that of the object, or there is no object.
 
-        An apply says it in two ways: 409 where nothing is there, 422 on `metadata.uid` where another is.
+        An apply reports it in two ways: 409 without an object, 422 on `metadata.uid` with another one.
         """
         if self.denial is Denial.CONFLICT:
             return "uid mismatch" in self.message or "UID in" in self.message
@@ -130,7 +131,7 @@ class Deleted:
     """The server took the order to delete."""
 
     gone: bool
-    """Whether it is away already; else finalizers, children or a grace period hold it."""
+    """Whether it is gone already; else finalizers, children or a grace period hold it."""
 
 
 @dataclass(frozen=True)
@@ -146,20 +147,20 @@ class Page:
 
 @dataclass(frozen=True)
 class Change:
-    """What a watch tells. A bookmark has a document with nothing but its kind and resourceVersion."""
+    """An event of a watch. A bookmark has a document with only its kind and resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     document: Document
 
     @property
     def version(self) -> str:
-        """From which the watch can be begun again."""
+        """The version from which the watch can be resumed."""
         return str(self.document["metadata"]["resourceVersion"])
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A Lease of coordination.k8s.io: who leads. What its times mean is the business of `leading.py`."""
+    """A Lease of coordination.k8s.io for leader election. `leading.py` interprets its times."""
 
     namespace: str
     name: str
@@ -175,7 +176,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Note:
-    """An event (events.k8s.io) to be told about an object."""
+    """An event (events.k8s.io) about an object."""
 
     regarding: Address
     uid: str
@@ -185,7 +186,7 @@ class Note:
     type: Literal["Normal", "Warning"] = "Normal"
     reporter: str = "headgate-operator"
     instance: str = "headgate-operator"
-    """The pod that tells."""
+    """The pod that reports it."""
 
 
 class ClusterPort(Protocol):
@@ -222,7 +223,7 @@ class ClusterPort(Protocol):
         subresource: str = "",
         within_s: float = CALL_WITHIN_S,
     ) -> Applied | Denied:
-        """Server-side apply: what the document says is so, and what this manager said before and leaves out now goes.
+        """Server-side apply: sets the fields of the document, and removes fields that this manager applied before.
 
         With `metadata.uid` it never makes an object, and never changes another of its name: `Denied.is_of_another`.
         On `status` the server heeds no uid, only a `metadata.resourceVersion`.
@@ -270,7 +271,7 @@ class ClusterPort(Protocol):
         """What changes after that resourceVersion, with bookmarks; ends with a Denied, or quietly after a while."""
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
-        """Tell an event."""
+        """Write an event."""
 
     async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> Lease | Denied:
         """The Lease as it stands."""

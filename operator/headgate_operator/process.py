@@ -1,8 +1,8 @@
 """`headgate-operator`: one process of the operator, leading or standing by.
 
-It wires up what the other files are: the cluster, the Lease, kopf, the port for probes, and the operator between
-them. What is wrong with the surroundings is one line and an exit code. On SIGTERM no new effect is begun, the one in
-hand is finished, and the Lease is given up, so that the other takes over at once.
+It wires the parts of the other files: the cluster, the Lease, kopf, the port for probes, and the operator between
+them. A fault of the environment is one line and an exit code. On SIGTERM no new effect starts, the one under way is
+finished, and the Lease is given up, so that a standby takes over at once.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class CrdsMissing(Surroundings):
 
 
 class NotReached(Surroundings):
-    """The API server can not be asked."""
+    """The API server cannot be reached."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the arguments and the environment say."""
+    """The arguments and the environment."""
 
     kubeconfig: str | None
     context: str | None
@@ -86,20 +86,24 @@ class Given:
 
 
 @click.command("headgate-operator", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--kubeconfig", envvar="KUBECONFIG", help="A kubeconfig; unset: this pod's account, else yours.")
-@click.option("--context", help="A context of it.")
-@click.option("--namespace", envvar="HEADGATE_NAMESPACE", help="Its own namespace: of the Lease and the Secret.")
+@click.option("--kubeconfig", envvar="KUBECONFIG", help="Kubeconfig. Default: the pod's account, or yours.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--namespace", envvar="HEADGATE_NAMESPACE", help="Namespace of the Lease and the Secret.")
 @click.option(
     "--connection-secret",
     envvar="HEADGATE_CONNECTION_SECRET",
     default="headgate-connection",
     show_default=True,
-    help="The Secret there with the connection to Cassandra.",
+    help="Secret with the connection to Cassandra.",
 )
-@click.option("--image", envvar="HEADGATE_IMAGE", help="Of workers without an image of their own, repair and gc.")
-@click.option("--spark-image", envvar="HEADGATE_SPARK_IMAGE", help="Of bulk jobs without an image of their own.")
+@click.option("--image", envvar="HEADGATE_IMAGE", help="Image of workers, repair and gc.")
+@click.option("--spark-image", envvar="HEADGATE_SPARK_IMAGE", help="Image of bulk jobs.")
 @click.option(
-    "--health", envvar="HEADGATE_HEALTH", default="0.0.0.0:9091", show_default=True, help="Where probes are answered."
+    "--health",
+    envvar="HEADGATE_HEALTH",
+    default="0.0.0.0:9091",
+    show_default=True,
+    help="Address of probes and metrics.",
 )
 @click.option(
     "--inspection",
@@ -108,17 +112,15 @@ class Given:
     show_default=True,
     help="Address of /why and /plan, or off.",
 )
-@click.option(
-    "--pull-secret", "pull_secrets", multiple=True, help="A Secret by which workers' images are pulled; repeatable."
-)
-@click.option("--qps", type=float, default=100.0, show_default=True, help="Requests a second to the API server.")
+@click.option("--pull-secret", "pull_secrets", multiple=True, help="Pull Secret of workers' images; repeatable.")
+@click.option("--qps", type=float, default=100.0, show_default=True, help="Maximum API requests per second.")
 @click.option("--log-format", type=click.Choice(FORMATS), envvar="HEADGATE_LOG_FORMAT", default="json")
 @click.option("--log-level", type=click.Choice(LEVELS), envvar="HEADGATE_LOG_LEVEL", default="info")
 @click.version_option(prog_name="headgate-operator", package_name="headgate")
 def main(**options: Any) -> None:
-    """The operator: turns Queues and Counters into tables, workers and a status, and keeps them so."""
+    """Run the operator: it keeps tables, workers and status of Queues and Counters as declared."""
     log_to(form=options.pop("log_format"), level=options.pop("log_level"))
-    logging.getLogger("kubernetes").setLevel(logging.ERROR)  # what it warns of is told as an error of ours
+    logging.getLogger("kubernetes").setLevel(logging.ERROR)  # its warnings are reported as errors of ours
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(run(given_by(options)))
@@ -221,7 +223,7 @@ class _Process:
             for task in done - {stopped}:
                 task.result()  # raises what ended it
             if keeping in done and not self._stopping.is_set():
-                raise Surroundings("another process leads now; this one begins again as a standby")
+                raise Surroundings("Leadership lost; restarting as standby")
             await self._operator.finish()
         finally:
             self._kopf.stop()
@@ -263,7 +265,7 @@ class _Process:
         )
         doors = Doors(answers)
         await doors.open(*self._given.address)
-        log.info("probes and metrics", extra={"port": doors.port})
+        log.info("serving probes and metrics", extra={"port": doors.port})
         return doors
 
     async def _open_inspection(self) -> InspectionServer | None:
@@ -272,12 +274,12 @@ class _Process:
         operator = self._operator
         server = InspectionServer(Explanations(operator.ring.of, operator.plan, self._leading.holder))
         await server.open(*self._given.inspection)
-        log.info("inspection opened", extra={"inspection_port": server.port})
+        log.info("serving inspection", extra={"inspection_port": server.port})
         return server
 
     def _why_not_ready(self) -> str | None:
         if self._leading.may_act():
-            return None if self._operator.listed.is_set() else "it leads, and has not read all lists yet"
+            return None if self._operator.listed.is_set() else "it leads, but has not read all lists yet"
         return None if self._leading.looked.is_set() else "it has not reached the cluster yet"
 
 
@@ -304,16 +306,16 @@ async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCl
     ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
     store = ground.store_in(ground.keyspace)
     if not isinstance(store, CassandraStore):
-        raise SpecError("a session that is none")
+        raise SpecError("The session has an unknown type")
     return ground, CassandraSchema(store)
 
 
 async def _settings(given: Given, port: ClusterPort) -> Settings:
-    """With what only the cluster knows; one line if it can not be asked, or lacks our CRDs."""
+    """With what only the cluster knows; one line if it cannot be reached, or lacks our CRDs."""
     system = await _must(lambda: port.get(Address(NAMESPACE, None, "kube-system"), metadata_only=True))
     found = await port.get(Address(CRD, None, f"{QUEUE.plural}.{QUEUE.group}"), metadata_only=True)
     if not isinstance(found, Applied) and found.denial is Denial.NOT_FOUND:
-        raise CrdsMissing(remedy="kubectl apply --server-side -f crds/, then start it again")
+        raise CrdsMissing(remedy="run `kubectl apply --server-side -f crds/` and restart it")
     return Settings(
         cluster=system.uid,
         version=_version(),
@@ -333,7 +335,9 @@ async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Applied:
         if isinstance(answer, Applied):
             return answer
         if answer.is_permanent or asyncio.get_running_loop().time() > deadline_s:
-            raise NotReached(said=str(answer), remedy="see --kubeconfig and --context, and the rights of its account")
+            raise NotReached(
+                answer=str(answer), remedy="check --kubeconfig, --context, and the rights of its account"
+            )
         await asyncio.sleep(REACH_AGAIN_S)
 
 

@@ -1,10 +1,9 @@
-"""The loop: observe, decide, perform, until the plan is settled. It knows neither what is decided nor how it is
-done.
+"""The loop: observe, decide, perform, until the plan is settled. It knows neither decisions nor effects in detail.
 
-Of one key at most `ROUNDS_MAX` rounds are taken at once; a plan whose effects were performed is decided again at
-once, since it ends where an answer is needed; one that only tells ends the rounds. Where an effect fails, the world
-is looked at and decided once more, so that the status can tell of it, and the key is tried again later. A bug in one
-key's decision, or in what is done about its failure, harms no other key: no reconciler ends of it.
+One key takes at most `ROUNDS_MAX` rounds at once. A plan whose effects were performed is decided again at once, since
+it ends where an answer is needed; one that only reports ends the rounds. If an effect fails, the world is observed
+and decided once more, so that the status can report it, and the key is retried later. A bug in one key's decision, or
+in the handling of its failure, harms no other key: no reconciler ends by it.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ thirty-two a thousand new queues took 56 s and changes among them 388 ms p99; wi
 RESERVED: Final = 4
 WITHIN_S: Final = 240.0
 PLACE_AGAIN_S: Final = 1.0
-"""A child's place that is not free yet is looked at again after this."""
+"""A child's name that is not free yet is checked again after this."""
 NOT_LEADING_AGAIN_S: Final = 1.0
 PROBE_EVERY_S: Final = 3.0
 PROBED_AT_ONCE: Final = 4
 BUG_PAUSE_S: Final = 5.0
-"""Where not even a retry could be noted: so long a reconciler holds the key before it is to be looked at again."""
+"""How long a reconciler holds a key whose retry could not even be noted."""
 
 Decide = Callable[[World, Memory, int], Plan]
 DecideNamespace = Callable[[NamespaceWorld, Memory, int], Plan]
@@ -83,7 +82,7 @@ class _Round:
     plan: Plan = field(default_factory=Plan)
     failed: Failed | None = None
     waits_for_place: bool = False
-    """What was asked for before is asked for again: it can not be told now."""
+    """Earlier questions are asked again, since there is no answer now."""
     asked: frozenset[ChildName] = frozenset()
 
 
@@ -132,7 +131,7 @@ class Reconciler:
             try:
                 await self._one(key)
             except Exception:  # nothing that is wrong with one key may end the process for all of them
-                log.exception("a bug after a reconcile; please report it", extra={"key": key.path})
+                log.exception("bug after a reconcile, please report it", extra={"key": key.path})
                 await asyncio.sleep(BUG_PAUSE_S)
                 self._queue.add(key, Class.FAILED)
             finally:
@@ -147,18 +146,19 @@ class Reconciler:
             if is_being_cancelled():
                 raise
             self._queue.retry(key)  # something that it waited for was cancelled, and not this reconciler
-            log.warning("a reconcile was cut short; tried again", extra={"key": key.path})
+            log.warning("reconcile cancelled, retrying", extra={"key": key.path})
         except NotLeading:
             self._queue.add_in(key, NOT_LEADING_AGAIN_S)
         except HeadgateError as error:
             pause_s = self._queue.retry(key)
-            log.warning("%s; tried again", error, extra={"key": key.path, "in_s": round(pause_s, 1)})
+            fields = {"key": key.path, "error": str(error), "in_s": round(pause_s, 1)}
+            log.warning("reconcile failed, retrying", extra=fields)
         except TimeoutError:
             self._queue.retry(key)
-            log.warning("a reconcile took too long", extra={"key": key.path, "within_s": WITHIN_S})
+            log.warning("reconcile timed out", extra={"key": key.path, "within_s": WITHIN_S})
         except Exception:
             self._queue.retry(key)
-            log.exception("a bug in a reconcile; please report it", extra={"key": key.path})
+            log.exception("bug in a reconcile, please report it", extra={"key": key.path})
 
     async def reconcile(self, key: Key) -> Plan:
         """Rounds, until nothing is left to be done now."""
@@ -236,7 +236,7 @@ class Reconciler:
                 await asyncio.sleep(0)
 
     async def _tell(self, key: Key, at: _Round, kept: Kept) -> None:
-        """What failed is known to the next decision: of that only the telling is done now."""
+        """The next decision knows the failure: only its reports are performed now."""
         assert at.failed is not None  # noqa: S101 - called for nothing else
         world = await self._look(key, at.looked, kept)
         plan = await self._decide(key, world)
@@ -270,10 +270,10 @@ class Reconciler:
         """What a namespace took with it before its data could be dropped: a person may want to know."""
         if plan.notes.get(LEFT_BEHIND):
             self.left_behind += 1
-            log.warning("its data are left behind, as its namespace is gone", extra={"key": key.path})
+            log.warning("resource released with its namespace, its data stay in Cassandra", extra={"key": key.path})
 
     def _note_blindness(self, key: Key, world: World) -> None:
-        """Whoever could not see Cassandra is looked at again once anybody can."""
+        """Queue all keys that waited for Cassandra once any key reaches it."""
         if not isinstance(world.connection, Connection) or not isinstance(world.store, StoreView):
             self._blind[key] = None
         elif key in self._blind:
@@ -293,8 +293,8 @@ class Reconciler:
     def _after(self, key: Key, at: _Round) -> None:
         if at.failed is not None:
             pause_s = self._queue.retry(key)
-            fields = {"key": key.path, "why": at.failed.says, "in_s": round(pause_s, 1)}
-            log.info("an effect failed, and is tried again", extra=fields)
+            fields = {"key": key.path, "error": at.failed.says, "in_s": round(pause_s, 1)}
+            log.info("effect failed, retrying", extra=fields)
             return
         self._queue.forget(key)
         if not at.plan.settles:

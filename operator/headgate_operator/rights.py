@@ -1,8 +1,9 @@
-"""What the operator may: its ClusterRole, and the Role in its own namespace, as plain documents.
+"""The operator's rights: its ClusterRole, and the Role in its own namespace, as plain documents.
 
-Made from the kinds it speaks of, so that there is one list. Pure: the chart renders it, and tests grant exactly this.
-What has a fixed name is made, changed and deleted by that name alone: whoever takes the operator over can neither
-write another Secret nor another account. Server-side apply that makes an object asks for `patch` and `create`.
+They are built from the kinds that it uses, so that there is one list. Pure: the chart renders it, and tests grant
+exactly this. Objects with a fixed name are created, changed and deleted by that name alone: an attacker in the
+operator can write no other Secret and no other account. Server-side apply that creates an object needs `patch` and
+`create`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ AT_HOME: Final = (
     Right(LEASE, ("create",)),
     Right(LEASE, ("get", "update"), names=(LEASE_NAME,)),
 )
-"""In its own namespace. What is made by POST can not be granted by name."""
+"""In its own namespace. A right to create by POST cannot be restricted by name."""
 BRINGING: Final = (Right(CRD, ("get", "create", "patch", "update"), names=CRD_NAMES),)
 """Of the Job that brings the CRDs to the chart's version (`bring_crds.py`): these and no others."""
 LEAVING: Final = (
@@ -109,7 +110,7 @@ LEAVING_HOME: Final = (
     Right(POD, ("delete",), names=(TEST_POD,)),
     Right(LEASE, ("delete",), names=(LEASE_NAME,)),
 )
-"""Of the same, in the operator's namespace. Deployment and pod bear other names where the chart was told one."""
+"""The same, in the operator's namespace. Deployment and pod have other names if the chart has a name override."""
 DRIVING: Final = (
     {
         "apiGroups": [""],
@@ -162,7 +163,7 @@ def bindings(namespace: str, name: str = OPERATOR) -> tuple[dict[str, Any], dict
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    """As a role says them: one rule for all resources of a group with the same verbs and names."""
+    """The rules of a role: one for all resources of a group with the same verbs and names."""
     grouped: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for right in rights:
         grouped.setdefault((right.kind.group, right.verbs, right.names), []).append(right.resource)

@@ -1,6 +1,6 @@
-"""The last decisions of each key, with what they rested on: told on `/why`, and by `kubectl headgate why`.
+"""The last decisions of each key with their inputs, for `/why` and `kubectl headgate why`.
 
-It keeps plain JSON and no values of ours, so that what was decided an hour ago holds nothing else in memory.
+It keeps plain JSON and no values of ours, so that an old decision holds nothing else in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ring:
         self._of: OrderedDict[Key, deque[bytes]] = OrderedDict()
 
     def add(self, key: Key, at_us: int, world: World | NamespaceWorld, plan: Plan, *, outcome: str = "") -> None:
-        """Keep one; a plan without effects that says what the one before it said is not kept again."""
+        """Keep one; a plan without effects that equals the one before it is not kept again."""
         told = {
             "effects": [effect_words(effect) for effect in plan.effects],
             "asks": sorted(f"{child.kind} {child.name}" for child in plan.ask),
@@ -118,7 +118,7 @@ def _about(effect: object) -> str:
 
 
 def _inputs(world: World | NamespaceWorld) -> Any:
-    """What a decision rested on, without documents: they stand in the cluster."""
+    """The inputs of a decision, without documents, which are in the cluster."""
     if isinstance(world, NamespaceWorld):
         return {"live": sorted(f"{child.kind} {child.name}" for child in world.live), "groups": plain(world.groups)}
     present = world.resource

@@ -1,8 +1,7 @@
-"""What tables each Cassandra has, kept between looks: read once for all resources, and again when somebody changed
-it.
+"""The tables of each Cassandra, cached: read once for all resources, and again after a change.
 
-A thousand resources on shared tables are one read. Our own steps tell what they changed; others' changes are told by
-the version of the schema, which is asked for every ten seconds.
+A thousand resources on shared tables are one read. Our own steps report their changes; foreign changes are found by
+the version of the schema, which is read every ten seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 class SchemaViews:
-    """Of one session. Who asks while something is being read waits for the same answer."""
+    """The tables of one session. Concurrent callers wait for the same read."""
 
     def __init__(self, schema: SchemaOfCluster, catalogue: Catalogue) -> None:
         self._schema = schema
@@ -58,7 +57,7 @@ class SchemaViews:
         self._drop("made")
 
     async def look(self) -> frozenset[str]:
-        """Whether somebody changed the schema since the last look; the tables of keyspaces in use that differ now."""
+        """Whether the schema changed since the last read; the tables of keyspaces in use that differ now."""
         version = await self._schema.version()
         if version == self._version:
             return frozenset()
@@ -100,4 +99,4 @@ class SchemaViews:
         for what in [what for what in self._known if what[0] in kinds]:
             del self._known[what]
         for what in [what for what in self._reading if what[0] in kinds]:
-            del self._reading[what]  # who asks from now on reads anew
+            del self._reading[what]  # later callers read again

@@ -1,11 +1,11 @@
 """Secrets that lead to Cassandra, read one by one and kept for a little: they are never listed and never watched.
 
-It knows which Secret was read when, and nothing of what its keys mean. A Secret that could not be read, for whatever
-reason but that it is not there, is not known: nobody takes it for missing.
+It knows when each Secret was read, and nothing about its keys. A Secret that could not be read, for any reason except
+that it does not exist, is unknown, and never counts as missing.
 
-Whoever decides goes on with what was read within the last minute (`look`), and what is older than `FRESH_S` is read
-beside him: each decision in a namespace would wait for the API server else, every 20 s, and longest when a thousand
-wait. Whoever is concerned by an answer that says something else is told.
+A decision uses a Secret that was read within the last minute, and one older than `FRESH_S` is read again in
+the background. Otherwise each decision in a namespace would wait for the API server, every 20 s, and longest when a
+thousand wait. If the answer differs, the keys of its users are queued.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SecretRead:
     name: str
     document: Document | None
     digest: str
-    """Of what it holds, whoever holds it: a copy has its source's."""
+    """The digest of its content: a copy has its source's."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Secrets:
         return made
 
     async def look(self, namespace: str, name: str) -> SecretRead | Denied:
-        """The Secret as it was lately, without waiting where that is known; read anew beside, where that is due."""
+        """The Secret as last read, without waiting if it is known; a due read runs in the background."""
         place = (namespace, name)
         age_s = self._age_s(place)
         if age_s >= BELIEVED_S:
@@ -76,7 +76,7 @@ class Secrets:
         return self._read[place][1]
 
     async def read(self, namespace: str, name: str, *, within_s: float = FRESH_S) -> SecretRead | Denied:
-        """The Secret, at most so old; who asks while it is being read waits for the same answer."""
+        """The Secret, at most this old; concurrent callers wait for the same read."""
         place = (namespace, name)
         if self._age_s(place) < within_s:
             return self._read[place][1]
@@ -160,7 +160,7 @@ def plain_values(document: Document) -> dict[str, str]:
 
 
 def digest_of(values: Mapping[str, str]) -> str:
-    """Tells connections apart, and nothing of them; what else stands in a Secret is not looked at."""
+    """A digest that distinguishes connections without revealing them; other keys of a Secret are ignored."""
     digest = hashlib.sha256()
     for key in sorted(values.keys() & {*CONNECTION_KEYS, *CONNECTION_FILES}):
         digest.update(f"{len(key)}:{key}{len(values[key])}:{values[key]}".encode())

@@ -1,11 +1,11 @@
-"""What the watches and our own writes last said of the cluster: objects by uid, as JSON bytes, with three indexes.
+"""The last state of the cluster by the watches and our own writes: objects by uid, as JSON bytes, with three indexes.
 
-It decides nothing and asks nobody. Objects stand as bytes, since a parsed document takes five times as much memory;
-of their managed fields only those entries are kept that hold a Deployment's replicas. Invariants:
+It decides nothing and sends no requests. Objects are kept as bytes, since a parsed document takes five times as much
+memory; of their managed fields only those entries are kept that hold a Deployment's replicas. Invariants:
 
-- an older version of an object never replaces a newer one, whoever tells it, and what was deleted does not come back;
-- what is told is news or it is not: an echo of our own write, and whatever is known already, gives no key; nor does
-  what nobody here asks for (managed fields, or the status of a Deployment that has no pods and is to have none).
+- an older version of an object never replaces a newer one, from any source, and a deleted object does not return;
+- an event is a change or not: an echo of our own write, and a known version, give no key; neither do unused fields
+  (managed fields, or the status of a Deployment that has no pods and is to have none).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate_operator.names import GROUP, Key, KeyKind, namespace_key
 Document = Mapping[str, Any]
 
 BURIED_MAX: Final = 20_000
-"""So many of the objects that were deleted are remembered, the latest."""
+"""The number of deleted objects that are remembered, the latest ones."""
 ENDED: Final = str(2**64)
 """Later than any version: an object that was deleted never comes back under its uid."""
 RESOURCES: Final[Mapping[str, KeyKind]] = {QUEUE.kind: "Queue", COUNTER.kind: "Counter"}
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass
 class _Object:
-    """One object as it was told last."""
+    """The last known version of one object."""
 
     place: Place
     version: str
@@ -52,7 +52,7 @@ class _Object:
     deleting: bool
     owners: tuple[str, ...]
     body: bytes
-    """Without its version, so that what changed nothing but that is told apart."""
+    """A digest without the version, to recognize changes of the version alone."""
 
     def read(self) -> dict[str, Any]:
         """The document."""
@@ -63,10 +63,10 @@ class _Object:
 
 @dataclass(frozen=True)
 class News:
-    """What somebody told that was not known."""
+    """A change that was not known."""
 
     keys: frozenset[Key]
-    """Whom it concerns."""
+    """The keys that it concerns."""
     first: bool
     """The object was not known at all."""
     beside: frozenset[Key] = frozenset()
@@ -74,7 +74,7 @@ class News:
 
 
 class Seen:
-    """The cluster as far as it was told."""
+    """The known state of the cluster."""
 
     def __init__(self) -> None:
         self._objects: dict[str, _Object] = {}
@@ -86,10 +86,10 @@ class Seen:
         self._leads_to: dict[tuple[str, str], frozenset[str]] = {}
         self._led_from: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
-    # ---- being told
+    # ---- updates
 
     def hear(self, document: Document, *, deleted: bool = False) -> News | None:
-        """A watch, a list or our own write says that this object is so. None: that is no news."""
+        """Take a version of an object from a watch, a list or our own write. None: it is no change."""
         metadata = document["metadata"]
         uid = str(metadata["uid"])
         if deleted:
@@ -117,7 +117,7 @@ class Seen:
         return None if known is None else self._bury(uid, known.read())
 
     def end(self, uid: str) -> News | None:
-        """The object was deleted, as an answer showed: what a watch still tells of it is from before."""
+        """An answer showed that the object was deleted: later events of a watch about it are older."""
         news = self.forget(uid)
         self._remember_buried(uid, ENDED)
         return news
@@ -149,7 +149,7 @@ class Seen:
         return (uid, f"{known.generation}{' ends' * known.deleting}") if known is not None else ("", "")
 
     def version_of(self, uid: str) -> str | None:
-        """Its resourceVersion, as last told."""
+        """Its last known resourceVersion."""
         known = self._objects.get(uid)
         return None if known is None else known.version
 
@@ -206,7 +206,7 @@ class Seen:
         metadata = document["metadata"]
         place = place_of(document)
         before = self._by_place.get(place)
-        if before is not None:  # made again under its name before its end was told
+        if before is not None:  # recreated under its name before its deletion was reported
             self._remember_buried(before, self._objects[before].version)
             self._take_out(before)
         owners = tuple(str(owner["uid"]) for owner in metadata.get("ownerReferences") or ())
@@ -288,7 +288,7 @@ class Seen:
             yield from (Key(kind, name, each) for each in self.names_in(word, name))
 
     def _keys_beside(self, document: Document, known: _Object | None) -> Iterator[Key]:
-        """Whom a new or changed spec of a resource concerns beside itself."""
+        """The other keys that a new or changed spec of a resource concerns."""
         metadata = document["metadata"]
         if document["kind"] not in RESOURCES:
             return
@@ -320,7 +320,8 @@ def terminates(namespace: Document) -> bool:
 
 
 def is_newer(version: str, known: str) -> bool:
-    """Whether a resourceVersion is later than another. What is no number can only be told apart."""
+    """Whether a resourceVersion is later than another. Versions that are no numbers are only compared for
+    equality."""
     if version.isdecimal() and known.isdecimal():
         return int(version) > int(known)
     return version != known
@@ -335,7 +336,7 @@ def _lean(document: Document) -> dict[str, Any]:
     metadata = dict(document["metadata"])
     metadata.pop("resourceVersion", None)
     fields = metadata.pop("managedFields", None)
-    if fields is not None and document["kind"] == DEPLOYMENT.kind:  # an empty list says: nobody holds the replicas
+    if fields is not None and document["kind"] == DEPLOYMENT.kind:  # an empty list: the replicas have no owner
         metadata["managedFields"] = [
             {**entry, "fieldsV1": {"f:spec": {"f:replicas": {}}}} for entry in fields if _has_replicas(entry)
         ]
@@ -353,7 +354,7 @@ def _lean(document: Document) -> dict[str, Any]:
 
 
 def _fails(deployment: Document) -> bool:
-    """Whether its controller tells of something that does not get on."""
+    """Whether its controller reports a lack of progress."""
     found = (deployment.get("status") or {}).get("conditions") or ()
     return any((one["type"], one["status"]) in FAILING for one in found)
 

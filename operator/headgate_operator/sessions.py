@@ -1,12 +1,11 @@
-"""Sessions with Cassandra: one for each connection that is told by a Secret's contents, at most `SESSIONS_MAX`.
+"""Sessions with Cassandra: one for each connection by the content of its Secret, at most `SESSIONS_MAX`.
 
-Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant who
-writes a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this process has
-written into a folder of its own.
+Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant with
+the right to write a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this
+process has written into a folder of its own.
 
-It knows contents by their digest, so that the copies of one Secret share a session. A session that could not be
-opened is not tried again for a few seconds, however many ask: a thousand queues are one attempt. One that nobody
-used for long makes room for another.
+It knows contents by their digest, so that the copies of one Secret share a session. A failed session is not opened
+again for a few seconds: a thousand queues are one attempt. A session that is unused for long makes room for another.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class ConnectionNotOpen(Unavailable):
 
 
 class SchemaOfCluster(SchemaPort, Protocol):
-    """Reads and changes the schema, and tells cheaply whether somebody else did."""
+    """Reads and changes the schema, and detects foreign changes cheaply."""
 
     async def version(self) -> str:
-        """Of the schema, as one node tells it."""
+        """The version of the schema, by one node."""
         ...
 
 
@@ -182,7 +181,7 @@ class SessionReader:
         """As `Sessions.reach`, where that would open nothing."""
         held = self._sessions.held(digest)
         if held is None:
-            raise ConnectionNotOpen(remedy="apply a resource that uses it, then ask again")
+            raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
         if isinstance(held, HeadgateError):
             raise held
         return held

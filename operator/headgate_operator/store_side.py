@@ -1,11 +1,11 @@
 """The store, as the operator sees and changes it: one session per connection, on the functions of `headgate apply`.
 
-It knows no Kubernetes. What goes wrong with Cassandra is told as a Trouble with its reason, never raised. Entries
-are read at SERIAL; one that is ours and as it should be is believed for a while, and read again after each step on
-it, whenever its resource changes, and by the resync.
+It knows no Kubernetes. A failure of Cassandra is returned as a Trouble with its reason, never raised. Entries are
+read at SERIAL. An entry that is ours and as wanted is believed for a while, and read again after each step on it,
+after each change of its resource, and by the resync.
 
-A Cassandra that has not answered is asked by one caller at a time for the next seconds: the others are told at once,
-so that a cut does not hold all reconcilers up.
+A Cassandra that has not answered gets requests of one caller at a time for the next seconds. The others fail at once,
+so that a partition does not hold up all reconcilers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ log = logging.getLogger("headgate.operator")
 
 BELIEVED_S: Final = 60.0
 GONE_ON_WITH_S: Final = 5.0
-"""For so long what is being made is known by the answer to our own write; each step would find another's."""
+"""How long an entry that is being created is known by the answer to our own write; each step detects a foreign
+one."""
 SILENT_S: Final = 2.0
 PROBE_S: Final = 12.0
 """Longer than a read takes that is not answered."""
@@ -78,7 +79,7 @@ class _Read:
     uid: str
     tables: frozenset[str]
     is_own: bool = False
-    """As a write of ours left it: what is being made is gone on with as it was told, and not read in between."""
+    """The entry after a write of ours: while it is being created it is not read in between."""
 
 
 class StoreSide:
@@ -107,7 +108,7 @@ class StoreSide:
         self._catalogued: set[str] = set()
 
     def fork(self, sessions: SessionPool) -> StoreSide:
-        """With the entries that are known so far, and from here on apart; schemas are read anew."""
+        """A copy with the entries that are known so far; schemas are read again."""
         made = StoreSide(
             sessions,
             cluster=self._cluster,
@@ -123,7 +124,7 @@ class StoreSide:
     # ---- reading
 
     def owner(self, uid: str) -> str:
-        """For whom the entry of a resource is written."""
+        """The owner in the entry of a resource."""
         return owner_of(self._cluster, uid)
 
     def reached(self, connection: Connection) -> Reached | None:
@@ -270,7 +271,7 @@ class StoreSide:
     # ---- what others did
 
     async def look(self) -> list[Key]:
-        """Whose tables somebody changed since the last look."""
+        """The resources whose tables were changed since the last read."""
         concerned: list[Key] = []
         for reached in self._sessions.all():
             held = self._views.get(reached.digest)
@@ -279,7 +280,7 @@ class StoreSide:
             try:
                 changed = await held[1].look()
             except HeadgateError as error:
-                log.info("the version of the schema can not be read: %s", error)
+                log.info("reading the schema version failed", extra={"error": str(error)})
                 continue
             if changed:
                 concerned += [key for key, known in self._entries.items() if known.tables & changed]
@@ -290,7 +291,7 @@ class StoreSide:
         return [reached for reached in self._sessions.all() if reached.digest in self._catalogued]
 
     async def owned(self) -> list[tuple[Reached, Entry]]:
-        """All entries of this cluster's resources, of every session; Unavailable where one can not be read."""
+        """All entries of this cluster's resources, of every session; Unavailable if one cannot be read."""
         found: list[tuple[Reached, Entry]] = []
         for reached in self._sessions.all():
             _, views, performer = self._view_of(reached)
@@ -322,7 +323,7 @@ class StoreSide:
                 new_key=self._new_key,
             )
             performer = StepPerformer(reached.schema, catalogue, ground.store_in)
-            # What is only looked at needs no clock that could be relied on.
+            # Reading alone needs no trusted clock.
             reading = Catalogue(ground.store_in(ground.keyspace), now_us=ground.clock.now_us)
             held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, reading), performer)
         return held
@@ -338,8 +339,8 @@ class StoreSide:
         return trouble
 
     async def _patiently(self, connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
-        """On a busy machine this process stands still now and then, and has to compare clocks anew: what is begun
-        again does what is left."""
+        """On a busy machine this process pauses now and then, and has to compare clocks again: a retry does the
+        rest."""
         reached = self._sessions.of(connection.digest)
         for _ in range(CLOCK_TRIES if reached is not None else 0):
             assert reached is not None  # noqa: S101 - else there is no turn

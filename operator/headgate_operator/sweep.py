@@ -1,7 +1,7 @@
 """Entries that no resource of this cluster owns any more are marked as retained. The prose is
 docs/internals/protocols/operator.md, "Deletion".
 
-It is a net for deletions that nobody saw: the operator was down, or Cassandra was away. It never drops anything. An
+It is for deletions that no operator saw: it was down, or Cassandra was unavailable. It never drops anything. An
 owner counts as gone only when two full lists, a minute apart, both lack its uid, and `Seen` does too.
 """
 
@@ -57,7 +57,7 @@ class Sweep:
             await asyncio.sleep(EVERY_S if swept is not None else FIRST_S)
 
     async def turn(self) -> int | None:
-        """Look twice, and mark what nobody owns; how many there were, or None where it could not be seen."""
+        """List twice, and mark entries without an owner; their number, or None if it is unknown."""
         try:
             await self._connections.reach_default()  # where no resource is left, nobody else has
             orphans = await self._orphans()
@@ -72,15 +72,15 @@ class Sweep:
             for reached, entry in orphans:
                 if entry.id in again and self._may_act():
                     await self._store.performer(reached).perform(Retain(entry))
-                    log.info("an entry without its resource is retained", extra={"resource": str(entry.name)})
+                    log.info("entry without a resource retained", extra={"resource": str(entry.name)})
                     marked += 1
             return marked
         except HeadgateError as error:
-            log.info("a sweep was not finished: %s", error)
+            log.info("sweep not finished", extra={"error": str(error)})
             return None
 
     async def _orphans(self) -> list[tuple[Reached, Entry]] | None:
-        """Of this cluster, in no list and not in `Seen`; None where a list can not be had."""
+        """Of this cluster, in no list and not in `Seen`; None if a list fails."""
         entries = await self._store.owned()
         there = await self._uids()
         if there is None:

@@ -37,7 +37,7 @@ class Lane:
 
 
 class TimelineLooks:
-    """Looks at one queue, from one process that holds none of its lanes."""
+    """Checks of one queue, from one process that holds none of its lanes."""
 
     def __init__(self, reached: Reached, entry: Entry) -> None:
         self.entry = entry
@@ -61,7 +61,7 @@ class TimelineLooks:
         return await stats(self._host, self.settings, {})
 
     async def look(self) -> list[Lane]:
-        """At each lane that is not retired; what follows from several looks is remembered here."""
+        """Check each lane that is not retired; the results of several checks are remembered."""
         views = await look_at_lanes(self._host, self.settings, {})
         return [await self._judge(view) for view in views if not view.state.is_retired]
 

@@ -27,7 +27,7 @@ _REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Rea
 
 
 def trouble_of(error: HeadgateError) -> Trouble:
-    """The first that fits; what fits nothing is that Cassandra can not be used as it should."""
+    """The first that fits; otherwise Cassandra counts as unavailable."""
     for kinds, reason in _REASONS:
         if isinstance(error, kinds):
             return Trouble(reason, " ".join(str(error).split()))

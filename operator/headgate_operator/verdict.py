@@ -1,7 +1,7 @@
-"""What one part of a decision comes to, and how the parts are put together: frozen values, no I/O.
+"""The result of one part of a decision, and the composition of parts: frozen values, no I/O.
 
-A part adds to what the parts before it have found. One that meets something without which nothing after it makes
-sense says so by `stop`; what stands in it is what a person reads.
+A part adds to the results of the parts before it. If the parts after it would make no sense, it sets `stop`, with the
+message for people.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Finding:
 
     @property
     def says(self) -> str:
-        """For the person who reads it."""
+        """The message for people."""
         return self.message or REASON_MEANINGS[self.reason]
 
 
@@ -46,9 +46,9 @@ class Verdict:
     stop: Trouble | None = None
     """Why nothing further down the order is done."""
     awaits: Trouble | None = None
-    """What is under way and not over; all the rest goes on."""
+    """A change under way; the other parts continue."""
     blind: str = ""
-    """What was not read, so that nothing is done about it and what was said of it before stands."""
+    """The state that was not read, so that nothing is done about it and its previous condition stays."""
     is_refused: bool = False
     """Whether what is to be done was tried, and refused."""
     figures: dict[str, object] = field(default_factory=dict, hash=False)
@@ -86,9 +86,7 @@ class Verdict:
 
 def blind(memory: Memory, what: str, *, again_at_us: int | None = None) -> Verdict:
     """Nothing further, since this was not read."""
-    return Verdict(
-        memory, trail=(f"{what} is not known: nothing follows from it",), blind=what, again_at_us=again_at_us
-    )
+    return Verdict(memory, trail=(f"{what} is unknown: no decision about it",), blind=what, again_at_us=again_at_us)
 
 
 def stopped(memory: Memory, reason: Reason, says: str, *, trail: str = "", again_at_us: int | None = None) -> Verdict:
@@ -97,7 +95,7 @@ def stopped(memory: Memory, reason: Reason, says: str, *, trail: str = "", again
 
 
 def earliest(*moments: int | None) -> int | None:
-    """The first of those that are told."""
+    """The earliest of those that are set."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -1,11 +1,11 @@
 """Watches of our own, for resources and their children: listed, followed, listed again when the server has forgotten.
 
-Namespaces and CRDs come in by kopf (handlers.py). It starts a worker for each object that it hears of, one after the
-other, and a change waits behind all that came before it (docs/decisions/0016-resources-by-our-own-watches.md). These
-watches are what the simulation runs. It decides nothing: whatever it hears goes to whoever listens.
+Namespaces and CRDs come in by kopf (handlers.py). kopf starts a worker for each object, one after the other, and a
+change waits behind all earlier ones (docs/decisions/0016-resources-by-our-own-watches.md). The simulation runs these
+watches. It decides nothing: it passes each event to its listener.
 
 Survives: a version that is compacted (410), a connection that ends or hangs (a bookmark or a change has to come
-within `QUIET_S_MAX`), a server that is away, or that ends each watch at once (a pause that doubles).
+within `QUIET_S_MAX`), an unavailable server, or one that ends each watch at once (a pause that doubles).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WATCH_S: Final = 240.0
 QUIET_S_MAX: Final = 150.0
 """Bookmarks come each minute; two that do not come mean that the connection hangs."""
 SHORT_S: Final = 1.0
-"""A watch that ends so soon, though nothing is wrong, would be asked for a hundred times a second."""
+"""A watch that ends this soon without an error would be requested a hundred times per second."""
 PAUSE_S: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
 PAGE: Final = 500
@@ -34,7 +34,7 @@ Document = Mapping[str, Any]
 
 
 class Listener(Protocol):
-    """Who is told. `Intake` is it."""
+    """The listener, which is `Intake`."""
 
     def listed(self, kind: Kind, documents: Collection[Document]) -> None:
         """All objects of a kind that there are now."""
@@ -69,7 +69,7 @@ class Watch:
             await self._pause()
 
     async def list_once(self) -> None:
-        """Tell all that there are now, and no more: where somebody else follows the kind."""
+        """List all objects once, without a watch: another component follows the kind."""
         while True:
             await self._list()
             if self.has_listed.is_set():
@@ -87,7 +87,7 @@ class Watch:
                     self.has_listed.set()
                     self._pause_s = PAUSE_S_MAX
                 else:
-                    log.warning("can not list %s: %s", self.kind.resource, page)
+                    log.warning("listing failed", extra={"resource": self.kind.resource, "error": str(page)})
                 return None
             found += page.items
             more = page.more
@@ -100,7 +100,7 @@ class Watch:
         return page.version
 
     async def _follow(self, version: str) -> str | None:
-        """From a version on; where to go on, or None to list again."""
+        """Watch from a version on; the version to continue from, or None to list again."""
         changes = self._port.watch(self.kind, version=version, labels=self._labels, within_s=WATCH_S)
         close = getattr(changes, "aclose", None)
         began_s = asyncio.get_running_loop().time()
@@ -116,7 +116,7 @@ class Watch:
                     self._listener.deleted(change.document)
                 elif change.type != "BOOKMARK":
                     self._listener.changed(change.document)
-        except GeneratorExit:  # the loop is gone, and with it whoever could wait for an end
+        except GeneratorExit:  # the loop is gone, and with it all that could wait for an end
             close = None
             raise
         finally:
@@ -124,7 +124,7 @@ class Watch:
                 await close()
 
     async def _ended(self, version: str, lasted_s: float) -> str:
-        """As it should; one that a server or a proxy ends at once is not begun again at once."""
+        """The normal end; a watch that a server or a proxy ends at once is not restarted at once."""
         if lasted_s < SHORT_S:
             await self._pause()
         else:
@@ -133,7 +133,7 @@ class Watch:
 
     async def _again(self, version: str, denied: Denied) -> str | None:
         """The same version once more after a pause; a list after several."""
-        log.info("a watch of %s ended: %s", self.kind.resource, denied)
+        log.info("watch ended", extra={"resource": self.kind.resource, "error": str(denied)})
         await self._pause()
         return version if self._pause_s <= 4 * PAUSE_S else None
 

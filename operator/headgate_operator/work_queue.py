@@ -6,9 +6,9 @@ can lose none by being full. Invariants:
 - a key waits at most once, and is worked by one reconciler at a time; added while it is worked, it is worked again;
 - a more urgent class overtakes; some reconcilers take `changed` alone, so a resync never delays a fresh change;
 - of the takes of the others every eighth is the oldest of the lowest class that waits, so that none starves;
-- no key waits while somebody is idle who may take it: whoever takes one wakes the next for what is left.
+- no key waits while a reconciler is idle that may take it: taking one wakes the next reconciler for the rest.
 
-Time is the event loop's, virtual in the simulation; chance is handed in.
+Time is the event loop's, virtual in the simulation; randomness is passed in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 300.0
 RETRY_JITTER: Final = 0.2
 MOMENTS_SPARE: Final = 1_000
-"""So many moments that no key waits for any more are kept beside those that count, before they are swept out."""
+"""The number of outdated due times that are kept before they are swept out."""
 TICK_S: Final = 0.001
 """uvloop's timers count milliseconds, and one that is due in less is called at once, again and again."""
 NAME: Final = "headgate"
@@ -43,9 +43,9 @@ class Class(IntEnum):
     CHANGED = 0
     """A spec, a wake-up."""
     CHILD = 1
-    """What was made for it is otherwise than before: told of by the thousand, where a thousand are made."""
+    """A child of it changed: by the thousand, when a thousand are created."""
     NEW = 2
-    """Never reconciled; or a moment came that its last plan named."""
+    """Never reconciled; or a due time of its last plan has come."""
     FAILED = 3
     RESYNC = 4
 
@@ -82,14 +82,14 @@ class WorkQueue:
         self._moments: list[tuple[float, int, Key]] = []
         self._moments_set = 0
         self._timer: asyncio.Handle | None = None
-        self._timer_at_s = 0.0  # kept here: uvloop's handle of what is due at once tells no moment
+        self._timer_at_s = 0.0  # kept here: uvloop's handle of a call that is due at once has no time
         self._failures: dict[Key, int] = {}
         self._takes = 0
         self._getters: list[tuple[bool, asyncio.Future[None]]] = []
         self._held = settle
         self._ended = asyncio.Event()
         self.resync_owed = False
-        """A key was turned away since the queue was full: everything has to be looked at once there is room."""
+        """A key was refused since the queue was full: all keys have to be reconciled once there is room."""
         self._metrics = _Metrics(registry or Registry(), self)
 
     # ---- what is to be done
@@ -118,7 +118,7 @@ class WorkQueue:
         self._wake()
 
     def add_in(self, key: Key, seconds: float, class_: Class = Class.NEW) -> None:
-        """The same after a while; of several moments the earliest counts."""
+        """The same after a while; of several due times the earliest counts."""
         moment_s = self._now_s() + max(seconds, 0.0)
         planned = self._later.get(key)
         if planned is not None and planned[0] <= moment_s:
@@ -156,14 +156,14 @@ class WorkQueue:
             waiting.since_s = now_s
         self._wake()
 
-    # ---- who does it
+    # ---- taking keys
 
     async def get(self, *, reserved: bool = False) -> Key:
         """The next key, which is this caller's until `done`; `reserved` takes the class `changed` alone."""
         while True:
             key = self._next(reserved=reserved)
             if key is not None:
-                self._wake()  # for what is left: who was woken for it may have been one who can not take it
+                self._wake()  # for the rest: the reconciler that was woken may not be allowed to take it
                 return key
             future = asyncio.get_running_loop().create_future()
             self._getters.append((reserved, future))
@@ -207,11 +207,11 @@ class WorkQueue:
         return key in self._waiting or key in self._worked or key in self._later
 
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is worked; moments to come are not counted."""
+        """Whether no key waits and no reconcile is under way; later due times do not count."""
         return not self._waiting and not self._worked
 
     def next_moment_in_s(self) -> float | None:
-        """When the next key falls due that waits for its moment."""
+        """The time when the next waiting key falls due."""
         moments = [moment_s for moment_s, _ in self._later.values()]
         return min(moments) - self._now_s() if moments else None
 
@@ -237,7 +237,7 @@ class WorkQueue:
         waiting = self._waiting.pop(key)
         now_s = self._now_s()
         self._worked[key] = _Worked(now_s, waiting.class_)
-        self._later.pop(key, None)  # what is decided now names the next moment
+        self._later.pop(key, None)  # the present decision names the next due time
         self._metrics.queued.observe(now_s - waiting.since_s)
         return key
 
@@ -266,7 +266,7 @@ class WorkQueue:
                     return
 
     def _drop_moments(self) -> None:
-        """Only the moment counts that a key waits for now: one that is decided about often leaves many behind."""
+        """Only the present due time of a key counts: a key with many decisions leaves many outdated ones."""
         self._moments = [(moment_s, number, key) for number, (key, (moment_s, _)) in enumerate(self._later.items())]
         self._moments_set = len(self._moments)
         heapify(self._moments)
@@ -306,13 +306,15 @@ class _Metrics:
             return registry.histogram(f"workqueue_{name}", says, "name").of(NAME)
 
         self.adds = registry.counter("workqueue_adds", "Keys added to the work queue.", "name").of(NAME)
-        self.retries = registry.counter("workqueue_retries", "Keys that failed and are tried again.", "name").of(NAME)
-        self.queued = histogram("queue_duration_seconds", "How long keys wait before they are worked.")
-        self.work = histogram("work_duration_seconds", "How long keys are worked.")
-        reading("depth", "Keys that wait.", lambda: len(queue))
-        reading("unfinished_work_seconds", "Time spent so far on all that is worked.", lambda: sum(queue.work_s()))
+        self.retries = registry.counter("workqueue_retries", "Keys that failed and are retried.", "name").of(NAME)
+        self.queued = histogram("queue_duration_seconds", "How long keys wait in the work queue.")
+        self.work = histogram("work_duration_seconds", "How long reconciles take.")
+        reading("depth", "Keys in the work queue.", lambda: len(queue))
+        reading(
+            "unfinished_work_seconds", "Total time so far of the reconciles under way.", lambda: sum(queue.work_s())
+        )
         reading(
             "longest_running_processor_seconds",
-            "Time spent so far on the key that is worked for longest.",
+            "Time so far of the longest reconcile under way.",
             lambda: max(queue.work_s(), default=0.0),
         )

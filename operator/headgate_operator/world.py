@@ -54,7 +54,7 @@ class Meta:
 
 @dataclass(frozen=True)
 class Present:
-    """A resource that is there. `parsed` is what it says, or what is wrong with it."""
+    """An existing resource. `parsed` is its content, or its faults."""
 
     document: Document
     meta: Meta
@@ -83,7 +83,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Connection:
-    """A way to Cassandra: the Secret in the resource's namespace that leads there, and what it says."""
+    """A connection to Cassandra: the Secret in the resource's namespace, and its content."""
 
     secret: str
     digest: str
@@ -96,7 +96,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why something is not known or can not be: a reason for a condition, in words for its author."""
+    """Why something is unknown or impossible: the reason of a condition, with a message for its author."""
 
     reason: Reason
     says: str
@@ -105,7 +105,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class StoreView:
-    """What the store says of one resource: read at SERIAL, whole."""
+    """The state of one resource in the store: read at SERIAL, whole."""
 
     entry: Entry | None
     """Of this name; None if there is none, or only one that is gone."""
@@ -127,7 +127,7 @@ class StoreView:
 
 @dataclass(frozen=True)
 class LaterMark:
-    """Something is due at this moment, and perhaps more until the other."""
+    """Something is due at this time, and perhaps more until the other."""
 
     due_us: int
     until_us: int
@@ -144,13 +144,13 @@ class Figures:
     """What `stats` counted at the wake-up, until there are owners' figures."""
     in_flight: int = 0
     oldest_us: int | None = None
-    """The moment since when the oldest waits."""
+    """The time since when the oldest waits."""
     rate: float = 0.0
     owners: int = 0
     leased: int = 0
     held: int = 0
     awake: bool = False
-    """An owner's row is fresh, or a mark tells of work that nobody has read."""
+    """An owner's row is recent, or a mark shows work that was not read yet."""
     later: tuple[LaterMark, ...] = ()
 
 
@@ -165,7 +165,7 @@ class LaneTrouble:
 
 @dataclass(frozen=True)
 class Lanes:
-    """What a look at the lanes found; only queues that may want one get one."""
+    """The result of a check of the lanes; only queues that may need one get one."""
 
     at_us: int
     total: int
@@ -183,9 +183,9 @@ class Passes:
     problems: int = 0
     says: str = ""
     owed_us: int | None = None
-    """The moment of the oldest look that is owed."""
+    """The due time of the oldest overdue check."""
     waits_for_all_us: int | None = None
-    """The moment of the oldest look that waits for all replicas."""
+    """The due time of the oldest check that waits for all replicas."""
     full_us: int | None = None
     """When the collector last passed over everything."""
     keys: int | None = None
@@ -246,7 +246,7 @@ class NamespaceStand:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API server said to our own last apply of a child: what it shows otherwise than we said is no drift."""
+    """The API server's answer to our last apply of a child: its differences from our document are no drift."""
 
     applied: str
     """The digest of the document that was applied (`differing.stamp_of`)."""
@@ -269,7 +269,7 @@ class World:
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     """Children that are there and ours."""
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
-    """What stands in a child's place and is somebody else's, with whose it is."""
+    """Objects of other owners that have the name of a child, with their owner."""
     checked: frozenset[ChildName] = frozenset()
     """Places that were asked for by GET and are free: what is not there is made only where that was seen."""
     answers: Mapping[ChildName, Answer] = field(default_factory=dict)
@@ -341,34 +341,34 @@ class Memory:
     Losing it may delay by a window, and undoes nothing."""
 
     uid: str = ""
-    """Of whom all of it is; of another creation nothing is remembered."""
+    """The creation that all of it is about; of another creation nothing is remembered."""
     generation: int = 0
     """The latest that was decided about: an older one is never acted upon."""
     stored: tuple[int, int] | None = None
     """(generation, shards in force): the latest whose part of the store was found to be all there."""
     began_us: int = 0
-    """When that generation was first decided about: its first status is held back for a moment."""
+    """When that generation was first decided about: its first status is held back for a short time."""
     busy_since_us: int | None = None
-    """Since when each decision has found something to do: a status waits for the end of that, for a moment."""
+    """Since when each decision has found something to do: a status waits for the end of that, for a short time."""
     status_at_us: int = 0
     """When the status was written last."""
     wanted: tuple[tuple[str, int, int], ...] = ()
-    """(consumer, moment, replicas wanted): of the last 30 seconds."""
+    """(consumer, time, wanted replicas): of the last 30 seconds."""
     raised_us: tuple[tuple[str, int], ...] = ()
     """(consumer, when the replicas were last doubled for lag)."""
     backlog_seen: tuple[int, int] | None = None
-    """(moment, backlog): so that it is known whether the backlog falls."""
+    """(time, backlog), to know whether the backlog falls."""
     unwell_until_us: int = 0
-    """Extra processing goes on until then."""
+    """The end of extra processing."""
     not_ready_since_us: tuple[tuple[str, int], ...] = ()
     """(consumer, since when fewer workers are ready than should be)."""
     stopped: tuple[tuple[str, int, int], ...] = ()
-    """(lane, epoch, when it was told to stop)."""
+    """(lane, epoch, time of the order to stop)."""
     mended: tuple[Mended, ...] = ()
     accepted: Mapping[ChildName, str] = field(default_factory=dict)
     """Digest of (document applied, what the server shows otherwise): what a webhook changed is not fought over."""
     store_down_since_us: int | None = None
-    """Since when Cassandra does not answer; the first seconds of that are told to nobody."""
+    """Since when Cassandra does not answer; the first seconds of that are not reported."""
 
 
 def id_of(world: World) -> UUID | None:

@@ -141,7 +141,8 @@ MISTAKES: Mapping[str, Mistake] = {
         {"connection": {**SECRET, "password": "x"}}, "connection.password and connection.existingSecret are both set"
     ),
     "certificates beside a Secret": Mistake(
-        {"connection": {**SECRET, "tls": {"enabled": True}}}, "connection.tls and connection.existingSecret are both set"
+        {"connection": {**SECRET, "tls": {"enabled": True}}},
+        "connection.tls and connection.existingSecret are both set",
     ),
     "Graphite beside a Secret": Mistake(
         {"connection": {**SECRET, "graphite": {"address": "a:1"}}},

@@ -152,7 +152,7 @@ def test_an_uninstall_is_refused_while_a_resource_says_delete_and_changes_nothin
         release.uninstall()
     said = str(refused.value.facts["answer"])
     assert f"queue {k8s_namespace.namespace}/precious" in said
-    assert "set deletionPolicy: Retain" in said
+    assert "set `deletionPolicy: Retain`" in said
     assert 2 == release.kubectl.get("deployment", OPERATOR)["spec"]["replicas"]
     k8s_namespace.delete("queue", "precious")
     release.rollback(release.revision())  # Helm takes it for half uninstalled, and would upgrade it no more

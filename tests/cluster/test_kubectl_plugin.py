@@ -32,8 +32,8 @@ class Leader(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = document["kind"] + " " + document["metadata"]["name"]
-        end = {"of": name, "ready": True, "says": "Ready", "stalled": False, "open": []}
-        self.tell({"effects": [{"of": name, "says": self.path}], "ends": [end], "unknown": []})
+        end = {"of": name, "ready": True, "message": "Ready", "stalled": False, "open": []}
+        self.tell({"effects": [{"of": name, "message": self.path}], "ends": [end], "unknown": []})
     def tell(self, answer):
         body = json.dumps(answer).encode()
         self.send_response(200)
@@ -125,19 +125,19 @@ def test_the_right_that_is_missing_is_named_as_the_server_tells_it(
     here: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     namespace = namespace_of(here)
-    says = "You lack a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
+    says = "Your account lacks a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
     nobody = person(here, tmp_path, {namespace: []})
     assert (1, "", says.format("get", namespace)) == calling.plugin(nobody, "why", "queue/emails")
     reader = person(here, tmp_path, {namespace: [(*QUEUES, "get")]})
     assert (1, "", says.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
     code, _, err = calling.plugin(reader, "why", "queue/other")
-    assert (2, "there is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
+    assert (2, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
         code,
         err,
     )
     code, _, err = calling.plugin(reader, "lanes", "queue/emails", "--image", "headgate:1")
-    says = f"You lack a right in this cluster; ask for the right to create jobs.batch in namespace {namespace}\n"
-    assert (1, says) == (code, err)
+    missing = f"ask for the right to create jobs.batch in namespace {namespace}"
+    assert (1, f"Your account lacks a right in this cluster; {missing}\n") == (code, err)
 
 
 def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_names(
@@ -173,7 +173,7 @@ def test_a_leader_whose_pod_is_gone_is_one_line(
         back = '{"spec": {"holderIdentity": "leader_1"}}'
         lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", back)
     assert (1, 1) == (code, err.count("\n"))
-    assert err.startswith("The operator that leads could not be asked (pod=gone, ")
+    assert err.startswith("The leading operator cannot be reached (pod=gone, ")
 
 
 def test_a_job_that_no_account_lets_start_is_told_in_the_servers_words(
@@ -200,7 +200,7 @@ def test_the_operator_tells_why_and_what_it_would_do(
     code, out, err = calling.plugin(who, "why", "queue/emails", *address, "--last", "20")
     assert (0, "") == (code, err)
     assert "Ready is True, Reconciled" in out
-    assert "did: StoreStep" in out or "Activate" in out
+    assert "effect: StoreStep" in out or "Activate" in out
     path = tmp_path / "emails.yaml"
     changed = queue(shards=3)
     changed["metadata"]["namespace"] = namespace_of(here)

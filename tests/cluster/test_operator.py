@@ -164,7 +164,7 @@ def test_why_tells_what_was_decided_and_plan_what_would_be(operator: OperatorPro
     other["metadata"]["namespace"] = here.namespace
     status, text = operator.ask("/plan", other)
     assert 200 == status
-    assert "2 shards, tables of its own" in json.loads(text)["effects"][0]["says"]
+    assert "2 shards, tables of its own" in json.loads(text)["effects"][0]["message"]
     assert here.find("queue", "letters") is None
 
 

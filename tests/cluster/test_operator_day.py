@@ -147,7 +147,7 @@ def opened(day: Day, here: Kubectl, name: str) -> SyncQueue:
     def is_there() -> bool:
         try:
             found.append(day.connection.queue(f"{here.namespace}/{name}"))
-        except (SpecError, Unavailable):  # not applied yet, or its tables are being made
+        except (SpecError, Unavailable):  # not applied yet, or its tables are being created
             return False
         return True
 

@@ -192,7 +192,7 @@ def _lives(ways: Ways, moment: Callable[[], object]) -> None:
     """One process, killed just after it leads."""
     running = ways.home.start()
     try:
-        assert wait_until(lambda: '"leading"' in running.log.read_text(), timeout_s=90, every_s=0.1)
+        assert wait_until(lambda: '"leadership gained"' in running.log.read_text(), timeout_s=90, every_s=0.1)
         moment()
     finally:
         running.kill()

@@ -74,7 +74,7 @@ def test_what_a_plan_says_is_what_is_done_and_a_plan_does_nothing() -> None:
             live = scene.find(kind_of(document), "shop", document["metadata"]["name"])
             assert live is not None, document["metadata"]
             if document["kind"] == "Secret":
-                assert "<what the operator's own Secret holds>" == document["data"]
+                assert "<content of the operator's own Secret>" == document["data"]
             else:
                 assert {} == differences(bare(document), live)
         statements = {each["cql"] for one in told for each in one["effects"] if "cql" in each}
@@ -96,7 +96,7 @@ def test_what_stands_in_a_childs_place_is_told_and_left_alone() -> None:
         scene.apply(foreign)
         told = await plan(running, DOCUMENTS[0])
         assert "Deployment" not in [each["kind"] for each in objects_of(told)]
-        assert [True] == ["NameTaken" in end["says"] and end["stalled"] for end in told["ends"]]
+        assert [True] == ["NameTaken" in end["message"] and end["stalled"] for end in told["ends"]]
 
     in_world(9, scenario)
 
@@ -111,27 +111,27 @@ def test_the_plan_of_a_change_names_what_differs_and_no_more() -> None:
         changed["spec"]["shards"] = 12
         changed["spec"]["consumers"][0]["image"] = "registry.example/shop:1.5"
         told = await plan(running, changed)
-        says = [each["says"] for each in told["effects"]]
+        says = [each["message"] for each in told["effects"]]
         assert [
             "write its spec into the catalogue: 12 shards, tables of its own in keyspace headgate, home dc1",
-            "make 12 lanes for generation 2 of emails",
+            "create 12 lanes for generation 2 of emails",
             "announce generation 2: 12 shards instead of 6",
-            "write from when on nobody puts to the generation before",
+            "write the time after which no put uses the previous generation",
         ] == says[:4]
         assert "registry.example/shop:1.5" in says[4]
         assert ["Deployment"] == [each["kind"] for each in objects_of(told)]
         shared = copy.deepcopy(DOCUMENTS[0])
         shared["spec"]["repair"] = {"schedule": "*/7 * * * *"}
         jobs = [
-            each for each in (one["says"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
+            each for each in (one["message"] for one in (await plan(running, shared))["effects"]) if "CronJob" in each
         ]
-        assert [True] == [each.startswith("make CronJob headgate-repair-") for each in jobs]
+        assert [True] == [each.startswith("create CronJob headgate-repair-") for each in jobs]
         alone = copy.deepcopy(DOCUMENTS[2])
         alone["spec"]["gc"] = {"schedule": "30 * * * *"}
         jobs = [
-            each for each in (one["says"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
+            each for each in (one["message"] for one in (await plan(running, alone))["effects"]) if "CronJob" in each
         ]
-        assert ["delete", "make"] == [each.split()[0] for each in jobs]
+        assert ["delete", "create"] == [each.split()[0] for each in jobs]
 
     in_world(8, scenario)
 
@@ -196,7 +196,7 @@ def test_a_plan_of_an_imagined_document_leaves_all_that_the_operator_remembers_a
             told = await plan(running, document)
             after = memory_of(operator)
             assert {part: before[part] for part in before} == {part: after[part] for part in after}, says
-            assert says in told["ends"][0]["says"]
+            assert says in told["ends"][0]["message"]
         told = await plan(running, imagined(name="letters", namespace="elsewhere"))
         assert {part: before[part] for part in before} == memory_of(operator)
 

@@ -31,7 +31,7 @@ FOREIGN: Final = frozenset(
         *("dependsOn",),  # Flux
         *("post_fork",),  # gunicorn
         *("availableNow",),  # PySpark
-        *("acks_late",),  # Celery
+        *("create_autospec", "assert_awaited_once_with"),  # unittest.mock
     )
 )
 """Names of other products, which no code of ours uses."""

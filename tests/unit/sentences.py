@@ -25,6 +25,7 @@ _SHORT = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|no)\.", re.IGNORECASE)
 _PAUSE = re.compile(r"[:;](?=\s|$)")
 _RIDDLE = re.compile(r"[\"'(*_]*(What|Who|Whoever|Whatever)\b(?![^.?!]*\?)")
 _INSIDE = re.compile(r"\b(the (?:ground|house)|statements as values|at most so)\b", re.IGNORECASE)
+_FORMATTED = re.compile(r"%[a-z]")
 _PHRASE = re.compile(r"(As|At|With|Where|How|What|Who|Whether|If|When|After|Before|So|Do|Not|Each|That|This|It)\b")
 
 
@@ -64,6 +65,8 @@ def _broken_by_kind(text: PublicText) -> Iterator[str]:
             yield "an error that does not begin with a capital"
     if text.kind is Kind.LOG and text.text.rstrip().endswith("."):
         yield "a log line that ends in a full stop"
+    if text.kind is Kind.LOG and _FORMATTED.search(text.text):
+        yield "a log line with a value in its text, and not in a field"
 
 
 def sentences_of_file(name: str, root: Path = ROOT) -> list[Finding]:

@@ -149,7 +149,7 @@ def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
     ("make", "says"),
     [
         (lambda path: None, "does not exist"),
-        (lambda path: path.mkdir(), "is a directory; name the files in it"),
+        (lambda path: path.mkdir(), "is a directory, not a file"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not text in UTF-8"),
     ],
 )

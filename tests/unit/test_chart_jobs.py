@@ -40,7 +40,7 @@ def test_a_definition_that_is_not_there_is_made() -> None:
 
 def test_one_that_is_as_wanted_is_left() -> None:
     step = decide_crd(live(), QUEUES)
-    assert ("leave", "is as version 0.2.0 has it") == (step.do, step.says)
+    assert ("leave", "is up to date with version 0.2.0") == (step.do, step.says)
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.1.99", None])
@@ -66,12 +66,12 @@ def test_one_of_this_version_that_a_hand_has_cut_is_mended() -> None:
 def test_a_newer_one_is_left_and_it_is_said(version: str) -> None:
     step = decide_crd(without_shards(live(version)), QUEUES)
     assert (step.do, step.document) == ("leave", None)
-    assert f"version {version}, newer than this one (0.2.0)" in step.says
+    assert f"version {version}, newer than this version (0.2.0)" in step.says
 
 
 def test_one_whose_objects_are_stored_in_a_version_that_is_gone_is_refused() -> None:
     step = decide_crd(live("0.1.0", status={"storedVersions": ["v1alpha1", "v1beta1"]}), QUEUES)
-    assert ("refuse", "has objects stored as v1alpha1, which version 0.2.0 does not read") == (step.do, step.says)
+    assert ("refuse", "has objects stored as v1alpha1, which version 0.2.0 cannot read") == (step.do, step.says)
 
 
 def test_one_that_is_being_deleted_is_refused() -> None:

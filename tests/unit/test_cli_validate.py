@@ -39,7 +39,7 @@ def test_each_fault_is_a_line_and_the_exit_code_is_2(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
-    assert run("validate", str(path)) == (2, "", f"{path}: does not exist\n")
+    assert run("validate", str(path)) == (2, "", f"{path} does not exist\n")
 
 
 def test_no_file_is_a_wrong_call() -> None:

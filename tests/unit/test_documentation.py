@@ -1,22 +1,26 @@
-"""Pages lead where they say, and every page can be found from the index."""
+"""Links lead to pages that exist, every page is in an index, and pages name only what the code has."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from dev.recording import COMMANDS, DEV
+from tests.unit.page_examples import Example, faults_of
 from tests.unit.page_names import missing_commands, missing_names
 
 ROOT = Path(__file__).parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
 FOLDERS_OF_MANY = ("docs/decisions/", "docs/runbooks/")
 """Listed by their folder's first page, since they are numbered or found from where they are needed."""
 
 ABOUT_THE_PROJECT = ("docs/README.md", "docs/origins.md", "docs/weaknesses.md")
 USER_PAGES_MAX = 22
-"""More than these nobody reads; a page for those who change Headgate belongs in docs/internals."""
+"""Nobody reads more than these; a page for the development of Headgate belongs in docs/internals."""
 
 PATHS = ("Build an application", "Run the platform", "Work with data", "On call")
 LINKS_PER_PATH_MAX = 6
@@ -207,3 +211,28 @@ def test_a_measured_figure_is_quoted_from_the_page_of_figures(page: str) -> None
 def test_a_quoted_figure_is_found() -> None:
     text = "It does 9,999 messages/s in 77 MB. At p99 it took 40.6 ms. It waits 5 s. `1 MB`"
     assert {"9,999 messages/s", "77 MB", "40.6 ms"} == figures_in(text)
+
+
+# ---- pictures
+
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_a_picture_is_complete_in_itself_and_has_a_background(picture: Path) -> None:
+    root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))  # noqa: S314 - our own file
+    shown = [page for page, text in read_pages().items() if f"pictures/{picture.name})" in text]
+    assert root.get("aria-label")
+    assert root.find(f"{SVG}rect[@class='card']") is not None
+    assert [] == [each.get("href") for each in root.iter() if each.get("href")]
+    assert len(picture.read_bytes()) < 30_000
+    assert shown
+
+
+def test_the_recording_shows_commands_that_there_are() -> None:
+    text = (ROOT / "docs" / "pictures" / "terminal.svg").read_text(encoding="utf-8")
+    root = ElementTree.fromstring(text)  # noqa: S314 - our own file
+    lines = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ headgate")]
+    assert [DEV, *COMMANDS] == typed, "run: make recording"
+    assert [] == [fault for each in typed for fault in faults_of(Example("recording", 0, "sh", (), f"{each}\n"))]

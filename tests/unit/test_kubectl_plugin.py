@@ -63,7 +63,7 @@ def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:
 
 def queue(spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     conditions = [
-        {"type": "Ready", "status": "False", "reason": "Paused", "message": "spec.paused is true"},
+        {"type": "Ready", "status": "False", "reason": "Paused", "message": "`spec.paused` is true"},
         {"type": "TablesReady", "status": "True", "reason": "TablesPresent", "message": "well"},
         {"type": "ConsumersReady", "status": "False", "reason": "HandlerRefused", "message": "no module shop"},
     ]
@@ -136,8 +136,8 @@ class Operator(HTTPServer):
         """The next plan, while there are some; the last of them from then on."""
         if self.plans:
             return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
-        end = {"of": "queue shop/emails", "ready": True, "says": "Ready", "stalled": False, "open": []}
-        effect = {"of": "queue shop/emails", "says": f"look at {document['kind']}"}
+        end = {"of": "queue shop/emails", "ready": True, "message": "Ready", "stalled": False, "open": []}
+        effect = {"of": "queue shop/emails", "message": f"check {document['kind']}"}
         return {"effects": [effect], "ends": [end], "unknown": []}
 
 
@@ -195,23 +195,23 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
     assert out == (
         "queue shop/emails\n"
         "Ready is False, Paused, since 2026-11-18T09:00:00Z\n"
-        "  spec.paused is true\n"
-        "  what to do: Set `spec.paused: false` (`kubectl headgate resume`).\n"
+        "  `spec.paused` is true\n"
+        "  remedy: Set `spec.paused: false` (`kubectl headgate resume`).\n"
         "ConsumersReady is False, HandlerRefused, since 2026-11-18T09:00:00Z\n"
         "  no module shop\n"
-        "  what to do: Mend the image or the handler; the message has the worker's words.\n"
+        "  remedy: Fix the image or the handler. The message has the worker's error.\n"
         "\n"
-        f"2 decisions that {LEADER}_1 remembers\n"
+        f"2 decisions in the memory of {LEADER}_1\n"
         "\n"
         "2027-01-15T08:00:00.000Z\n"
         "  mailer: 3, for 2800 that wait\n"
         "  change Deployment emails-mailer-f6240f9c\n"
-        "  did: ApplyObject Deployment emails-mailer-f6240f9c\n"
+        "  effect: ApplyObject Deployment emails-mailer-f6240f9c\n"
         "  decides again at 2027-01-15T08:00:30.000Z\n"
         "\n"
         "2027-01-15T08:01:00.000Z\n"
-        "  nothing was to be done\n"
-        "  it failed: refused\n"
+        "  no change needed\n"
+        "  error: refused\n"
     )
 
 
@@ -227,7 +227,7 @@ def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, lead
     leader.whys["/why/queue/shop/emails"] = {"decisions": []}
     out = run("why", "queue/emails")[1]
     assert "the spec was changed (generation 4)" in out
-    assert out.endswith("no decision that the leader remembers\n")
+    assert out.endswith("no decision in the memory of the leader\n")
 
 
 def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -260,7 +260,7 @@ def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKu
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("http://127.0.0.1:1", "The operator that leads could not be asked (address=http://127.0.0.1:1, said="),
+        ("http://127.0.0.1:1", "The leading operator cannot be reached (address=http://127.0.0.1:1, answer="),
         ("127.0.0.1:9092", "--operator-address is a URL such as http://127.0.0.1:9092 (given=127.0.0.1:9092)"),
     ],
 )
@@ -278,33 +278,33 @@ FAULTS = {
     "there is no such queue": (
         'Error from server (NotFound): queues.headgate.io "emails" not found\n',
         2,
-        "there is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
+        "There is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
     ),
     "a right is missing": (
         forbidden("get", "queues", "headgate.io", "shop"),
         1,
-        "You lack a right in this cluster; ask for the right to get queues.headgate.io in namespace shop\n",
+        "Your account lacks a right in this cluster; ask for the right to get queues.headgate.io in namespace shop\n",
     ),
     "Headgate is not installed": (
         'error: the server doesn\'t have a resource type "queues"\n',
         1,
-        "This cluster does not know Headgate's resources; install the chart, or another --context is meant\n",
+        "The CRDs of Headgate are not installed in this cluster; install the chart, or pass another --context\n",
     ),
     "the server is away": (
         "The connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?\n",
         1,
-        "The API server does not answer (said=The connection to the server 10.0.0.1:6443 was refused - did you "
+        "The API server does not answer (answer=The connection to the server 10.0.0.1:6443 was refused - did you "
         "specify the right host or port?); see `kubectl cluster-info`\n",
     ),
     "there is no such context": (
         'error: context "prod" does not exist\n',
         1,
-        'kubectl refuses (said=context "prod" does not exist)\n',
+        'The program kubectl failed (answer=context "prod" does not exist)\n',
     ),
     "a login has expired": (
         "E1118 noise\nerror: You must be logged in to the server (Unauthorized)\n",
         1,
-        "kubectl refuses (said=You must be logged in to the server (Unauthorized))\n",
+        "The program kubectl failed (answer=You must be logged in to the server (Unauthorized))\n",
     ),
 }
 
@@ -329,10 +329,10 @@ def test_without_kubectl_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(kubectl: FakeKubectl) -> None:
-    says = "a resource is named like queue/emails or counter/views (given=pod/emails)\n"
+    says = "The name of a resource is like queue/emails or counter/views (given=pod/emails)\n"
     assert (2, "", says) == run("why", "pod/emails")
     code, _, err = run("lanes", "counter/views")
-    assert (2, "this is done to a queue, not to a counter (given=counter/views)\n") == (code, err)
+    assert (2, "This command takes a queue, not a counter (given=counter/views)\n") == (code, err)
     assert [] == kubectl.calls
 
 
@@ -340,8 +340,8 @@ def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(k
     ("answer", "says"),
     [
         (lease(holder=""), "No operator leads (namespace=headgate-system); see"),
-        (lease(ago_s=3600), f"no operator leads any more (last={LEADER}_1, silent_since="),
-        ({"spec": {"holderIdentity": "x_1"}}, "no operator leads any more (last=x_1, silent_since=ever)"),
+        (lease(ago_s=3600), f"No operator leads any more (last={LEADER}_1, silent_since="),
+        ({"spec": {"holderIdentity": "x_1"}}, "No operator leads any more (last=x_1, silent_since=ever)"),
     ],
 )
 def test_without_a_leader_it_says_where_to_look(kubectl: FakeKubectl, answer: dict[str, Any], says: str) -> None:
@@ -365,23 +365,24 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
     [
         (
             forbidden("get", "pods", "", "headgate-system"),
-            "You lack a right in this cluster; ask for the right to get pods in namespace headgate-system\n",
+            "Your account lacks a right in this cluster; ask for the right to get pods in namespace "
+            "headgate-system\n",
         ),
         (
             f'error: error upgrading connection: pods "{LEADER}" is forbidden: User "jane" cannot create resource '
             '"pods/portforward" in API group "" in the namespace "headgate-system"\n',
-            "You lack a right in this cluster; ask for the right to create pods/portforward in namespace "
+            "Your account lacks a right in this cluster; ask for the right to create pods/portforward in namespace "
             "headgate-system\n",
         ),
         (
             f'Error from server (NotFound): pods "{LEADER}" not found\n',
-            f'The operator that leads could not be asked (pod={LEADER}, said=pods "{LEADER}" not found); if it runs '
-            "outside of the cluster, say where with --operator-address\n",
+            f'The leading operator cannot be reached (pod={LEADER}, answer=pods "{LEADER}" not found); pass '
+            "--operator-address if it runs outside of the cluster\n",
         ),
         (
             "Error from server (ServiceUnavailable): dial tcp 10.1.0.7:10250: connect: connection refused\n",
-            f"The operator that leads could not be asked (pod={LEADER}, said=dial tcp 10.1.0.7:10250: connect: "
-            "connection refused); if it runs outside of the cluster, say where with --operator-address\n",
+            f"The leading operator cannot be reached (pod={LEADER}, answer=dial tcp 10.1.0.7:10250: connect: "
+            "connection refused); pass --operator-address if it runs outside of the cluster\n",
         ),
     ],
 )
@@ -399,7 +400,7 @@ def test_a_pod_that_listens_at_no_such_port_is_one_line(kubectl: FakeKubectl) ->
     kubectl.answers(*FORWARD, out="Forwarding from 127.0.0.1:1 -> 9092\n", holds=True)
     code, _, err = run("why", "queue/emails")
     assert (1, 1) == (code, err.count("\n"))
-    assert err.startswith(f"The operator that leads could not be asked (pod={LEADER}, said=")
+    assert err.startswith(f"The leading operator cannot be reached (pod={LEADER}, answer=")
     assert kubectl.still_held() == []
 
 
@@ -483,7 +484,7 @@ def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
 def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     code, out, _ = run("purge", "queue/emails", typed="n\n")
-    assert (1, [True]) == (code, [out.startswith("settle everything in queue shop/emails? [y/N]")])
+    assert (1, [True]) == (code, [out.startswith("Settle all messages in queue shop/emails? [y/N]")])
     assert [] == kubectl.called("create")
     with_job(kubectl)
     assert 0 == run("purge", "queue/emails", typed="y\n")[0]
@@ -493,8 +494,8 @@ def test_without_repair_in_the_namespace_the_image_has_to_be_told(kubectl: FakeK
     with_queue(kubectl)
     kubectl.answers("get", "cronjobs", out={"items": []}, times=1)
     code, _, err = run("lanes", "emails")
-    assert (1, [True]) == (code, [err.startswith("It is not known which image the operator has (namespace=shop, ")])
-    assert err.endswith("wait until queue shop/emails is Ready, or give --image\n")
+    assert (1, [True]) == (code, [err.startswith("The operator's image is unknown (namespace=shop, ")])
+    assert err.endswith("wait until queue shop/emails is Ready, or pass --image\n")
     with_job(kubectl)
     assert 0 == run("lanes", "emails", "--image", "mine:1")[0]
     made = kubectl.called("create")[0].document
@@ -533,7 +534,7 @@ def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: F
     kubectl.answers("get", "pods", out=pod(conditions=[unmet]))
     with_job(kubectl)
     code, _, err = run("lanes", "emails", "--timeout", "0.1")
-    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); --timeout waits longer\n"
+    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); raise --timeout\n"
     assert (1, says) == (code, err)
     assert 1 == len(kubectl.called("delete", "job"))
 
@@ -559,7 +560,7 @@ def test_a_job_that_can_not_be_deleted_is_named(kubectl: FakeKubectl) -> None:
     with_job(kubectl)
     code, _, err = run("lanes", "emails")
     name = kubectl.called("create")[0].document["metadata"]["name"]
-    assert (0, [True]) == (code, [err.startswith(f"the Job {name} could not be deleted: You lack a right")])
+    assert (0, [True]) == (code, [err.startswith(f"the Job {name} could not be deleted: Your account lacks a right")])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -595,7 +596,7 @@ def test_pause_and_resume_change_one_field_and_say_who_may_set_it_back(
     assert (0, "") == (code, err)
     assert out == (
         f"queue shop/emails is {word}\n"
-        "note: if its spec comes from git (Argo CD, Flux), that will set it back: change spec.paused there too\n"
+        "note: a spec from git (Argo CD, Flux) will revert this, so change spec.paused at its source too\n"
     )
     assert [{"spec": {"paused": paused}}] == [json.loads(call.words[-1]) for call in kubectl.called("patch")]
 
@@ -608,7 +609,7 @@ def test_who_applies_the_spec_is_named(kubectl: FakeKubectl) -> None:
     ]
     with_queue(kubectl, managedFields=fields)
     kubectl.answers("patch", out="patched\n")
-    note = "note: argocd-controller applies its spec, which will set it back: change spec.paused there too\n"
+    note = "note: argocd-controller applies its spec and will revert this, so change spec.paused at its source too\n"
     assert run("pause", "queue/emails")[1].endswith(note)
 
 
@@ -621,38 +622,40 @@ def test_what_is_so_already_is_left_alone(kubectl: FakeKubectl) -> None:
 def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     kubectl.refuses("patch", says=forbidden("patch", "queues", "headgate.io", "shop"))
-    says = "You lack a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop\n"
-    assert (1, "", says) == run("pause", "queue/emails")
+    says = (
+        "Your account lacks a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop"
+    )
+    assert (1, "", f"{says}\n") == run("pause", "queue/emails")
 
 
 # ---- headgate plan against a cluster
 
 
 def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: Operator) -> None:
-    end = {"of": "queue shop/emails", "ready": False, "says": "no", "stalled": True, "open": []}
-    told = {"effects": [{"of": "queue shop/emails", "says": "make it"}], "ends": [end], "unknown": []}
+    end = {"of": "queue shop/emails", "ready": False, "message": "no", "stalled": True, "open": []}
+    told = {"effects": [{"of": "queue shop/emails", "message": "create it"}], "ends": [end], "unknown": []}
     leader.plans = [told]
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
     result = CliRunner().invoke(headgate, arguments)
     assert 2 == result.exit_code
-    assert 1 == result.stdout.count("make it")
+    assert 1 == result.stdout.count("create it")
     assert ["emails", "emails-dead", "page-views"] == [each["metadata"]["name"] for each in leader.posted]
     assert {"--context=prod"} == {call.words[0] for call in kubectl.calls}
 
 
 def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(leader: Operator) -> None:
     end = {"of": "queue shop/emails", "ready": False, "stalled": False, "open": []}
-    told = {"effects": [], "ends": [end | {"says": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
+    told = {"effects": [], "ends": [end | {"message": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
     leader.plans = [told, {"effects": [], "ends": []}]
     result = CliRunner().invoke(headgate, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
-    assert "queue shop/emails: Ready, once the dead letter queue of these files is there\n" in result.stdout
+    assert "queue shop/emails: Ready, once the dead-letter queue of these files exists\n" in result.stdout
 
 
 def test_a_plan_may_be_asked_of_an_operator_outside_of_the_cluster(operator: Operator) -> None:
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--operator-address", operator.url]
     result = CliRunner().invoke(headgate, arguments)
     assert 0 == result.exit_code
-    assert "look at Queue" in result.stdout
+    assert "check Queue" in result.stdout
 
 
 def test_a_plan_that_nobody_can_make_is_one_line(kubectl: FakeKubectl) -> None:

@@ -32,7 +32,7 @@ def test_rights_that_were_made_a_moment_ago_are_waited_for() -> None:
 def test_a_right_that_never_comes_is_told_in_the_end() -> None:
     with World() as world:
         server = Server(world, Denial.FORBIDDEN, until_s=1e9)
-        with pytest.raises(NotTold, match="see the rights of its account"):
+        with pytest.raises(NotTold, match="check the rights of its account"):
             world.run(ask_until_told(server.ask))
         assert RIGHTS_WITHIN_S <= world.now_s() <= RIGHTS_WITHIN_S + 1
 

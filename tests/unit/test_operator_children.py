@@ -108,7 +108,7 @@ def test_a_stranger_in_its_place_is_left_alone_told_and_looked_at_again() -> Non
     decided = decide(foreign={DEPLOYMENT: "helm's"}, live={BUDGET: there()[BUDGET]})
     trouble = stand(decided).trouble
     assert trouble is not None
-    assert (Reason.NAME_TAKEN, f"Deployment {NAME} is there already and is helm's") == (trouble.reason, trouble.says)
+    assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (trouble.reason, trouble.says)
     assert (NOW_US + MINUTE_US // 2, trouble) == (decided.again_at_us, decided.trouble)
     assert ((), frozenset()) == (decided.effects, decided.ask)
 
@@ -132,7 +132,7 @@ def test_a_deployment_that_was_edited_is_set_back_whole_with_its_uid_and_by_forc
         effect.force,
         effect.document["spec"]["replicas"],
     )
-    assert (f"set back Deployment {NAME}: spec.replicas",) == decided.trail
+    assert (f"revert Deployment {NAME}: spec.replicas",) == decided.trail
 
 
 def test_a_field_that_the_consumer_dropped_is_taken_out() -> None:

@@ -104,7 +104,7 @@ def test_without_cassandra_it_waits_and_says_why_and_retain_lets_it_go(name: str
     world = deleted(**DELETE)
     setattr(world, name, AWAY)
     world.settle()
-    assert "waits for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
+    assert "waiting for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
     assert has_finalizer(world)
     world.edit({**DELETE, "deletionPolicy": "Retain"})
     assert order(world.settle()) == ["finalizer away"]
@@ -158,7 +158,7 @@ def test_finalizers_of_others_stay_and_ours_goes_whoever_put_it_there() -> None:
         effect.document["metadata"] for plan in plans for effect in plan.effects if isinstance(effect, ApplyObject)
     ]
     assert [(each["finalizers"], each["resourceVersion"]) for each in merged] == [(["example.org/audit"], "7")]
-    assert message(world) == "nothing is left to do for it here; it is held by example.org/audit"
+    assert message(world) == "waiting for the finalizers of others: example.org/audit"
 
 
 def test_a_finalizer_without_an_entry_holds_nothing() -> None:

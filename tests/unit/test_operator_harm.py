@@ -246,6 +246,7 @@ def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkey
         monkeypatch.setattr(process, "run", ends)
         return CliRunner().invoke(process.main, [])
 
-    told, bug = ended_by(Unavailable("kopf has ended by itself")), ended_by(KeyError("a bug"))
-    assert (process.EXIT_FAILED, ["kopf has ended by itself"]) == (told.exit_code, told.output.strip().splitlines())
+    told, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
+    lines = told.output.strip().splitlines()
+    assert (process.EXIT_FAILED, ["The kopf framework has ended by itself"]) == (told.exit_code, lines)
     assert isinstance(bug.exception, ExceptionGroup)

@@ -113,11 +113,11 @@ def test_the_port_of_probes_does_not_answer_them(path: str) -> None:
 
 @pytest.mark.parametrize("namespace", ELSEWHERE)
 def test_a_namespace_that_none_can_have_is_refused_before_anything_is_read(namespace: str) -> None:
-    with pytest.raises(SpecError, match="namespace is no name that a resource can have"):
+    with pytest.raises(SpecError, match="namespace is not a valid name of a resource"):
         key_of({"kind": "queue", "namespace": namespace, "name": "emails"})
     if not namespace:  # then it is the default one
         return
-    with pytest.raises(SpecError, match=r"metadata\.namespace is no name that a resource can have"):
+    with pytest.raises(SpecError, match=r"metadata\.namespace is not a valid name of a resource"):
         key_of_document(queue(namespace=namespace))
     status, told, asked = posted(json.dumps(queue(namespace=namespace)).encode())
     assert (400, [], []) == (status, asked.keys, asked.documents)
@@ -127,7 +127,7 @@ def test_a_namespace_that_none_can_have_is_refused_before_anything_is_read(names
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "Emails", "a" * 64, 7, None, ["a"], {"a": 1}])
 def test_a_name_that_none_can_have_is_refused_before_anything_is_read(name: Any) -> None:
-    with pytest.raises(SpecError, match=r"metadata\.name is no name that a resource can have"):
+    with pytest.raises(SpecError, match=r"metadata\.name is not a valid name of a resource"):
         key_of_document(queue(name=name))
     assert (400, []) == (posted(json.dumps(queue(name=name)).encode())[0], posted(b"{}")[2].keys)
 
@@ -144,9 +144,9 @@ def test_names_that_resources_have_are_taken() -> None:
     ("body", "status", "says"),
     [
         (b"{", 400, "Expecting property name"),
-        (b"[]", 400, "this is no Queue and no Counter"),
+        (b"[]", 400, "The document is not a Queue and not a Counter"),
         (b"[" * 40_000, 400, "the document is nested too deep for a resource"),
-        (b'{"kind": "Pod", "metadata": {"name": "a"}}', 400, "this is no Queue and no Counter"),
+        (b'{"kind": "Pod", "metadata": {"name": "a"}}', 400, "The document is not a Queue and not a Counter"),
         (json.dumps(queue(name="away")).encode(), 503, "Cassandra does not answer"),
         (b" " * (BODY_MAX + 1), 413, "the document is larger than 48 KiB, and so than any valid resource"),
     ],
@@ -192,5 +192,5 @@ def test_no_name_leads_to_another_path_of_the_api_server() -> None:
         Request("get", QUEUE, "shop", "emails.dead", "status").path
     )
     for step in (".", ".."):
-        with pytest.raises(SpecError, match="this is no name of an object"):
+        with pytest.raises(SpecError, match="The object has an invalid name"):
             escape_step(step)

@@ -130,7 +130,7 @@ def test_of_fields_of_which_there_may_be_one_the_patch_s_choice_takes_ours_away(
         ({"spec": "x"}, "spec: must be a map"),
         ({"spec": [{"a": 1}]}, "spec: is not a list"),
         ({"spec": {"$patch": "remove"}}, "spec: $patch must be replace, delete or merge"),
-        ({"$setElementOrder/containers": []}, "the patch: $setElementOrder/containers is not understood"),
+        ({"$setElementOrder/containers": []}, "the patch: $setElementOrder/containers is not supported"),
         ({"spec": {"$retainKeys": "a"}}, "spec: $retainKeys must be a list"),
         ({"spec": {"containers": [{"name": "worker", "env": [{"value": "1"}]}]}}, "spec.containers[worker].env[0]: "),
     ],

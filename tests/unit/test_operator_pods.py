@@ -41,7 +41,7 @@ def test_the_code_of_somebody_else_s_handler_is_no_refusal_of_ours() -> None:
 
 def test_a_handler_that_listens_where_nobody_sees_it_is_told() -> None:
     handler = container("handler", restarts=1, state={"running": {}}, lastState={"terminated": {"exitCode": 0}})
-    assert "nobody listens at its port on the pod's address" in pod_seen(pod(handler, WAITING)).says
+    assert "does not listen at its port on the pod's address" in pod_seen(pod(handler, WAITING)).says
     assert "" == pod_seen(pod({**handler, "restartCount": 0}, WAITING)).says
 
 

@@ -60,7 +60,7 @@ def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
 
 
 def says(told: Mapping[str, Any]) -> list[str]:
-    return [effect["says"] for effect in told["effects"]]
+    return [effect["message"] for effect in told["effects"]]
 
 
 def at(sentences: Sequence[str], start: str) -> int:
@@ -104,7 +104,7 @@ def test_objects_are_shown_word_for_word_but_for_secrets_and_digests_of_what_is_
         known["metadata"] = {name: part for name, part in known["metadata"].items() if name != "annotations"}
         assert bare == known
         assert metadata["annotations"][APPLIED] == stamped(bare)["metadata"]["annotations"][APPLIED]
-    assert "<what the operator's own Secret holds>" == shown["headgate-connection"]["data"]
+    assert "<content of the operator's own Secret>" == shown["headgate-connection"]["data"]
 
 
 def test_the_statements_alone_are_cql_and_the_objects_alone_are_yaml() -> None:
@@ -129,7 +129,7 @@ def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
     shared = {"storage": {"tables": "shared"}}
     told = told_of(written(tmp_path, ("Queue", "a", shared), ("Queue", "b", shared)))
     sentences = says(told)
-    made = [each for each in sentences if each.startswith(("make table", "make keyspace", "make CronJob"))]
+    made = [each for each in sentences if each.startswith(("create table", "create keyspace", "create CronJob"))]
     assert len(made) == len({*made})
     assert "<id of" not in json.dumps([each.get("cql") for each in told["effects"]])
     assert not any(each.startswith("the ids that name") for each in told["unknown"])
@@ -137,13 +137,13 @@ def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
 
 def test_a_finalizer_comes_before_the_first_table(tmp_path: Path) -> None:
     sentences = says(told_of(written(tmp_path, ("Queue", "a", {"deletionPolicy": "Delete"}))))
-    assert at(sentences, "put the finalizer") < at(sentences, "make table headgate.q_")
+    assert at(sentences, "add the finalizer") < at(sentences, "create table headgate.q_")
 
 
 def test_without_scaling_there_is_a_worker_for_each_shard_and_a_budget_that_protects_them(tmp_path: Path) -> None:
     sentences = says(told_of(written(tmp_path, ("Queue", "a", {"shards": 3, "consumers": [CONSUMER]}))))
-    assert "3 replicas of shop:1" in sentences[at(sentences, "make Deployment a-mailer")]
-    assert at(sentences, "make PodDisruptionBudget") > at(sentences, "make Deployment")
+    assert "3 replicas of shop:1" in sentences[at(sentences, "create Deployment a-mailer")]
+    assert at(sentences, "create PodDisruptionBudget") > at(sentences, "create Deployment")
 
 
 def test_replicas_that_are_somebody_elses_are_left_out(tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_replicas_that_are_somebody_elses_are_left_out(tmp_path: Path) -> None:
 def test_a_secret_of_its_own_is_named_and_none_is_copied(tmp_path: Path) -> None:
     storage = {"connectionSecret": "mine", "dataCenter": "dc7", "keyspace": "ks7", "replication": 2}
     told = told_of(written(tmp_path, ("Queue", "a", {"storage": storage, "consumers": [CONSUMER]})))
-    assert not any(each.startswith("make Secret") for each in says(told))
+    assert not any(each.startswith("create Secret") for each in says(told))
     cql = [each["cql"] for each in told["effects"] if "cql" in each]
     assert any("CREATE KEYSPACE" in each and "ks7" in each and "'dc7': '2'" in each for each in cql)
-    assert "whether there is a Secret mine, and whether it leads to a Cassandra" in told["unknown"]
+    assert "whether Secret mine exists, and whether it leads to a Cassandra" in told["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_only_its_author_can_mend_is_told_with_exit_code_2(
     tmp_path: Path, specs: list[tuple[str, str, dict[str, Any]]], reason: str
 ) -> None:
     told = told_of(written(tmp_path, *specs), code=2)
-    assert all(end["stalled"] and reason in end["says"] for end in told["ends"])
+    assert all(end["stalled"] and reason in end["message"] for end in told["ends"])
 
 
 def test_for_an_engine_that_is_not_carried_nothing_is_made(tmp_path: Path) -> None:
@@ -186,27 +186,27 @@ def test_a_dead_letter_queue_that_is_in_no_file_is_told_and_keeps_nothing_from_b
     code, out, _ = run("-f", path, "--only", "order")
     assert 0 == code
     assert "queue shop/a: not Ready, DeadLetterMissing: there is no queue b" in out
-    assert "make Deployment a-mailer" in out
+    assert "create Deployment a-mailer" in out
 
 
 def test_a_template_that_can_not_be_merged_is_told(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "template": {"spec": {"containers": [{"image": "no-name"}]}}}
     told = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
     assert [False] == [end["ready"] for end in told["ends"]]
-    assert "template" in told["ends"][0]["says"]
+    assert "template" in told["ends"][0]["message"]
 
 
 def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
-    assert (2, "", f"no Queue and no Counter in there (files={path})\n") == run("-f", str(path))
+    assert (2, "", f"The files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
 
 
 def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
     assert (2, "", f"{path}:5: document 1, Queue q: spec.shards: must be at least 1\n") == run("-f", str(path))
-    assert (2, "", f"{tmp_path / 'none'}: does not exist\n") == run("-f", str(tmp_path / "none"))
+    assert (2, "", f"{tmp_path / 'none'} does not exist\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
     assert (2, "") == (code, out)
     assert "Missing option '-f'" in err
@@ -253,7 +253,7 @@ def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
         while ahead.turn():
             pass
         assert [] == [key for key, plan in ahead.plans.items() if not plan.is_settled], spec
-        assert [True] == [bool(end["says"]) for end in tell(ahead)["ends"]], spec
+        assert [True] == [bool(end["message"]) for end in tell(ahead)["ends"]], spec
 
 
 def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -> None:

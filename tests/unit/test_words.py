@@ -103,6 +103,16 @@ def test_a_place_in_python_is_in_a_comment_or_a_string_and_has_its_line() -> Non
     assert [(2, "goes on"), (5, "can not"), (6, "look")] == found
 
 
+@pytest.mark.parametrize("text", ["says", "(says text, look int, PRIMARY KEY ((a), look)\\n) WITH ID = 1", "moments"])
+def test_names_of_stored_columns_and_types_are_no_words(text: str) -> None:
+    assert [] == _words(whole_block(text))
+
+
+@pytest.mark.parametrize("text", ["It says", "a look)", "two moments later"])
+def test_a_word_that_is_also_the_name_of_a_column_or_type_is_found(text: str) -> None:
+    assert 1 == len(_words(whole_block(text)))
+
+
 def test_a_finding_names_file_line_word_replacement_and_sentence(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Page\n\nFine. It is made\nanew. Fine.\n", encoding="utf-8")
     assert ["page.md:4: anew -> again: It is made anew."] == [
@@ -121,6 +131,7 @@ def test_a_finding_names_file_line_word_replacement_and_sentence(tmp_path: Path)
         (Kind.ERROR, "the queue is closed", "an error that does not begin with a capital"),
         (Kind.ERROR, "The queue\nis closed", "an error of more than one line"),
         (Kind.LOG, "lease lost.", "a log line that ends in a full stop"),
+        (Kind.LOG, "lease lost: %s", "a log line with a value in its text, and not in a field"),
     ],
 )
 def test_a_broken_rule_is_found(kind: Kind, text: str, rule: str) -> None:

@@ -47,14 +47,14 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"(?-i:[Gg]ets?|[Gg]etting|[Gg]ot|[Gg]otten) on", "make progress"),
     (r"(?<!right\s)away", "unavailable, gone, removed"),
     (r"hands|in hand", "in flight, passes, hand over"),
-    (r"look(?:s|ed|ing)?(?!(?: |-)up\b)", "check, inspect, read, seem"),
+    (r"look(?:s|ed|ing)?(?!(?: |-)ups?\b)", "check, inspect, read, seem"),
     # `moments` is also a type of counter, as statistics name it: in a list, in quotes, or a literal of its own.
-    (r"moment|moments(?![`'\",|:]| \(count|\Z)", "time, instant"),
+    (r"moment|moments(?![`'\",|:]| \(count|\.py|\Z)", "time, instant"),
     (r"unset:", "Default:"),
     (r"can not", "cannot"),
     (r"so (?:many|long)", "number of, how long, as long as"),
     (r"who|whom|whoever|whomever", "name the component; that"),
-    (r"he|him|his|himself|she|hers|herself", "it, they, you"),
+    (r"(?-i:[Hh]e)|him|his|himself|she|hers|herself", "it, they, you"),
     (r"carried", "supported, passed, kept"),
     (r"(?:make|makes|made|making) again", "recreated"),
     (r"graves?", "dead-letter queue"),
@@ -69,6 +69,11 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
     ),
 )
 """Each word as a regular expression, and what to write instead; a space is any white space."""
+
+STORED_COLUMN: Final = re.compile(
+    r"(?:look|says|told)(?: (?:int|text)\b|: (?:int|text) (?:regular|clustering)|\)(?:\s|\\n)*\) WITH ID|\Z)"
+)
+"""Columns of tables of version 0.1.0, as a literal or in CQL: later versions read them by these names."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,9 @@ def words_in(block: Block) -> Iterator[tuple[int, str, str, str]]:
     text = block.text
     for pattern, replacement in _expressions():
         for match in pattern.finditer(text):
+            column = STORED_COLUMN.match(text, match.start())
+            if column is not None and (column.end() > match.end() or match.start() == 0):
+                continue
             word = " ".join(match.group().split())
             yield block.line_at(match.start()), word, replacement, sentence_around(text, match.start(), match.end())
 

@@ -37,7 +37,7 @@ class SimulatedApi:
         self.server = ApiServer(now_us=self.process.clock.wall_us, new_uid=lambda: str(self.process.uuid()))
         self.server.when_written(self._written)
         self.requests: list[tuple[float, str, Request]] = []
-        """Every write that was asked for: when, by whom, what. What a quiet minute is judged by."""
+        """Every requested write with its time and its client. Tests of a quiet minute use it."""
         self.collector = Collector(self.server, self._later)
         self._watchers: dict[int, tuple[Watcher, str]] = {}
         self._opened = 0
@@ -103,7 +103,7 @@ class SimulatedApi:
             watcher.tell(None)
 
     def hang_watches(self, source: str | None = None) -> None:
-        """A fault: watches stay open and tell nothing more, bookmarks neither."""
+        """A fault: watches stay open and send no more events and no bookmarks."""
         for number, (watcher, whose) in list(self._watchers.items()):
             if source in (None, whose):
                 watcher.open = False

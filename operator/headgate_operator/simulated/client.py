@@ -68,7 +68,7 @@ class SimulatedCluster(Client):
                     if event is None:
                         return
                     yield event
-                if heard:  # something is missing: what is lost for so long does not come any more
+                if heard:  # an event is missing: one lost for this long does not arrive any more
                     until_s = min(until_s, loop.time() + GAP_MAX_S)
                 news.clear()
                 async with asyncio.timeout_at(until_s):

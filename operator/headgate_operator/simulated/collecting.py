@@ -1,11 +1,11 @@
-"""What goes when its owner goes: Kubernetes' garbage collector and its controller of namespaces, for one server.
+"""Kubernetes' garbage collector and its controller of namespaces, for one server.
 
 - An object all of whose owners are gone is deleted; a reference to one that is gone is taken out where another lives.
 - Foreground: the owner stays until those that block its deletion are gone. Orphan: they stay, without the reference.
 - A namespace that is being deleted loses all that is in it, and goes once that is gone; finalizers hold it.
 
-It looks at everything again a while after something was deleted (as the real ones, which lag behind), until there is
-nothing to do. What it does is done through the server, as anybody else's writes.
+It checks all objects a while after a deletion (as the real ones, which lag), until there is nothing to do. It writes
+through the server, as any client.
 """
 
 from __future__ import annotations

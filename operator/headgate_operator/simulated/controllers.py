@@ -1,9 +1,9 @@
-"""What makes Deployments into pods and pods into ready ones: controllers and a kubelet, as far as operators see them.
+"""Controllers and a kubelet, as far as operators see them: they create pods of Deployments and make them ready.
 
-A Deployment rolls by its surge, tells its progress and its failure to make any; its pods are pending, then running,
-then ready or not, end in their grace, start again after a failure with growing pauses. What runs in a pod is not
-known here: `Node` is asked what becomes of it, and told when it starts and ends, so that a simulation can run workers
-of its own in it. ReplicaSets are left out: pods belong to their Deployment, by label and owner.
+A Deployment rolls by its surge, and reports its progress and its failure to make any. Its pods are pending, then
+running, then ready or not, end in their grace, and restart after a failure with growing pauses. It does not know the
+programs in a pod: `Node` decides about them and learns of starts and ends, so that a simulation can run workers of
+its own. ReplicaSets are left out: pods belong to their Deployment, by label and owner.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class Fate:
     ready_after_s: float | None = 1.0
     """None: it never is."""
     exits_after_s: float | None = None
-    """None: it runs on until it is told to end."""
+    """None: it runs until its termination."""
     exit_code: int = 0
     says: str = ""
     """Its termination message."""
 
 
 class Node(Protocol):
-    """Where pods run: what is in them is the business of whoever implements this."""
+    """A node that runs pods; an implementation defines their programs."""
 
     def started(self, pod: Object) -> Fate:
         """Its containers have started."""
 
     def ending(self, pod: Object) -> float:
-        """It is told to end; after so many seconds it has."""
+        """Terminate it; returns the seconds until it has ended."""
 
 
 class IdleNode:
@@ -324,7 +324,7 @@ def template_hash(deployment: Object) -> str:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod says that it is ready."""
+    """Whether a pod reports that it is ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 

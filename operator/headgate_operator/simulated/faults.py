@@ -31,7 +31,7 @@ class Wrong(Enum):
 
 @dataclass
 class Fault:
-    """What goes wrong with the next so many requests that are like this; None: whichever."""
+    """A fault of the next requests, by number, that match this; None: any request."""
 
     wrong: Wrong
     verb: Verb | None = None

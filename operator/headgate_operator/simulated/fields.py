@@ -1,7 +1,7 @@
-"""Sets of fields, and what can be done with objects by them: the ground on which server-side apply stands. Pure.
+"""Sets of fields, and operations on objects by them: the base of server-side apply. Pure.
 
 A path is a tuple of steps as `managedFields` writes them: `f:spec`, `k:{"name":"a"}` (the item of a list that has
-this key), `v:"x"` (the member of a set). A set of fields is a frozenset of paths; a path in it says nothing of those
+this key), `v:"x"` (the member of a set). A set of fields is a frozenset of paths; a path in it does not include those
 below it. It knows neither managers nor conflicts (`managing.py`).
 """
 
@@ -112,7 +112,7 @@ def _members(shape: Shape, value: Any) -> dict[str, tuple[Shape, Any]] | None:
 
 
 def merge(shape: Shape, live: Any, applied: Any) -> Any:
-    """The live value with all that was applied put into it. Never takes anything away."""
+    """The live value with all applied fields in it. Never removes anything."""
     if applied is None:
         return live
     if isinstance(live, Mapping) and isinstance(applied, Mapping) and shape.form != "piece":

@@ -1,6 +1,6 @@
-"""What was written, in order: the history that watches are read from, and its compaction.
+"""The writes in order: the history that watches read, and its compaction.
 
-It knows neither who watches nor how events get there.
+It knows neither the watchers nor the network.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Log:
         self._entries.append(entry)
 
     def compact(self, keep: int) -> None:
-        """Forget all but the last so many."""
+        """Forget all but the last entries."""
         gone = self._entries[: max(0, len(self._entries) - keep)]
         if gone:
             self.oldest = gone[-1].version
@@ -57,7 +57,7 @@ class Log:
 
 
 def told(entry: Entry, kind: Kind, namespace: str | None, selector: str) -> dict[str, Any] | None:
-    """What a watch is told of a write, if anything: what no longer meets its selector is deleted for it."""
+    """The event of a write for a watch, if any: an object that no longer meets its selector is deleted for it."""
     if entry.kind != kind or (namespace and entry.document["metadata"].get("namespace") != namespace):
         return None
     was = entry.old is not None and selects(selector, entry.old)

@@ -1,10 +1,10 @@
-"""Who manages which field of an object, by the rules of server-side apply. Pure.
+"""The managers of an object's fields, by the rules of server-side apply. Pure.
 
-- Whoever applies owns what the document says. A field that another owns and that would get another value is a
-  conflict; with force it is taken.
-- What the same manager said before and leaves out now is removed, unless another owns it too.
-- Whoever writes otherwise (PUT, merge patch) owns what it changes, and takes it without asking.
-- A manager is told apart by name, by whether it applies, and by subresource.
+- An apply owns the fields of its document. A field of another owner that would get another value is a conflict; with
+  force it is taken.
+- A field that the same manager applied before and leaves out now is removed, unless another owns it too.
+- Another write (PUT, merge patch) owns the fields that it changes, and takes them without a conflict.
+- A manager is identified by name, by whether it applies, and by subresource.
 - A subresource owns nothing outside of it, and the main resource nothing within.
 """
 
@@ -47,7 +47,7 @@ STRIPPED: Final[frozenset[Path]] = frozenset(
 
 @dataclass(frozen=True)
 class Manager:
-    """Who owns fields, and how it writes."""
+    """An owner of fields, and its way of writing."""
 
     name: str
     operation: Literal["Apply", "Update"]
@@ -73,14 +73,14 @@ class Clash:
 
     @property
     def says(self) -> str:
-        """Whom it clashes with."""
+        """The managers that it conflicts with."""
         where = f' with subresource "{self.manager.subresource}"' if self.manager.subresource else ""
         using = f" using {self.manager.api_version}" if self.manager.operation == "Update" else ""
         return f'conflict with "{self.manager.name}"{where}{using}'
 
 
 def read_managed(document: Object) -> tuple[Managed, ...]:
-    """What the object says of its managers."""
+    """The managers of an object."""
     entries = document.get("metadata", {}).get("managedFields") or ()
     return tuple(
         Managed(
@@ -93,7 +93,7 @@ def read_managed(document: Object) -> tuple[Managed, ...]:
 
 
 def write_managed(managed: Sequence[Managed]) -> list[dict[str, Any]]:
-    """As `managedFields`: who applies first, then by time."""
+    """As `managedFields`: appliers first, then by time."""
     ordered = sorted(managed, key=lambda one: (one.manager.operation, one.time, one.manager.name))
     return [
         {
@@ -119,21 +119,21 @@ def owned(fields: Fields, manager: Manager) -> Fields:
 
 @dataclass(frozen=True)
 class Merged:
-    """An object after an apply, and who owns what then."""
+    """An object after an apply, and its owners."""
 
     document: Object
     managed: tuple[Managed, ...]
 
 
 def apply_as_first(shape: Shape, applied: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
-    """Who owns what of an object that is made by an apply."""
+    """The owners of an object that is created by an apply."""
     return tuple(_held([Managed(manager, owned(fields_of(shape, applied), manager), now)]))
 
 
 def apply(
     shape: Shape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
 ) -> Merged | tuple[Clash, ...]:
-    """The object with the document applied, and who owns what then; or what stands against it."""
+    """The object with the document applied, and its owners; or the conflicts."""
     before = read_managed(live) or _before_first_apply(shape, live, manager, now=now)
     mine = next((one for one in before if one.manager == manager), None)
     others = [one for one in before if one.manager != manager]
@@ -162,7 +162,7 @@ def _before_first_apply(shape: Shape, live: Object, manager: Manager, *, now: st
 
 
 def update(shape: Shape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
-    """Who owns what after the object was written otherwise."""
+    """The owners after another kind of write."""
     before = read_managed(live)
     difference = compare(shape, live, new)
     changed = owned(difference.changed, manager)
@@ -183,7 +183,7 @@ def _held(managed: Sequence[Managed]) -> list[Managed]:
 
 
 def clash_message(clashes: Sequence[Clash]) -> str:
-    """What the server says of conflicts."""
+    """The server's message about conflicts."""
     if len(clashes) == 1:
         return f"Apply failed with 1 conflict: {clashes[0].says}: {shown(clashes[0].path)}"
     lines = [f"Apply failed with {len(clashes)} conflicts:"]

@@ -1,4 +1,4 @@
-"""What the simulated API server says when it refuses, in the words of a real one."""
+"""Refusals of the simulated API server, in the words of a real one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate_operator.port import Cause
 
 
 class Refusal(Exception):
-    """A request is not fulfilled; the answer says why."""
+    """A request is not fulfilled; the answer has the reason."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -122,7 +122,7 @@ def malformed(says: str) -> Refusal:
 
 
 def untyped(request: Request, says: str) -> Refusal:
-    """A document that server-side apply can not read by its kind's schema: a real server calls that its own error."""
+    """A document that server-side apply cannot read by its kind's schema: a real server calls that its own error."""
     kind = request.kind
     where = f"{request.namespace}/{request.name}; {kind.api_version}, Kind={kind.kind}"
     return refusal(500, "", f"failed to create typed patch object ({where}): {says}")

@@ -1,7 +1,7 @@
-"""What makes CronJobs into Jobs, and Jobs into results: as far as operators see them.
+"""The controllers of CronJobs and Jobs, as far as operators see them.
 
-A Job is made at each moment of its schedule unless one runs (Forbid) or it is suspended; moments that were missed by
-more than the deadline are left out. What a Job does is asked of `Programs`.
+A Job is created at each due time of its schedule unless one runs (Forbid) or it is suspended; due times that were
+missed by more than the deadline are left out. `Programs` decides the result of a Job.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""An API server in memory: objects, versions, and what a real one answers to each request. Synchronous and exact.
+"""An API server in memory: objects, versions, and the answers of a real one to each request. Synchronous and exact.
 
 It holds objects as documents that are never changed in place. One version number grows with every write, as etcd's.
-Each write is one step: read, change by its verb (`managing.py`, `admission.py`), check, keep, note in the log. Those
-who watch read the log; controllers (`collecting.py`, `controllers.py`) are told of each entry. It knows neither the
-network nor time: who asks from afar does so through `client.py`, and the moment is given to it.
+Each write is one step: read, change by its verb (`managing.py`, `admission.py`), check, keep, note in the log.
+Watches read the log; controllers (`collecting.py`, `controllers.py`) get each entry. It knows neither the network nor
+time: remote clients use `client.py`, and the time is passed in.
 
-What it leaves out: authentication, quotas, webhooks, pods' graceful end (`controllers.py` has that), versions of one
-kind, generateName collisions, strategic merge patches.
+It leaves out: authentication, quotas, webhooks, pods' graceful end (`controllers.py` has that), versions of one kind,
+generateName collisions, strategic merge patches.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ApiServer:
         self.kinds.add(kind)
 
     def uninstall(self, kind: Kind) -> None:
-        """A CRD is away, and its objects with it."""
+        """Remove a CRD, and its objects with it."""
         self.kinds.discard(kind)
         self._objects.pop(kind, None)
 
@@ -88,7 +88,7 @@ class ApiServer:
                     yield one, document
 
     def must(self, request: Request) -> Object:
-        """Do it; a refusal is a mistake of whoever asks."""
+        """Perform it; a refusal is a mistake of the caller."""
         answer = self.answer(request)
         if answer.status >= 300:
             raise AssertionError(f"{request.verb} {request.path}: {answer.body.get('message')}")
@@ -115,7 +115,7 @@ class ApiServer:
     # ---- requests
 
     def answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
-        """What a real server would answer. `was_unheld`: of a delete, what `is_unheld` said when it arrived."""
+        """The answer of a real server. `was_unheld`: for a delete, the value of `is_unheld` when it arrived."""
         try:
             answer = self._answer(request, was_unheld=was_unheld)
             return Answer(answer.status, copied(answer.body))
@@ -123,7 +123,7 @@ class ApiServer:
             return refused.answer
 
     def is_unheld(self, request: Request) -> bool:
-        """Whether a delete finds no finalizer: a real server looks for one before it deletes, and not once more."""
+        """Whether a delete finds no finalizer: a real server checks for one before it deletes, and not again."""
         body = request.body or {}
         if request.verb != "delete" or body.get("propagationPolicy", "Background") != "Background":
             return False

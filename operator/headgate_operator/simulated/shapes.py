@@ -1,8 +1,8 @@
 """How the fields of each kind merge: which lists are maps by a key, which are sets, what is one piece. Values.
 
-Server-side apply knows this from the API server's OpenAPI; for our own kinds it stands in their CRDs, for the others
-here, as far as the operator writes them. A field that is not named here merges as most do: a map field by field, a
-list as one piece. The contract suite holds what is named against the OpenAPI of a real server.
+Server-side apply knows this from the API server's OpenAPI. For our own kinds it is in their CRDs, for the others in
+this module, as far as the operator writes them. Other fields merge as most do: a map field by field, a list as one
+piece. The contract suite compares these tables with the OpenAPI of a real server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Shape:
     """How one field merges."""
 
     form: Literal["piece", "struct", "map", "list", "set", "guess"]
-    """piece: a scalar, or what is replaced as a whole. struct: named fields. map: any keys, each a member of its
-    own. list: a map by `keys`. set: by value. guess: nobody says; maps are maps, lists are pieces."""
+    """piece: a scalar, or a value that is replaced as a whole. struct: named fields. map: any keys, each a member of
+    its own. list: a map by `keys`. set: by value. guess: unknown; maps are maps, lists are pieces."""
     fields: Mapping[str, Shape] = field(default_factory=dict)
     item: Shape | None = None
     keys: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ GUESS: Final = Shape("guess")
 SET: Final = Shape("set")
 STRINGS: Final = Shape("map", item=PIECE)
 FOLLOWS: Final = Shape("struct")
-"""A field that is not named in a table: its value tells whether it is a struct or a piece."""
+"""A field that is not named in a table: its value decides whether it is a struct or a piece."""
 
 
 def struct(**fields: Shape) -> Shape:
@@ -58,7 +58,7 @@ def struct(**fields: Shape) -> Shape:
 
 
 def by(keys: str, item: Shape = FOLLOWS, **defaults: Any) -> Shape:
-    """A list whose items are told apart by these fields."""
+    """A list whose items are identified by these fields."""
     return Shape("list", item=item, keys=tuple(keys.split()), key_defaults=defaults)
 
 

@@ -1,7 +1,7 @@
 """One watch, at the server's end: from a version on, with bookmarks, until its time is over.
 
-Events carry numbers, as bytes of one connection keep their order: whoever hears number 3 before 2 waits for 2. It
-knows neither the network (`send` is given) nor what anybody does with what he hears.
+Events carry numbers, as bytes of one connection keep their order: a client that receives number 3 before 2 waits for
+2. It knows neither the network (`send` is passed in) nor the use of events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Event = Mapping[str, Any]
 
 
 class Watcher:
-    """What one watch still has to be told."""
+    """The events that one watch still has to get."""
 
     def __init__(self, server: ApiServer, request: Request, send: Callable[[int, Event | None], None]) -> None:
         self._server = server
@@ -31,7 +31,7 @@ class Watcher:
         self.open = True
 
     def begin(self) -> None:
-        """Tell what happened since its version, or all that there is where it names none."""
+        """Send the events since its version, or all objects if it names none."""
         wanted = self._request.query.get("resourceVersion", "")
         if self._request.kind not in self._server.kinds:
             self._fail(refusals.unknown_kind())
@@ -56,7 +56,7 @@ class Watcher:
             self.tell(event)
 
     def bookmark(self) -> None:
-        """Tell how far it is."""
+        """Send its position."""
         kind = self._request.kind
         metadata = {"resourceVersion": str(self._server.log.version)}
         self.tell(

@@ -1,9 +1,9 @@
-"""One write of one object: what becomes of it, or why not. Pure: the moment and a new uid are given.
+"""One write of one object: its result, or its refusal. Pure: the time and a new uid are passed in.
 
-Rules, each met by the contract suite: a subresource writes its part and nothing else; the main resource never writes
-the status; the generation grows with what is wanted and not with what is; metadata that the server keeps can not be
-written; an object that is being deleted gets no new finalizer, and is gone with its last; what changes nothing gets
-no new version.
+Rules, each checked by the contract suite: a subresource writes its part and nothing else; the main resource never
+writes the status; the generation grows with the spec and not with the status; metadata that the server keeps cannot
+be written; an object that is being deleted gets no new finalizer, and is gone with its last; a write without a change
+makes no new version.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Write:
 
     @property
     def manager(self) -> Manager:
-        """Who writes."""
+        """The writer."""
         operation = "Apply" if self.request.verb == "apply" else "Update"
         name = self.request.query.get("fieldManager", "unknown")
         return Manager(
@@ -91,7 +91,7 @@ class Write:
 
 
 def moment(now_us: int) -> str:
-    """A moment as metadata writes it: in whole seconds."""
+    """A time as metadata writes it: in whole seconds."""
     return datetime.fromtimestamp(now_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -250,7 +250,7 @@ def _check_version(write: Write, live: Object) -> None:
 
 
 def _check_uid(write: Write, live: Object) -> None:
-    """A status is written without a look at the uid: only a resourceVersion tells objects of one name apart there."""
+    """A status is written without a check of the uid: only a resourceVersion distinguishes objects of one name."""
     wanted = write.body.get("metadata", {}).get("uid")
     if not wanted or wanted == live["metadata"]["uid"] or write.request.subresource:
         return

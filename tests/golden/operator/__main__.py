@@ -1,4 +1,4 @@
-"""`python -m tests.golden.operator [--write]`: say which golden files are stale, or write them anew."""
+"""`python -m tests.golden.operator [--write]`: report stale golden files, or write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.golden.operator.running import CASES, read_case, written
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.golden.operator", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write what follows from each case; read the diff")
+    parser.add_argument("--write", action="store_true", help="write the result of each case; review the diff")
     options = parser.parse_args(arguments)
     stale = 0
     for path in CASES:

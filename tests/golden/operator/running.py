@@ -1,10 +1,10 @@
-"""Golden files of the operator's decisions: a resource and what is otherwise go in; effects, statements and status
-come out.
+"""Golden files of the operator's decisions: the input is a resource and a change, the output are effects, statements
+and status.
 
-A case says what its resource is (`spec`), whether it was settled before (`settled`, with `before` as its spec, or
-specs, then), and what is otherwise now (`but`). What follows (`then`) is written by
-`python -m tests.golden.operator --write`, up to the fixed point, and is read by a person in the diff. Moments are
-written as ages (`-40s`), or as Kubernetes does. Documents and CQL are shown where the case is `whole`.
+A case has its resource (`spec`), whether it was settled before (`settled`, with `before` as its former spec, or
+specs), and the change (`but`). `python -m tests.golden.operator --write` writes the result (`then`) up to the fixed
+point, and a person reviews it in the diff. Times are ages (`-40s`), or as in Kubernetes. Documents and CQL are shown
+if the case is `whole`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _metadata(world: TinyWorld, said: Mapping[str, Any]) -> None:
 
 
 def _status(world: TinyWorld, said: Mapping[str, Any]) -> None:
-    """Conditions as they were told: type -> [status, reason, since]."""
+    """Former conditions: type -> [status, reason, since]."""
     assert world.document is not None
     status = world.document.setdefault("status", {"observedGeneration": 1, "conditions": []})
     for type_, (state, reason, since) in said.items():
@@ -140,7 +140,7 @@ def _status(world: TinyWorld, said: Mapping[str, Any]) -> None:
             "status": state,
             "observedGeneration": 1,
             "reason": reason,
-            "message": "as it was told",
+            "message": "as before",
         }
         status["conditions"] = [*others, told | {"lastTransitionTime": told_at(_moment_us(world, since))}]
 
@@ -202,7 +202,7 @@ def _unread(world: TinyWorld, said: object) -> Any:
 
 def _trouble(world: TinyWorld, said: Any) -> Trouble:
     since_us = _moment_us(world, said["since"]) if "since" in said else 0
-    return Trouble(Reason(said["reason"]), said["says"], since_us)
+    return Trouble(Reason(said["reason"]), said["message"], since_us)
 
 
 def _live(world: TinyWorld, said: Mapping[str, Any]) -> None:
@@ -231,7 +231,7 @@ def _foreign(world: TinyWorld, said: Mapping[str, str]) -> None:
 
 
 def _refused(world: TinyWorld, said: Mapping[str, str]) -> None:
-    """What the server said to the first apply of what is wanted now."""
+    """The server's answer to the first apply of the wanted objects."""
     plan = next(plan for plan in _ahead(world) if any(isinstance(effect, ApplyObject) for effect in plan.effects))
     for effect in plan.effects:
         if isinstance(effect, ApplyObject) and effect.document["kind"] in said:
@@ -281,6 +281,16 @@ def _runs(world: TinyWorld, said: list[Mapping[str, Any]]) -> None:
     )
 
 
+def _passes(world: TinyWorld, said: Mapping[str, Any]) -> Passes:
+    passes: Passes = _made(world, Passes, said, skip=("message",))
+    return replace(passes, says=said.get("message", passes.says))
+
+
+def _pod(said: Mapping[str, Any]) -> PodSeen:
+    fields_said = {name: value for name, value in said.items() if name != "message"}
+    return PodSeen(**fields_said, says=said["message"])
+
+
 def _made(world: TinyWorld, kind: Callable[..., Any], said: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:
     """A value of that kind; fields that end with _us may be written as ages."""
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
@@ -300,13 +310,13 @@ def _began(world: TinyWorld, said: str) -> None:
 
 
 def _started(world: TinyWorld, said: bool) -> None:
-    """Whatever was due has begun."""
+    """All due runs have started."""
     assert said
     world.settle()
 
 
 def _forgotten(world: TinyWorld, said: bool) -> None:
-    """The process was started anew."""
+    """The process was restarted."""
     assert said
     world.memory = Memory()
 
@@ -317,7 +327,7 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "forgotten": _forgotten,
     "started": _started,
     "metadata": _metadata,
-    "told": _status,
+    "conditions": _status,
     "gone": _gone,
     "entry": _entry,
     "tables": _tables,
@@ -333,14 +343,12 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "siblings": _siblings,
     "figures": _figures,
     "lanes": _lanes,
-    "passes": lambda world, said: setattr(
-        world, "passes", UNKNOWN if said == "unknown" else _made(world, Passes, said)
-    ),
-    "pods": lambda world, said: setattr(world, "pods", tuple(PodSeen(**each) for each in said)),
+    "passes": lambda world, said: setattr(world, "passes", UNKNOWN if said == "unknown" else _passes(world, said)),
+    "pods": lambda world, said: setattr(world, "pods", tuple(_pod(each) for each in said)),
     "runs": _runs,
     "spark_operator": lambda world, said: setattr(world, "spark_operator", said),
     "workers_ready": lambda world, said: setattr(world, "ready_max", said),
-    "carried": lambda world, said: setattr(world, "settings", replace(world.settings, carried=frozenset(said))),
+    "engines": lambda world, said: setattr(world, "settings", replace(world.settings, carried=frozenset(said))),
 }
 
 

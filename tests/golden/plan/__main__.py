@@ -1,4 +1,4 @@
-"""`python -m tests.golden.plan [--write]`: say whether the plans of the examples are stale, or write them anew."""
+"""`python -m tests.golden.plan [--write]`: report stale plans of the examples, or write them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def schema_of(plural: str) -> dict[str, Any]:
 
 
 def all_tables() -> tuple[Table, ...]:
-    """Of the catalogue, and of each engine that is carried; those of one creation under its name."""
+    """Tables of the catalogue, and of each supported engine; those of one creation under its name."""
     told: tuple[Table, ...] = CATALOGUE_TABLES
     for engine in sorted(CARRIED):
         kind, spec = ("Counter", {}) if engine == "counter" else ("Queue", {"engine": engine})
@@ -191,7 +191,7 @@ READERS: Mapping[str, Callable[[bytes], str]] = {
 
 
 def unread(kept: Mapping[str, Any]) -> Iterator[str]:
-    """What this tree can not read of what a version left behind, or reads otherwise."""
+    """Data that a version has stored and this tree cannot read, or reads differently."""
     for name, schema in kept["crds"].items():
         yield from (f"{name}: {what}" for what in narrowed(schema, schema_of(name), "spec"))
     tables = {table.name: table for table in all_tables()}
@@ -249,7 +249,7 @@ def _unmendable(name: str, kept: Mapping[str, str], table: Table | None) -> Iter
 
 
 def _lost(old: Any, new: Any, path: str) -> Iterator[str]:
-    """What a document said that is not said any more."""
+    """Values of a document that are lost."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key, value in old.items():
             yield from _lost(value, new.get(key), f"{path}.{key}")

@@ -107,7 +107,7 @@ def _read_file(path: Path) -> str:
     except FileNotFoundError:
         raise SpecError(f"{path} does not exist") from None
     except IsADirectoryError:
-        raise SpecError(f"{path} is a directory; name the files in it") from None
+        raise SpecError(f"{path} is a directory, not a file") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path} is not text in UTF-8") from None
     except OSError as error:

@@ -104,7 +104,7 @@ COMMANDS: Final = {
 }
 JOINED_SUMMARIES: Final = {
     "headgate_operator.plan_command:command": (
-        "Print what the operator would do if the Queues and Counters of FILES were applied, and do nothing."
+        "Show what the operator would do with files."
     ),
     "headgate_spark.bulk_program:command": "Work on many messages at once, by Spark.",
 }
