@@ -126,7 +126,7 @@ def measure(plan: Plan) -> Results:
             else:
                 bench.measure(part)
     results.checked.append(
-        "every put was sent without a lightweight transaction, and each lane sent at most one a second"
+        "every put was sent without a lightweight transaction, and each lane sent at most one per second"
     )
     return results
 
